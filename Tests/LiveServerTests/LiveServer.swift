@@ -11,8 +11,9 @@ final class LiveServer: Sendable {
     let client: CurlClient
 
     /// - Parameters:
-    ///   - store: `memory:`, or a scheme whose store is created in a temporary folder.
-    ///   - isSecure: `true` for TLS, and thus HTTP/2.
+    ///   - store: `memory:`, or the scheme `file` or `sqlite` for a store in a temporary folder.
+    ///   - isSecure: `true` for TLS, which also selects HTTP/2.
+    ///   - port: The port on 127.0.0.1; 0 for any free port.
     init(store: String, isSecure: Bool = false, port: Int = 0) throws {
         folder = try TemporaryFolder()
         var options = ["--listen", "127.0.0.1:\(port)"]

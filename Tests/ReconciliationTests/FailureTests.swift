@@ -2,14 +2,14 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("Reconciling damaged documents and failing stores")
+@Suite("Reconciliation with damaged documents and failing backends")
 struct FailureTests {
     enum Damage: CaseIterable {
-        case damaged, newer, empty
+        case garbage, newer, empty
 
         var bytes: [UInt8] {
             switch self {
-            case .damaged: [0, 1, 2, 3]
+            case .garbage: [0, 1, 2, 3]
             case .newer: [2, 0, 0, 0, 0, 0, 0, 0, 7]
             case .empty: []
             }
@@ -71,7 +71,7 @@ struct FailureTests {
         #expect(scene.local.entry == broken)
     }
 
-    @Test("A failed read of the remote is an error, not absence: neither side is written")
+    @Test("A failed read of the remote is not treated as absence, and neither side is written")
     func unreadableRemote() {
         var scene = Scene(local: 0b1, remote: 0b10)
         let before = (scene.local, scene.remote)
@@ -81,7 +81,7 @@ struct FailureTests {
         #expect((scene.local, scene.remote) == before)
     }
 
-    @Test("A failed read of the local store is an error, not absence: no request is made to the remote")
+    @Test("A failed local read is not treated as absence, and no request is made to the remote")
     func unreadableLocal() {
         var scene = Scene(local: 0b1, remote: 0b10)
         let result = scene.sync { _, step in step == .readLocal ? .fail(.unavailable, .transient) : .perform }
@@ -90,8 +90,8 @@ struct FailureTests {
         #expect(scene.requests == 0)
     }
 
-    @Test("A first sync without write permission saves the remote's content and reports the error")
-    func refusedAfterRead() {
+    @Test("A first sync without write permission saves the remote's content and fails")
+    func rejectedAfterRead() {
         var scene = Scene(local: 0b01, remote: 0b10)
         let result = scene.sync { _, step in step.isPush ? .fail(.permissionDenied, .permanent) : .perform }
         #expect(result.error?.backendKind == .permissionDenied)
@@ -101,7 +101,7 @@ struct FailureTests {
     }
 
     @Test("A rejected push is followed by a read, and the remote's changes are saved")
-    func refusedBeforeRead() throws {
+    func rejectedBeforeRead() throws {
         var scene = try Scene.synced(0b001)
         scene.record(local: 0b010)
         scene.record(remote: 0b100)
@@ -113,7 +113,7 @@ struct FailureTests {
     }
 
     @Test("Rejected facts are pushed once the remote accepts writes")
-    func refusedThenAllowed() throws {
+    func rejectedThenAccepted() throws {
         var scene = Scene(local: 0b01, remote: 0b10)
         scene.sync { _, step in step.isPush ? .fail(.full, .permanent) : .perform }
         let report = try scene.sync().get()
@@ -123,7 +123,7 @@ struct FailureTests {
     }
 
     @Test("A temporarily unavailable remote gets one request per sync")
-    func away() throws {
+    func unavailableRemote() throws {
         var scene = try Scene.synced(0b01)
         scene.record(local: 0b10)
         let result = scene.sync { _, step in step.isPush ? .fail(.unavailable, .transient) : .perform }
@@ -131,7 +131,7 @@ struct FailureTests {
         #expect(scene.requests == 1)
     }
 
-    @Test("A save that fails after a push loses nothing: the next sync recognises the push")
+    @Test("After a push whose save fails, the next sync saves the merged content and pushes nothing")
     func saveFails() throws {
         var scene = Scene(local: 0b01, remote: 0b10)
         let result = scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }

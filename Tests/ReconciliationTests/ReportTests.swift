@@ -9,10 +9,10 @@ struct ReportTests {
     @Test("The arrived content is the content read from the remote, without concurrent local records")
     func arrived() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
-        var hasInterfered = false
+        var hasRecorded = false
         let report = try scene.sync { scene, step in
-            if step.isSave, !hasInterfered {
-                hasInterfered = true
+            if step.isSave, !hasRecorded {
+                hasRecorded = true
                 scene.record(local: 0b100)
             }
             return .perform
@@ -23,7 +23,7 @@ struct ReportTests {
         #expect(report.content == 0b111)
     }
 
-    @Test("The remote content is unknown after \"unchanged\", and known after a read or a write")
+    @Test("The remote content is `nil` if the remote is unchanged, and known after a read or a write")
     func remoteContent() throws {
         var scene = try Scene.synced(0b001)
         #expect(try scene.sync().get().remoteContent == nil)
@@ -38,7 +38,9 @@ struct ReportTests {
         #expect(try scene.sync(isDryRun: true).get().remoteContent == 0)
     }
 
-    @Test("A sync whose push fails after a successful read has received everything", arguments: [true, false])
+    @Test(
+        "A sync whose push fails after a successful read reports that it received everything",
+        arguments: [true, false])
     func pushFails(isSynced: Bool) throws {
         var scene = isSynced ? try Scene.synced(0b001) : Scene(local: 0b001, remote: 0b010)
         scene.record(local: 0b100)
@@ -48,15 +50,15 @@ struct ReportTests {
         #expect(scene.remote.facts & ~scene.local.facts == 0)
     }
 
-    @Test("A sync that could not read or save the remote's content has not received it")
+    @Test("A sync that cannot read or save the remote's content reports that it received nothing")
     func notReceived() {
         var scene = Scene(local: 0b001, remote: 0b010)
         #expect(scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }.error?.hasReceived == false)
-        let away = scene.sync { _, step in step == .readRemote ? .fail(.unavailable, .transient) : .perform }
-        #expect(away.error?.hasReceived == false)
+        let unread = scene.sync { _, step in step == .readRemote ? .fail(.unavailable, .transient) : .perform }
+        #expect(unread.error?.hasReceived == false)
     }
 
-    @Test("A save with a lost acknowledgement is not a conflict, and its gains are reported")
+    @Test("A save whose response is lost is no conflict, and its gains are reported")
     func lostSave() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var isFirst = true
@@ -69,7 +71,7 @@ struct ReportTests {
         #expect(report.localContent == 0b001 && report.arrivedContent == 0b010)
     }
 
-    @Test("A save with a lost acknowledgement and a concurrent record is one conflict, and its gains are reported")
+    @Test("A save whose response is lost before a concurrent record is one conflict, and its gains are reported")
     func lostSaveAndRecord() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var saves = 0
@@ -85,7 +87,7 @@ struct ReportTests {
     }
 }
 
-@Suite("A remote that is rewritten without changes")
+@Suite("A remote document that is rewritten with the same content")
 struct RewrittenRemoteTests {
     private let local = CountingBackend(MemoryBackend())
     private let memory = MemoryBackend()
@@ -96,15 +98,17 @@ struct RewrittenRemoteTests {
         key = try EntryKey("k")
     }
 
-    @Test("A long-lived engine fetches it once and writes at most one checkpoint", arguments: [true, false])
-    func polls(comparesAndSwaps: Bool) async throws {
+    @Test(
+        "A long-lived engine fetches the rewritten document once and saves at most one checkpoint",
+        arguments: [true, false])
+    func repeatedSyncs(comparesAndSwaps: Bool) async throws {
         let remote = CountingBackend(comparesAndSwaps ? memory : UnconditionalBackend(memory))
-        let place = comparesAndSwaps ? key : try EntryKey("k/other")
+        let rewritten = comparesAndSwaps ? key : try EntryKey("k/other")
         let engine = SyncEngine(
             local: local, remote: remote, merge: FactSetMerge(), remoteID: "r", replica: "me")
-        _ = try await memory.write(document, to: place, if: .any)
+        _ = try await memory.write(document, to: rewritten, if: .any)
         _ = try await engine.sync(key)
-        _ = try await memory.write(document, to: place, if: .any)
+        _ = try await memory.write(document, to: rewritten, if: .any)
         _ = (local.takeCounts(), remote.takeCounts())
         let before = remote.fetchedByteCount
         for _ in 0..<10 {
@@ -112,14 +116,15 @@ struct RewrittenRemoteTests {
             #expect(!report.localGains && !report.remoteGains)
         }
         #expect(remote.fetchedByteCount - before == document.count)
-        // The checkpoint is written for entries of replicas, because it cannot cause another one. A remote of one entry
-        // may be another replica's local store.
+        // Without compare-and-swap, each replica has its own entry. Such entries hold no checkpoints, so saving one here
+        // causes no further write. A shared entry may be another replica's local copy: the two replicas would record
+        // each other's checkpoints forever.
         #expect(local.takeCounts().writes == (comparesAndSwaps ? 0 : 1))
         #expect(remote.takeCounts().writes == 0)
     }
 
-    @Test("The memory lets the next push succeed at once, and does not mislead a restored local copy")
-    func pushes() async throws {
+    @Test("The engine remembers the new version: the next push takes one request, and a restored copy is merged")
+    func nextPush() async throws {
         let remote = CountingBackend(memory)
         let engine = SyncEngine(local: local, remote: remote, merge: FactSetMerge(), remoteID: "r")
         _ = try await memory.write(document, to: key, if: .any)

@@ -38,14 +38,14 @@ struct RequestTableTests {
         return try LedgerDocument(decoding: entry.value).ledger.records.map { String(decoding: $0.key, as: UTF8.self) }
     }
 
-    /// Syncs, so that both sides hold `first` and have a checkpoint.
-    private func meet() async throws {
+    /// Syncs a first record, so that both sides hold it and the local side has a checkpoint. Resets the counts.
+    private func syncFirst() async throws {
         try await add("first", to: local)
         _ = try await engine.sync(key)
         (_, _) = (local.takeCounts(), remote.takeCounts())
     }
 
-    /// Returns the requests of one sync to each side.
+    /// Syncs once and returns the requests to each side.
     private func sync() async throws -> (local: CountingBackend.Counts, remote: CountingBackend.Counts) {
         (_, _) = (local.takeCounts(), remote.takeCounts())
         _ = try await engine.sync(key)
@@ -60,7 +60,7 @@ struct RequestTableTests {
 
     @Test("No changes: one read, and no write on either side")
     func nothingChanged() async throws {
-        try await meet()
+        try await syncFirst()
         let requests = try await sync()
         #expect(requests.remote == counts(reads: 1))
         #expect(requests.local == counts(reads: 1))
@@ -68,7 +68,7 @@ struct RequestTableTests {
 
     @Test("Remote changes: one read, and one local write with the new content and the checkpoint")
     func remoteChanged() async throws {
-        try await meet()
+        try await syncFirst()
         try await add("second", to: remote)
         let requests = try await sync()
         #expect(requests.remote == counts(reads: 1))
@@ -78,7 +78,7 @@ struct RequestTableTests {
 
     @Test("Local changes: one optimistic write")
     func localChanged() async throws {
-        try await meet()
+        try await syncFirst()
         try await add("second", to: local)
         let requests = try await sync()
         #expect(requests.remote == counts(writes: 1))
@@ -86,9 +86,9 @@ struct RequestTableTests {
         #expect(try await records(on: remote) == ["first", "second"])
     }
 
-    @Test("Changes on both sides: two writes, the second based on the conflict of the first")
+    @Test("Changes on both sides: two writes, the second based on the content that the first one conflicted with")
     func bothChanged() async throws {
-        try await meet()
+        try await syncFirst()
         try await add("second", to: remote)
         try await add("third", to: local)
         let requests = try await sync()
@@ -125,9 +125,9 @@ struct RequestTableTests {
         #expect(requests.local == counts(reads: 1))
     }
 
-    @Test("A second sync makes one read on each side, in every case")
+    @Test("The sync after any sync makes one read on each side")
     func idleAfterwards() async throws {
-        try await meet()
+        try await syncFirst()
         let changes: [[CountingBackend]] = [[], [remote], [local], [local, remote]]
         for (number, sides) in changes.enumerated() {
             for (side, backend) in sides.enumerated() { try await add("\(number)-\(side)", to: backend) }
@@ -138,9 +138,9 @@ struct RequestTableTests {
         }
     }
 
-    @Test("The remote never gets the local section")
-    func noSection() async throws {
-        try await meet()
+    @Test("The local section is never sent to the remote")
+    func localSection() async throws {
+        try await syncFirst()
         guard case .found(let there) = try await remote.read(key).outcome,
             case .found(let here) = try await local.read(key).outcome
         else {

@@ -9,18 +9,19 @@ import Testing
 @Suite("A damaged SQLite store")
 struct SQLiteDamageTests {
     private let folder: TemporaryFolder
-    /// An intact store, checkpointed and closed, and its content.
-    private let whole: Data
+    /// The file of an intact store, without a write-ahead log.
+    private let intact: Data
+    /// The values in the intact store.
     private let values: [EntryKey: [UInt8]]
 
     init() async throws {
         folder = try TemporaryFolder()
-        let path = folder.path(of: "whole.sqlite")
+        let path = folder.path(of: "intact.sqlite")
         let store = SQLiteBackend(path: path)
         var values: [EntryKey: [UInt8]] = [:]
         var requests: [WriteRequest] = []
         for number in 0..<300 {
-            let key = try EntryKey("accounts/\(number)/ledger-of-somebody")
+            let key = try EntryKey("accounts/\(number)/ledger-of-customer")
             // Some values are on overflow pages.
             let value = [UInt8](repeating: UInt8(number % 251), count: number % 50 == 0 ? 9_000 : number)
             values[key] = value
@@ -28,96 +29,98 @@ struct SQLiteDamageTests {
         }
         _ = try await store.write(requests)
         try await store.backup(to: folder.path(of: "copy.sqlite"))
-        whole = try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "copy.sqlite")))
+        intact = try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "copy.sqlite")))
         self.values = values
     }
 
-    /// A store with these bytes.
+    /// Returns a backend for a new store file with these bytes.
     private func store(_ bytes: Data) throws -> SQLiteBackend {
         let path = try folder.freshFolder() + "/s"
         try bytes.write(to: URL(fileURLWithPath: path))
         return SQLiteBackend(path: path)
     }
 
-    /// Checks that every read of `store` is correct or an error; returns the number of successful reads.
-    private func checkAnswers(of store: SQLiteBackend, _ what: String) async throws -> Int {
+    /// Checks that every read of `store` returns the right value or throws. Returns the number of successful reads.
+    private func checkReads(of store: SQLiteBackend, _ context: String) async throws -> Int {
         var readCount = 0
         for (key, value) in values.sorted(by: { $0.key < $1.key }) {
             do throws(BackendError) {
                 switch try await store.read(key).outcome {
                 case .found(let entry):
-                    #expect(entry.value == value, "\(what): \(key) has another value")
+                    #expect(entry.value == value, "\(context): \(key) has a wrong value")
                     readCount += 1
-                case .absent: Issue.record("\(what): \(key) is absent")
-                case .unchanged: Issue.record("\(what): \(key) is unchanged")
+                case .absent: Issue.record("\(context): \(key) is absent")
+                case .unchanged: Issue.record("\(context): \(key) is unchanged")
                 }
             } catch {
                 let kinds: [BackendError.Kind] = [.damaged, .notAStore, .newerFormat, .other]
-                #expect(kinds.contains(error.kind) && error.key == key, "\(what): \(error)")
-                #expect(error.message.hasPrefix(store.label.dropFirst("sqlite:".count)), "\(what): \(error)")
+                #expect(kinds.contains(error.kind) && error.key == key, "\(context): \(error)")
+                #expect(error.message.hasPrefix(store.label.dropFirst("sqlite:".count)), "\(context): \(error)")
             }
         }
         return readCount
     }
 
     /// Recovers `store` and checks that every recovered entry existed before.
-    private func recover(_ store: SQLiteBackend, _ what: String) async throws -> RecoveryReport {
+    private func recover(_ store: SQLiteBackend, _ context: String) async throws -> RecoveryReport {
         let path = try folder.freshFolder() + "/recovered"
         let report = try await store.recover(to: path)
         let recovered = SQLiteBackend(path: path)
         var count = 0
         for item in try await recovered.list(prefix: "", after: nil, limit: .max).outcome.items {
             guard case .found(let entry) = try await recovered.read(item.key).outcome else { continue }
-            #expect(entry.value == values[item.key], "\(what): \(item.key) was recovered with another value")
+            #expect(entry.value == values[item.key], "\(context): \(item.key) was recovered with a wrong value")
             count += 1
         }
-        #expect(count == report.recoveredCount, "\(what)")
-        #expect(try await recovered.integrityCheck().isIntact, "\(what)")
+        #expect(count == report.recoveredCount, "\(context)")
+        #expect(try await recovered.integrityCheck().isIntact, "\(context)")
         return report
     }
 
-    @Test("Any flipped bit yields correct results or errors, and recovery restores the other entries")
+    @Test("With any bit flipped, reads return right values or throw, and recovery loses at most two entries")
     func flippedBits() async throws {
         let seed = printedSeed("flipped bits")
         var generator = SeededGenerator(seed: seed)
-        let pageCount = whole.count / 4_096
+        let pageCount = intact.count / 4_096
+        // Fields of the database header, then of the header of the first page.
         var offsets = [0, 5, 18, 19, 21, 24, 28, 40, 44, 56, 60, 63, 68, 71, 100, 101, 103, 105, 108, 110]
         for page in 0..<pageCount {
-            // The page's header or first pointers, and a place in its cells.
+            // A byte in the page's header or first cell pointers, and one in the rest of the page.
             offsets.append(page * 4_096 + Int.random(in: 0..<10, using: &generator) + (page == 0 ? 100 : 0))
             offsets.append(page * 4_096 + Int.random(in: 12..<4_096, using: &generator))
         }
         var (readable, total, fewest) = (0, 0, Int.max)
         for offset in offsets {
-            var bytes = whole
+            var bytes = intact
             let bit = UInt8.random(in: 0..<8, using: &generator)
             bytes[offset] ^= 1 << bit
-            let what = "seed \(seed), byte \(offset) (page \(offset / 4_096 + 1)), bit \(bit)"
+            let context = "seed \(seed), byte \(offset) (page \(offset / 4_096 + 1)), bit \(bit)"
             let store = try store(bytes)
-            readable += try await checkAnswers(of: store, what)
+            readable += try await checkReads(of: store, context)
             total += values.count
+            // Every eighth damaged store is recovered as well.
             guard total / values.count % 8 == 0 else { continue }
-            let report = try await recover(store, what)
+            let report = try await recover(store, context)
             fewest = min(fewest, report.recoveredCount)
         }
         print(
-            "flipped bits: \(offsets.count) places, \(readable) of \(total) reads answered, fewest recovered \(fewest)")
-        // A page of a table has about ten to thirty entries.
+            "flipped bits: \(offsets.count) bytes, \(readable) of \(total) reads succeeded, fewest recovered \(fewest)")
+        // A table page has about ten to thirty entries, so recovery does not give up the whole page.
         #expect(fewest >= values.count - 2)
         #expect(readable > total / 2)
     }
 
-    @Test("A damaged value is reported with key and place, other keys stay readable, and the key can be written again")
+    @Test("A damaged value is reported with its key and row, other keys stay readable, and the key can be rewritten")
     func value() async throws {
-        let key = try EntryKey("accounts/250/ledger-of-somebody")
-        var bytes = whole
+        let key = try EntryKey("accounts/250/ledger-of-customer")
+        var bytes = intact
         let run = Data(repeating: 250, count: 4_000)
         let place = try #require(bytes.range(of: run))
         bytes[place.lowerBound + 17] ^= 4
         let store = try store(bytes)
         let error = await expectKind(.damaged) { try await store.read(key) }
         #expect(error?.key == key && error?.message.contains("table entry, row") == true)
-        #expect(try await checkAnswers(of: store, "a value") == values.count - 1)
+        #expect(try await checkReads(of: store, "a value") == values.count - 1)
         let report = try await store.integrityCheck()
         #expect(report.damagedKeys == [key.text] && report.wholeCount == values.count - 1)
         let recovery = try await recover(store, "a value")
@@ -128,8 +131,9 @@ struct SQLiteDamageTests {
 
     @Test("Recovery restores the entries in the remaining part of a truncated file", arguments: [1, 4, 8])
     func truncated(eighths: Int) async throws {
-        let store = try store(whole.prefix(whole.count * eighths / 8 - (eighths == 8 ? 100 : 0)))
-        _ = try await checkAnswers(of: store, "\(eighths) eighths")
+        // Eight eighths stand for a file that lacks only its last 100 bytes.
+        let store = try store(intact.prefix(intact.count * eighths / 8 - (eighths == 8 ? 100 : 0)))
+        _ = try await checkReads(of: store, "\(eighths) eighths")
         let report = try await recover(store, "\(eighths) eighths")
         print("truncated to \(eighths)/8: \(report.recoveredCount) recovered, \(report.lostKeys.count) named as lost")
         #expect(eighths < 8 || report.recoveredCount >= values.count - 40)
@@ -137,38 +141,39 @@ struct SQLiteDamageTests {
 
     @Test("Recovery restores all entries if only the index or the first page is lost")
     func withoutIndex() async throws {
-        let first = whole.prefix(4_096).map { _ in UInt8(0) } + whole.dropFirst(4_096)
+        let first = intact.prefix(4_096).map { _ in UInt8(0) } + intact.dropFirst(4_096)
         #expect(try await recover(try store(Data(first)), "without the first page").recoveredCount == values.count)
-        var bytes = whole
-        for page in 1..<(whole.count / 4_096) where [0x0A, 0x02].contains(bytes[page * 4_096]) {
+        var bytes = intact
+        // Overwrites all index pages, leaf and interior.
+        for page in 1..<(intact.count / 4_096) where [0x0A, 0x02].contains(bytes[page * 4_096]) {
             bytes.replaceSubrange((page * 4_096)..<((page + 1) * 4_096), with: Data(repeating: 0xFF, count: 4_096))
         }
         let store = try store(bytes)
-        #expect(try await checkAnswers(of: store, "without index") == values.count)
+        #expect(try await checkReads(of: store, "without index") == values.count)
         await expectKind(.damaged) { try await store.list(prefix: "", after: nil, limit: 9) }
         #expect(try await recover(store, "without index").recoveredCount == values.count)
     }
 
-    @Test("A key that is lost from only the index or only the table is not reported as absent")
+    @Test("A key that is damaged only in the index or only in the table is not reported as absent")
     func disagreement() async throws {
-        let key = try EntryKey("accounts/7/ledger-of-somebody")
-        var bytes = whole
-        // The key is in its row and in the index. Each copy is damaged once.
-        let places = ranges(of: Data(key.text.utf8), in: whole)
+        let key = try EntryKey("accounts/7/ledger-of-customer")
+        var bytes = intact
+        // The key is stored in its row and in the index. Each copy is damaged in turn.
+        let places = ranges(of: Data(key.text.utf8), in: intact)
         #expect(places.count == 2)
         for place in places {
-            bytes = whole
+            bytes = intact
             bytes[place.upperBound - 1] ^= 1
             let store = try store(bytes)
-            _ = try await checkAnswers(of: store, "one copy of the key")
-            // A listing needs only the copy in the index.
+            _ = try await checkReads(of: store, "one copy of the key")
+            // A listing reads only the copy in the index.
             let listed = await keys(in: store)
             #expect(listed == nil || listed == values.keys.sorted())
             #expect(try await !store.integrityCheck().isIntact)
         }
     }
 
-    @Test("Recovery restores entries that are only in the log, but no uncommitted ones")
+    @Test("Recovery restores entries that are only in the write-ahead log, except those of an incomplete transaction")
     func withLog() async throws {
         let path = try folder.freshFolder() + "/s"
         let store = SQLiteBackend(path: path)
@@ -191,18 +196,18 @@ struct SQLiteDamageTests {
 
     @Test("Backup and recovery write only to new files")
     func newFilesOnly() async throws {
-        let store = try store(whole)
-        let taken = folder.path(of: "copy.sqlite")
-        await expectKind(.unsupported) { try await store.backup(to: taken) }
-        await expectKind(.unsupported) { try await store.recover(to: taken) }
+        let store = try store(intact)
+        let existing = folder.path(of: "copy.sqlite")
+        await expectKind(.unsupported) { try await store.backup(to: existing) }
+        await expectKind(.unsupported) { try await store.recover(to: existing) }
         await expectKind(.missing) { try await store.backup(to: folder.path(of: "none/copy")) }
-        #expect(try Data(contentsOf: URL(fileURLWithPath: taken)) == whole)
-        let nothing = SQLiteBackend(path: folder.path(of: "nothing"))
-        await expectKind(.missing) { try await nothing.backup(to: folder.path(of: "x")) }
-        await expectKind(.missing) { try await nothing.recover(to: folder.path(of: "x")) }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: existing)) == intact)
+        let missing = SQLiteBackend(path: folder.path(of: "nothing"))
+        await expectKind(.missing) { try await missing.backup(to: folder.path(of: "x")) }
+        await expectKind(.missing) { try await missing.recover(to: folder.path(of: "x")) }
     }
 
-    /// The listed keys, `nil` if the listing throws.
+    /// Returns the listed keys; `nil` if the listing throws.
     private func keys(in store: SQLiteBackend) async -> [EntryKey]? {
         do {
             return try await store.list(prefix: "", after: nil, limit: .max).outcome.items.map(\.key)

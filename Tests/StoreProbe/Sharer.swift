@@ -4,9 +4,9 @@ import SyncCore
 /// One of two processes that use a store at the same time, as an app and `syncd` do. It writes without pauses, and
 /// follows the writes of the other process through signals and changes.
 ///
-/// At the end it prints one line for each event: `wrote NUMBER NANOSECONDS` for every acknowledged write, `saw NUMBER
-/// NANOSECONDS` for every write of the other process whose value it has read, and `raised TIMES` for the shared
-/// counter. The times come from the machine's clock, which all processes share.
+/// Its output has one line for each event: `wrote NUMBER NANOSECONDS` for every acknowledged write, `saw NUMBER
+/// NANOSECONDS` for every write of the other process whose value it has read, and `raised TIMES` for the increments of
+/// the shared counter. The times are those of the machine's monotonic clock, which both processes share.
 struct Sharer {
     private let backend: any KeyValueBackend
     private let name: String
@@ -16,13 +16,13 @@ struct Sharer {
         (self.backend, self.name, self.other) = (backend, name, other)
     }
 
-    /// Waits for the other process, writes for `limit`, and follows until the other process has ended too. Returns the
+    /// Waits for the other process, writes for `limit`, and follows the other process until its last write. Returns the
     /// output.
     func run(for limit: Duration) async throws -> String {
         var follower = Follower(backend, of: other)
         // Creating the store and reading changes for the first time are not measured.
         try await put(0, under: "here")
-        try await follower.look()
+        try await follower.readChanges()
         try await put(0, under: "ready")
         try await follower.follow { $0.isReady }
         async let wrote = write(for: limit)
@@ -68,9 +68,9 @@ private struct Follower {
     private let other: String
     private let signals: AsyncStream<Void>
     private var cursor: ChangeCursor?
-    /// The time at which each write had been read.
+    /// The time after each write was read, by its number.
     private(set) var times: [Int: UInt64] = [:]
-    /// True if the other process is about to write.
+    /// True if the other process is ready to write.
     private(set) var isReady = false
     /// True if the other process has made its last write.
     private(set) var isAtEnd = false
@@ -80,17 +80,19 @@ private struct Follower {
         signals = backend.signals()
     }
 
+    /// Reads changes after each signal until `condition` holds.
     mutating func follow(until condition: (Follower) -> Bool) async throws {
         var iterator = signals.makeAsyncIterator()
         while !condition(self) {
             guard await iterator.next() != nil else {
-                throw BackendError(.other, message: "the signals ended before the process \(other)")
+                throw BackendError(.other, message: "the signals ended while waiting for \(other)")
             }
-            try await look()
+            try await readChanges()
         }
     }
 
-    mutating func look() async throws {
+    /// Reads all new changes and their values.
+    mutating func readChanges() async throws {
         var hasMore = true
         while hasMore {
             let page = try await backend.changes(since: cursor, limit: 1_000).outcome
@@ -101,7 +103,10 @@ private struct Follower {
             for (key, result) in zip(keys, results) {
                 guard case .found(let entry) = try result.get(),
                     let number = Int(String(decoding: entry.value, as: UTF8.self).dropFirst(other.count + 1))
-                else { throw BackendError(.other, key: key, message: "the entry of a reported change is absent") }
+                else {
+                    throw BackendError(
+                        .other, key: key, message: "the entry of a reported change is absent or malformed")
+                }
                 switch key.text {
                 case "\(other)/here": break
                 case "\(other)/ready": isReady = true
@@ -113,7 +118,7 @@ private struct Follower {
     }
 }
 
-/// The machine's clock, which all processes share.
+/// Returns the time of the machine's monotonic clock.
 private func nanoseconds() -> UInt64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Copying a store")
 struct StoreCopyTests {
-    /// Writes keys of many lengths, and values of none to some bytes.
+    /// Writes `count` entries with keys of various lengths and values of 0 to 299 bytes. Returns the entries.
     private func fill(_ store: some KeyValueBackend, _ count: Int, seed: UInt64) async throws -> [EntryKey: [UInt8]] {
         var generator = SeededGenerator(seed: seed)
         var values: [EntryKey: [UInt8]] = [:]
@@ -32,47 +32,47 @@ struct StoreCopyTests {
         return values
     }
 
-    @Test("copies every byte, from memory to files and back")
+    @Test("Copying from memory to files and back preserves every byte")
     func everything() async throws {
         let (source, folder) = (MemoryBackend(), try TemporaryFolder())
         let values = try await fill(source, 450, seed: printedSeed("StoreCopyTests"))
         let files = FileBackend(folder: folder.path(of: "store"))
-        let there = try await StoreCopy(from: source, to: files).run()
-        #expect(there.copiedCount == 450 && there.presentCount == 0 && there.damage.isEmpty)
-        #expect(there.byteCount == values.values.reduce(0) { $0 + $1.count })
+        let report = try await StoreCopy(from: source, to: files).run()
+        #expect(report.copiedCount == 450 && report.presentCount == 0 && report.damage.isEmpty)
+        #expect(report.byteCount == values.values.reduce(0) { $0 + $1.count })
         let back = MemoryBackend()
         _ = try await StoreCopy(from: files, to: back).run()
         #expect(try await content(of: back) == values)
         let survey = try await StoreSurvey.of(files)
-        #expect(survey.wholeCount == 450 && survey.byteCount == there.byteCount && survey.damage.isEmpty)
+        #expect(survey.wholeCount == 450 && survey.byteCount == report.byteCount && survey.damage.isEmpty)
         #expect(try await StoreSurvey.of(files, prefix: "k3/").wholeCount == 64)
     }
 
-    @Test("continues after any interruption and writes nothing twice")
+    @Test("A copy that is interrupted at any call continues and skips the entries that it has written")
     func interrupted() async throws {
         let source = MemoryBackend()
         let values = try await fill(source, 350, seed: printedSeed("StoreCopyTests interrupted"))
         let target = MemoryBackend()
         var attempts = 0
-        var copied = 0
-        // Each attempt gets a little further than the previous one.
+        var presentCount = 0
+        // Each attempt may make two calls more than the previous one.
         while true {
             attempts += 1
             let allowed = 2 * attempts
             let counter = Counter()
             let failing = FaultyBackend(target) { _ in counter.next() > allowed ? .permanent(.full) : nil }
             do throws(BackendError) {
-                copied += try await StoreCopy(from: source, to: failing).run().presentCount
+                presentCount = try await StoreCopy(from: source, to: failing).run().presentCount
                 break
             } catch {
                 #expect(error.kind == .full)
             }
         }
-        #expect(attempts > 2 && copied > 0)
+        #expect(attempts > 2 && presentCount > 0)
         #expect(try await content(of: target) == values)
     }
 
-    @Test("leaves different values in the target unchanged and reports their keys")
+    @Test("Different values in the target are kept, and their keys are reported")
     func different() async throws {
         let (source, target) = (MemoryBackend(), MemoryBackend())
         for name in ["a", "b", "c"] { _ = try await source.write([1], to: EntryKey(name), if: .any) }
@@ -82,17 +82,17 @@ struct StoreCopyTests {
         #expect(report.copiedCount == 1 && report.presentCount == 1)
         #expect(report.differingKeys.map(\.text) == ["b"])
         #expect(try await content(of: target)[EntryKey("b")] == [2])
-        let blind = UnconditionalBackend(MemoryBackend())
-        #expect(try await StoreCopy(from: source, to: blind).run().copiedCount == 3)
+        let unconditional = UnconditionalBackend(MemoryBackend())
+        #expect(try await StoreCopy(from: source, to: unconditional).run().copiedCount == 3)
     }
 
-    @Test("reports entries with a damaged header or value, and copies all others")
+    @Test("Entries with a damaged header or value are reported, and all others are copied")
     func damaged() async throws {
         let folder = try TemporaryFolder()
         let root = folder.path(of: "store")
         let files = FileBackend(folder: root)
         for number in 100..<350 { _ = try await files.write([1, 2, 3], to: EntryKey("k\(number)"), if: .any) }
-        // The first bytes of an entry are its header, the last its value.
+        // A positive offset is in the header; -1 is the last byte of the value.
         let broken = [("k100", 3), ("k101", 3), ("k250", -1), ("k349", 3)]
         for (name, offset) in broken {
             let names = try FileManager.default.contentsOfDirectory(atPath: root).filter { $0.contains(name) }
@@ -111,7 +111,7 @@ struct StoreCopyTests {
         #expect(try await content(of: target).count == 246)
     }
 
-    @Test("does not treat an unreadable store as one with damaged entries")
+    @Test("An unreadable store is an error and not treated as one with damaged entries")
     func unreadable() async throws {
         let source = MemoryBackend()
         _ = try await source.write([1], to: EntryKey("a"), if: .any)
@@ -125,7 +125,7 @@ struct StoreCopyTests {
     }
 }
 
-/// Counts calls.
+/// A counter that concurrent calls share.
 private final class Counter: @unchecked Sendable {
     private let lock = NSLock()
     private var count = 0

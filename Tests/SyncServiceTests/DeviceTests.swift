@@ -36,7 +36,7 @@ struct DeviceTests {
             product, transaction: TransactionID(id), date: Timestamp(milliseconds: Self.now - days * 86_400_000))
     }
 
-    @Test("A purchase made before signing up goes to the account that signs up, and to its second device")
+    @Test("A purchase made before sign-up moves to the new account and reaches its second device")
     func twoDevices() async throws {
         let (phone, tablet) = (try await device(), try await device())
         try await phone.store.record(evidence("t1"))
@@ -51,13 +51,13 @@ struct DeviceTests {
         for device in [phone, tablet, phone] { try await device.store.sync() }
         #expect(try await phone.end() == tablet.end())
         #expect(try await phone.store.replay().facts.purchases.count == 3)
-        // Looking for the account finds it and writes none of the server's keys.
+        // Creating an account that exists returns it and writes nothing to the server.
         _ = phone.transport.take()
         #expect(try await phone.store.createAccount("alice") == phone.store.account)
         #expect(phone.transport.take().allSatisfy { $0.hasPrefix("GET ") })
     }
 
-    @Test("Each sync sends the expected requests, and a new device with ten years of purchases needs three")
+    @Test("Each sync sends the expected requests, and a new device needs three for ten years of purchases")
     func requests() async throws {
         let (phone, tablet) = (try await device(), try await device())
         for month in 0..<120 {
@@ -80,10 +80,10 @@ struct DeviceTests {
         #expect(tablet.transport.take() == ["GET \(ledger)"], "nothing changed")
         try await tablet.store.record(evidence("new 1"))
         try await tablet.store.sync()
-        #expect(tablet.transport.take() == ["PUT \(ledger)"], "changed here")
+        #expect(tablet.transport.take() == ["PUT \(ledger)"], "changed locally")
         _ = phone.transport.take()
         try await phone.store.sync()
-        #expect(phone.transport.take() == ["GET \(ledger)"], "changed there")
+        #expect(phone.transport.take() == ["GET \(ledger)"], "changed remotely")
         try await phone.store.record(evidence("new 2"))
         try await tablet.store.record(evidence("new 3"))
         try await phone.store.sync()
@@ -92,9 +92,9 @@ struct DeviceTests {
         #expect(tablet.transport.take() == ["PUT \(ledger)", "PUT \(ledger)"], "changed on both sides")
     }
 
-    @Test("A device reads each decision of the server once, applies and reports it, and knows it offline")
+    @Test("A device fetches each server decision once, applies and reports it, and keeps it offline")
     func decisions() async throws {
-        // A clock that is a year ahead, and a purchase that it dates.
+        // The phone's clock, and therefore the date of its purchase, is a year ahead.
         let ahead = TestClock(Self.now + 365 * 86_400_000)
         let (local, tabletLocal) = (MemoryBackend(), MemoryBackend())
         let (phone, tablet) = (
@@ -109,18 +109,18 @@ struct DeviceTests {
         #expect(
             phone.transport.take() == ["GET \(prefix)ledger", "PUT \(prefix)ledger", "GET \(prefix)decisions"])
         let end = try Timestamp("2027-02-15T08:00:00Z")
-        #expect(try await phone.end() == end, "counted as of the server's time")
-        var told: [Conflict] = []
+        #expect(try await phone.end() == end, "dated by the server's clock")
+        var reported: [Conflict] = []
         for await event in events {
             if case .conflicts(let conflicts) = event {
-                told = conflicts
+                reported = conflicts
                 break
             }
         }
         let conflicts = try await phone.store.conflicts()
-        #expect(conflicts.count == 1 && told == conflicts)
+        #expect(conflicts.count == 1 && reported == conflicts)
         try await phone.store.sync()
-        #expect(phone.transport.take() == ["GET \(prefix)ledger"], "known already")
+        #expect(phone.transport.take() == ["GET \(prefix)ledger"], "the decision is stored")
 
         try await tablet.logIn()
         _ = tablet.transport.take()
@@ -138,8 +138,8 @@ struct DeviceTests {
         }
     }
 
-    @Test("Another account's transaction does not count, and a failed read of the decisions is repeated")
-    func refusedTransaction() async throws {
+    @Test("Another account's transaction does not count, and the next sync retries a failed read of decisions")
+    func rejectedTransaction() async throws {
         let (alice, mallory) = (try await device(), try await device())
         try await alice.store.record(evidence("t1", "owl"))
         try await alice.signUp()
@@ -156,7 +156,7 @@ struct DeviceTests {
         #expect(try await alice.store.access(to: "owl").isGranted)
     }
 
-    @Test("Only the server erases; its devices learn of it, and a new account begins empty")
+    @Test("Only the server erases an account; the devices find out, and a new account of that name starts empty")
     func erasing() async throws {
         let (phone, tablet) = (try await device(), try await device())
         try await phone.store.record(evidence("t1"))
@@ -167,10 +167,10 @@ struct DeviceTests {
         let error = await #expect(throws: EntitlementError.self) { try await phone.store.eraseAccount("alice") }
         #expect(error?.kind == .refused && error?.message.contains("by password") == true)
         #expect(try await phone.store.access(to: "owls").isGranted && phone.store.account.name == "alice")
-        let wrong = await #expect(throws: AccountError.self) {
+        let rejection = await #expect(throws: AccountError.self) {
             try await phone.client.erase(password: "wrong horse", token: phone.token)
         }
-        #expect(wrong?.kind == .invalidCredentials)
+        #expect(rejection?.kind == .invalidCredentials)
         try await phone.client.erase(password: Device.password, token: phone.token)
         for device in [phone, tablet] {
             let error = await #expect(throws: EntitlementError.self) { try await device.store.sync() }

@@ -21,11 +21,11 @@ struct EventStreamTests {
         bob = await service.ask(.post, "/v1/accounts", json: ["name": "bob", "password": "correct horse"])
     }
 
-    /// A stream as a client reads it.
+    /// A client that reads the events of a stream.
     private final class Reader {
         private var pieces: AsyncStream<[UInt8]>.Iterator
         private var parser = ServerSentEvents()
-        private var waiting: [ServerSentEvents.Event] = []
+        private var buffered: [ServerSentEvents.Event] = []
         let status: Int
 
         init(
@@ -46,11 +46,11 @@ struct EventStreamTests {
 
         /// The next event; `nil` at the end.
         func next() async throws -> ServerSentEvents.Event? {
-            while waiting.isEmpty {
+            while buffered.isEmpty {
                 guard let piece = await pieces.next() else { return nil }
-                waiting += try parser.feed(piece)
+                buffered += try parser.feed(piece)
             }
-            return waiting.removeFirst()
+            return buffered.removeFirst()
         }
     }
 
@@ -59,7 +59,7 @@ struct EventStreamTests {
         #expect(await service.ask(.put, path + "?if=any", token: session["access_token"], body: [1]).status == 200)
     }
 
-    /// Runs `body` while the service follows its store.
+    /// Runs `body` while the service follows the changes of its store.
     private func running(_ body: () async throws -> Void) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
@@ -68,7 +68,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("A listener receives the changes of its own keys and of no others", .timeLimit(.minutes(1)))
+    @Test("A client receives changes of its own account only", .timeLimit(.minutes(1)))
     func scope() async throws {
         try await running {
             let reader = try await Reader(service, token: alice["access_token"])
@@ -84,7 +84,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("A stream resumes where the reader left off, without gaps", .timeLimit(.minutes(1)))
+    @Test("A stream resumes after the last received event, without gaps", .timeLimit(.minutes(1)))
     func resuming() async throws {
         try await running {
             let first = try await Reader(service, token: alice["access_token"])
@@ -93,7 +93,7 @@ struct EventStreamTests {
             while let event = try await first.next() {
                 if event.name == "cursor", !event.lastEventID.isEmpty { last = event.lastEventID }
                 if event.name == "change" {
-                    // The position follows the changes.
+                    // The event after the changes carries their cursor.
                     let position = try #require(try await first.next())
                     last = position.lastEventID
                     break
@@ -112,21 +112,21 @@ struct EventStreamTests {
         }
     }
 
-    @Test("Reconnection times are spread by the number of open streams, from one second to thirty")
+    @Test("Reconnection delays are 1 to 30 seconds, and spread wider with more open streams")
     func spread() {
         var host = HostServices.system
         for (count, most) in [(0, UInt64(1_000)), (10_000, 6_000), (1_000_000, 30_000)] {
-            let some = (0..<64).map { number in
+            let delays = (0..<64).map { number in
                 host.randomBits = { UInt64(number) &* 0x9E37_79B9_7F4A_7C15 }
                 return EventStream.retry(streamCount: count, host)
             }
-            #expect(some.allSatisfy { (1_000...most).contains($0) })
-            #expect(count == 0 || Set(some).count > 32)
+            #expect(delays.allSatisfy { (1_000...most).contains($0) })
+            #expect(count == 0 || Set(delays).count > 32)
         }
     }
 
-    @Test("An expired or malformed cursor and an invalid token are refused at once")
-    func refusals() async throws {
+    @Test("An expired or malformed cursor and an invalid token are rejected at once")
+    func rejections() async throws {
         let expired = try await Reader(service, token: alice["access_token"], last: "999999-0000000000000001")
         #expect(expired.status == 410)
         let malformed = try await Reader(service, token: alice["access_token"], path: "/v1/changes?after=soon")
@@ -135,7 +135,7 @@ struct EventStreamTests {
     }
 
     @Test(
-        "Streams end at a log-out and when the service ends; a listener learns that the store was restored",
+        "A stream ends at log-out, when the store is restored from a backup and when the service stops",
         .timeLimit(.minutes(1)))
     func endings() async throws {
         let backup = store.backup()
@@ -157,7 +157,7 @@ struct EventStreamTests {
         while try await late.next() != nil {}
     }
 
-    @Test("Streams of another issuer's token end when all tokens are ended", .timeLimit(.minutes(1)))
+    @Test("A stream with another issuer's token ends when all of the account's sessions end", .timeLimit(.minutes(1)))
     func external() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let token = "external|carol|\(clock.now / 1_000 + 600)"
@@ -165,7 +165,7 @@ struct EventStreamTests {
         let path = "/v1/kv/accounts/carol/\(created["incarnation"] ?? "")/note?if=any"
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
-            // The account was created a moment ago, and the hub may notice that only now.
+            // The hub may read the account's creation only after the stream starts. That must not end the stream.
             let reader = try await Reader(service, token: token)
             #expect(reader.status == 200)
             #expect(await service.ask(.put, path, token: token, body: [1]).status == 200)

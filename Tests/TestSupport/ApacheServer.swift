@@ -1,6 +1,8 @@
 import Foundation
 
-/// An Apache httpd with mod_dav on a free port of this machine, in its own folder. Needs Debian's package apache2-bin.
+/// An Apache httpd with mod_dav on a free port of this machine, in its own folder.
+///
+/// It requires Debian's package apache2-bin.
 ///
 /// All tests of a process share one server.
 ///
@@ -12,12 +14,12 @@ public final class ApacheServer: Sendable {
     /// The server of this process, started on first use.
     public static let shared = Result { try ApacheServer() }
 
-    /// True if the server can be started.
+    /// True if Apache and the modules are installed.
     public static var isInstalled: Bool {
         ApacheProcess.isInstalled(with: ["dav", "dav_fs", "auth_basic"])
     }
 
-    /// The user name for guarded folders.
+    /// The user name for password-protected folders.
     public static let user = "alice"
     /// The password of ``user``.
     public static let password = "an owl's secret"
@@ -46,7 +48,7 @@ public final class ApacheServer: Sendable {
 
     /// Creates an empty folder.
     ///
-    /// - Parameter isGuarded: True to require ``user`` and ``password``.
+    /// - Parameter isGuarded: Pass `true` to require ``user`` and ``password``.
     public func makeFolder(guarded isGuarded: Bool = false) throws -> Folder {
         let name = (isGuarded ? "guarded/" : "open/") + "s\(UInt64.random(in: 0...UInt64.max))"
         let path = folder.path(of: "store/\(name)")
@@ -55,7 +57,7 @@ public final class ApacheServer: Sendable {
         return Folder(url: "http://\(authority)/\(name)/", path: path, name: "/\(name)/")
     }
 
-    /// Copies the files of a folder, including those of other users, to a new folder.
+    /// Copies the files of a folder, including those that other users own, to a new folder.
     public func copy(_ original: Folder) throws -> Folder {
         let copy = try makeFolder()
         try ProcessEnd.run("/bin/cp", "-Rp", original.path + "/.", copy.path)
@@ -63,7 +65,7 @@ public final class ApacheServer: Sendable {
         return copy
     }
 
-    /// Sends `bytes` on a new connection, and closes it when Apache has read them.
+    /// Sends `bytes` on a new connection, and waits until Apache closes it.
     public func sendRaw(_ bytes: [UInt8]) throws {
         let port = authority.split(separator: ":").last.flatMap { UInt16($0) } ?? 0
         let socket = try LoopbackSocket(port: port)
@@ -73,20 +75,20 @@ public final class ApacheServer: Sendable {
         socket.sendAndClose(bytes)
     }
 
-    /// Apache drops root privileges, so all users get access.
+    /// Gives all users access to the file at `path`, because Apache drops root privileges.
     private static func grantAccess(to path: String) throws {
         guard chmod(path, 0o777) == 0 else {
-            throw ApacheProcess.Failure(description: "\(path): its permissions cannot be changed")
+            throw ApacheProcess.Failure(description: "\(path): the permissions cannot be changed")
         }
     }
 
-    /// Creates the folders and returns the configuration.
+    /// Creates the folders and the password file, and returns the configuration.
     private static func prepare(_ folder: TemporaryFolder) throws -> String {
         for name in ["store", "store/open", "store/guarded", "store/closed", "lock"] {
             try FileManager.default.createDirectory(atPath: folder.path(of: name), withIntermediateDirectories: false)
             try grantAccess(to: folder.path(of: name))
         }
-        // The SHA-1 of the password, because Apache accepts no plain text.
+        // Apache accepts no plain-text passwords, so the file holds the password's SHA-1 digest in Base64.
         try Data("\(user):{SHA}\(passwordDigest)\n".utf8).write(to: URL(filePath: folder.path(of: "users")))
         return """
             DocumentRoot \(folder.path)/store

@@ -1,24 +1,24 @@
-/// A clock whose sleeps end only by cancellation, and which signals when the first sleep starts.
+/// A clock whose sleeps end only when their task is cancelled. It signals the start of the first sleep.
 public struct EndlessClock: Clock {
-    /// The instants of the machine's own clock.
+    /// The instants of ``ContinuousClock``.
     public typealias Instant = ContinuousClock.Instant
 
-    /// Yields once when the first sleep starts, and ends.
+    /// A stream that yields once when the first sleep starts, and then finishes.
     public let pauses: AsyncStream<Void>
-    private let begun: AsyncStream<Void>.Continuation
+    private let startSignal: AsyncStream<Void>.Continuation
 
     /// Creates a clock.
-    public init() { (pauses, begun) = AsyncStream.makeStream() }
+    public init() { (pauses, startSignal) = AsyncStream.makeStream() }
 
-    /// The time of the machine's own clock.
+    /// The current time of ``ContinuousClock``.
     public var now: Instant { ContinuousClock.now }
     /// The finest possible resolution.
     public var minimumResolution: Duration { .zero }
 
     /// Waits until the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        begun.yield()
-        begun.finish()
+        startSignal.yield()
+        startSignal.finish()
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
         for await _ in stream {}
         withExtendedLifetime(continuation) {}

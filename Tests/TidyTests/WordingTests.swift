@@ -22,7 +22,7 @@ struct WordingTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("A summary that starts with a question word is found where it starts")
+    @Test("A summary that starts with a question word is reported at its first line")
     func badSummary() {
         #expect(
             openers("/// A value.\nlet a = 1\n    /// Whether it is so.\n    /// What follows is no summary.") == [
@@ -31,14 +31,14 @@ struct WordingTests {
         #expect(openers("///What it is").count == 1)
     }
 
-    @Test("A question, a later sentence, a longer word and a plain comment pass")
+    @Test("Question words are allowed in questions, later sentences, longer words and plain comments")
     func goodSummaries() {
         #expect(openers("/// Who signed\n/// this?\nlet a = 1").isEmpty)
         #expect(openers("/// A value.\n///\n/// What else.\n/// However.").isEmpty)
         #expect(openers("/// However long it takes.\nlet a = 1\n// What follows").isEmpty)
     }
 
-    @Test("A person in a comment is found, in code and as part of a word it is not")
+    @Test("A person is reported in a comment, but not in code or inside a word")
     func badActor() {
         #expect(actors("let his = 1\n  // He asks for his own history.\n/// The thesis") == [2, 2])
         #expect(actors("/// Whoever asks\n// nobody\n//// Somebody") == [1, 2, 3])

@@ -13,7 +13,7 @@ struct SnapshotTests {
         home = try Household()
     }
 
-    @Test("The first snapshot is the current state, the next one the state after a change")
+    @Test("The stream starts with the current snapshot and delivers a new one after a change")
     func first() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.nightOwl))
@@ -31,7 +31,7 @@ struct SnapshotTests {
         #expect(await snapshots.next()?.owned == [Owls.couchOwl, Owls.nightOwl])
     }
 
-    @Test("A change that leaves the snapshot the same is not delivered")
+    @Test("A change that does not affect the snapshot is not delivered")
     func invisible() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.nightOwl, transaction: "a"))
@@ -42,7 +42,7 @@ struct SnapshotTests {
         #expect(await snapshots.next()?[balance: Owls.randomOwls] == 5)
     }
 
-    @Test("The first contact with an empty remote yields a snapshot that no longer asks for a restore")
+    @Test("Restoring from an empty remote delivers a snapshot that no longer asks to restore")
     func firstContact() async throws {
         let store = try await home.device()
         var snapshots = try await store.snapshots().makeAsyncIterator()
@@ -51,12 +51,12 @@ struct SnapshotTests {
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.notPurchased))
     }
 
-    @Test("A state that was read before a purchase is not delivered after it")
-    func noneOlder() async throws {
+    @Test("A snapshot that a purchase makes outdated while it is read is not delivered")
+    func outdated() async throws {
         let action = OneTimeAction()
         let deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
         let backend = FaultyBackend(local) { call in
-            // By this read the account's ledger has been read already; the purchase makes that copy outdated.
+            // The account's ledger is read before the device's, so a purchase at this point outdates it.
             if call.operation == .read, call.key == deviceKey { await action.run() }
             return nil
         }
@@ -69,13 +69,13 @@ struct SnapshotTests {
         #expect(await early.next()?.owned == [Owls.nightOwl])
     }
 
-    @Test("After concurrent changes the last snapshot contains all of them, also for late subscribers")
+    @Test("After concurrent changes, every subscriber, early or late, receives a snapshot with all of them")
     func noneMissed() async throws {
         let products = home.catalog.products.filter { $0.kind == .nonConsumable }.map(\.id)
         for _ in 0..<100 {
             let store = try await home.offlineDevice()
             let early = try await store.snapshots()
-            let complete = try await withThrowingTaskGroup(of: Bool.self) { group in
+            let finishedCount = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for product in products {
                     group.addTask {
                         try await store.record(.reported(product))
@@ -83,18 +83,18 @@ struct SnapshotTests {
                     }
                 }
                 for _ in 0..<3 {
-                    group.addTask { await ends(with: products, try await store.snapshots()) }
+                    group.addTask { await waitForOwnership(of: products, in: try await store.snapshots()) }
                 }
-                group.addTask { await ends(with: products, early) }
+                group.addTask { await waitForOwnership(of: products, in: early) }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            #expect(complete == products.count + 4)
+            #expect(finishedCount == products.count + 4)
         }
     }
 }
 
-/// Waits for a snapshot that owns all of `products`; `false` if the stream ends first.
-private func ends(with products: [ProductID], _ snapshots: AsyncStream<Snapshot>) async -> Bool {
+/// Waits for a snapshot whose owned products are exactly `products`. Returns `false` if the stream ends first.
+private func waitForOwnership(of products: [ProductID], in snapshots: AsyncStream<Snapshot>) async -> Bool {
     for await snapshot in snapshots where snapshot.owned == products { return true }
     return false
 }

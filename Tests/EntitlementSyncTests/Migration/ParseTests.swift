@@ -8,56 +8,57 @@ struct ParseTests {
         try Migration.parse(json: Array(text.utf8), user: user)
     }
 
-    private func refusal(of text: String, user: String? = nil) -> String? {
+    private func errorMessage(of text: String, user: String? = nil) -> String? {
         do {
             _ = try Migration.parse(json: Array(text.utf8), user: user)
             return nil
         } catch { return "\(error)" }
     }
 
-    private static func user(_ name: String, _ more: String = "") -> String {
+    /// Returns a user object with secrets, which contain `5EC4E7` and must not appear in errors.
+    private static func user(_ name: String, _ fields: String = "") -> String {
         #"{"objectId":"id-\#(name)","username":"\#(name)","sessionToken":"r:5EC4E7","#
-            + #""_hashed_password":"$2y$5EC4E7"\#(more)}"#
+            + #""_hashed_password":"$2y$5EC4E7"\#(fields)}"#
     }
 
-    private static func parseDate(_ text: String) -> String { #"{"__type":"Date","iso":"\#(text)"}"# }
+    private static func dateObject(_ text: String) -> String { #"{"__type":"Date","iso":"\#(text)"}"# }
 
     private static let ann = user(
-        "ann", #","updatedAt":"2026-01-05T08:00:00.000Z","ExpirationDate":\#(parseDate("2026-03-01T00:00:00.000Z"))"#)
-    private static let bob = user("bob", #","ExpirationDate":["2026-03-01T00:00:00Z",\#(parseDate("2026-05-01"))]"#)
+        "ann", #","updatedAt":"2026-01-05T08:00:00.000Z","ExpirationDate":\#(dateObject("2026-03-01T00:00:00.000Z"))"#)
+    private static let bob = user("bob", #","ExpirationDate":["2026-03-01T00:00:00Z",\#(dateObject("2026-05-01"))]"#)
 
     @Test(
-        "A results object, an array, a single object and one object per line are read alike",
+        "A results object, an array, a single object and one object per line are all accepted",
         arguments: [
             #"{"results":[\#(ann)]}"#, "[\(ann)]", ann, "\(ann)\n\(bob)", " \n\(bob)\r\n\n\(ann)\n",
             #"{"results":[\#(bob),\#n\#(ann)]}"#, ann.replacing(",", with: ",\n"),
         ])
-    func forms(text: String) throws {
-        let only = text.contains("bob") ? "ann" : nil
-        let migration = try read(text, user: only)
+    func formats(text: String) throws {
+        let user = text.contains("bob") ? "ann" : nil
+        let migration = try read(text, user: user)
         #expect(migration.source == "parse")
         #expect(migration.expiries == [try date("2026-03-01")])
         #expect(migration.statedAt == (try date("2026-01-05T08:00:00Z")))
         #expect(try read(text, user: "id-ann") == migration)
     }
 
-    @Test("Every date of an array is read, and a missing date gives no expiry")
+    @Test("An array yields one expiry per date, and a missing date yields none")
     func dates() throws {
         #expect(try read(Self.bob).expiries == [try date("2026-03-01"), try date("2026-05-01")])
         #expect(try read(Self.bob).statedAt == nil)
-        for more in ["", #","ExpirationDate":null"#, #","ExpirationDate":[]"#] {
-            #expect(try read(Self.user("carol", more)).expiries.isEmpty)
+        for fields in ["", #","ExpirationDate":null"#, #","ExpirationDate":[]"#] {
+            #expect(try read(Self.user("carol", fields)).expiries.isEmpty)
         }
     }
 
-    @Test("An export with several users requires the name of one of them")
+    @Test("An export must contain exactly one matching user")
     func userSelection() {
         let both = "[\(Self.ann),\(Self.bob)]"
-        #expect(refusal(of: both) == "the export holds 2 users: name one with --user")
-        #expect(refusal(of: both, user: "carol") == #"none of the 2 users of the export is "carol""#)
-        #expect(refusal(of: "[]") == "the export holds no user")
+        #expect(errorMessage(of: both) == "the export holds 2 users: name one with --user")
+        #expect(errorMessage(of: both, user: "carol") == #"none of the 2 users of the export is "carol""#)
+        #expect(errorMessage(of: "[]") == "the export holds no user")
         #expect(
-            refusal(of: "[\(Self.ann),\(Self.ann)]", user: "ann")
+            errorMessage(of: "[\(Self.ann),\(Self.ann)]", user: "ann")
                 == #"2 users of the export match "ann": name one by objectId"#)
     }
 
@@ -90,13 +91,13 @@ struct ParseTests {
             ),
             (String(repeating: "[", count: 100_000), "line 1, column 65: nested deeper than 64 levels"),
         ])
-    func refused(text: String, reason: String) throws {
-        let message = try #require(refusal(of: text))
+    func rejected(text: String, reason: String) throws {
+        let message = try #require(errorMessage(of: text))
         #expect(message == reason)
         #expect(!message.contains("5EC4E7"))
     }
 
-    @Test("An export over the size limit is rejected before it is read")
+    @Test("An export over the size limit is rejected")
     func tooLarge() {
         let message: String?
         do {

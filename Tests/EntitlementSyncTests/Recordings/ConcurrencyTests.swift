@@ -7,7 +7,8 @@ import Testing
 
 @Suite("Several store objects over one local backend")
 struct ConcurrencyTests {
-    private func recordAtOnce(_ stores: [EntitlementStore], count: Int) async throws -> Set<String> {
+    /// Records `count` purchases through each store object concurrently. Returns the ids of their transactions.
+    private func recordConcurrently(_ stores: [EntitlementStore], count: Int) async throws -> Set<String> {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, store) in stores.enumerated() {
                 for number in 0..<count {
@@ -22,29 +23,29 @@ struct ConcurrencyTests {
         return Set((0..<stores.count).flatMap { index in (0..<count).map { "\(index)-\($0)" } })
     }
 
-    @Test("Purchases recorded concurrently through two store objects over memory are all kept")
+    @Test("Concurrent purchases through two store objects over one memory backend are all kept")
     func memory() async throws {
         let home = try Household()
         let local = MemoryBackend()
         let stores = [try await home.offlineDevice(local), try await home.offlineDevice(local)]
-        let expected = try await recordAtOnce(stores, count: 40)
+        let expected = try await recordConcurrently(stores, count: 40)
         for store in stores {
             #expect(Set(try await store.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
         }
     }
 
-    @Test("Purchases recorded concurrently through two backends of one folder are all kept")
+    @Test("Concurrent purchases through two file backends of one folder are all kept")
     func folder() async throws {
         let folder = try TemporaryFolder()
         let home = try Household()
         var stores: [EntitlementStore] = []
         for _ in 0..<2 { stores.append(try await home.offlineDevice(FileBackend(folder: folder.path))) }
-        let expected = try await recordAtOnce(stores, count: 10)
+        let expected = try await recordConcurrently(stores, count: 10)
         let reopened = try await home.offlineDevice(FileBackend(folder: folder.path))
         #expect(Set(try await reopened.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
     }
 
-    @Test("A transaction recorded concurrently through many store objects is one purchase and one recording")
+    @Test("One transaction recorded concurrently through many store objects adds one purchase and one recording")
     func oneTransaction() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -60,7 +61,7 @@ struct ConcurrencyTests {
     }
 
     @Test("A fact recorded through one store object is visible to the next call of another")
-    func seen() async throws {
+    func visible() async throws {
         let home = try Household()
         let local = MemoryBackend()
         let first = try await home.offlineDevice(local)

@@ -13,7 +13,7 @@ struct SyncTests {
         home = try Household()
     }
 
-    @Test("Sync and restore without a remote fail with noRemote")
+    @Test("Without a remote, sync and restore throw `noRemote`")
     func noRemote() async throws {
         let store = try await home.offlineDevice()
         for call in [{ _ = try await store.sync() }, { _ = try await store.restore() }] as [() async throws -> Void] {
@@ -31,11 +31,11 @@ struct SyncTests {
         #expect(try await store.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("A failing remote leaves the local facts unchanged, and receives them once it is back")
+    @Test("A failed sync leaves the local facts unchanged, and the remote receives them once it recovers")
     func remoteFails() async throws {
-        let isAway = Switch()
-        isAway.set()
-        let remote = FaultyBackend(home.remote) { _ in isAway.isSet ? .transient : nil }
+        let isDown = Switch()
+        isDown.set()
+        let remote = FaultyBackend(home.remote) { _ in isDown.isSet ? .transient : nil }
         let store = try await home.device(local, remote: remote)
         try await store.record(.reported(Owls.threeMonths, transaction: "t"))
         let before = try await contents(of: local)
@@ -44,7 +44,7 @@ struct SyncTests {
         #expect(error?.isTransient == true)
         #expect(error?.syncError?.side == .remote)
         #expect(try await contents(of: local) == before)
-        isAway.set(false)
+        isDown.set(false)
         #expect(try await store.sync().didSend)
         #expect(try await home.device().restore().purchases.map(\.transaction.id) == ["t"])
     }
@@ -64,8 +64,8 @@ struct SyncTests {
         #expect(try await contents(of: home.remote) == before.1)
     }
 
-    @Test("After a lost response the sync finds out that its write succeeded and reports it as sent")
-    func lostAnswer() async throws {
+    @Test("A sync whose write succeeds but whose response is lost reports that it sent the facts")
+    func lostResponse() async throws {
         let writes = Counter()
         let remote = FaultyBackend(home.remote) { call in
             call.operation == .write && writes.next() == 0 ? .lostAnswer : nil
@@ -78,7 +78,7 @@ struct SyncTests {
         #expect(try await !store.sync().didSend)
     }
 
-    @Test("The report lists received facts and access changes, and states if anything was sent")
+    @Test("The report lists received facts and access changes, and states whether anything was sent")
     func report() async throws {
         let phone = try await home.device()
         let tablet = try await home.device()
@@ -101,15 +101,15 @@ struct SyncTests {
         let tablet = try await home.device(local)
         try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
         let before = (try await contents(of: local), try await contents(of: home.remote))
-        let promised = try await tablet.syncDryRun()
+        let predicted = try await tablet.syncDryRun()
         #expect(try await contents(of: local) == before.0)
         #expect(try await contents(of: home.remote) == before.1)
         #expect(try await tablet.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
 
-        let done = try await tablet.sync()
-        #expect(promised.received == done.received)
-        #expect(promised.didSend == done.didSend)
-        #expect(promised.accessChanges == done.accessChanges)
-        #expect(done.accessChanges.contains { $0.entitlement == Owls.nightOwlAccess && $0.after.isGranted })
+        let actual = try await tablet.sync()
+        #expect(predicted.received == actual.received)
+        #expect(predicted.didSend == actual.didSend)
+        #expect(predicted.accessChanges == actual.accessChanges)
+        #expect(actual.accessChanges.contains { $0.entitlement == Owls.nightOwlAccess && $0.after.isGranted })
     }
 }

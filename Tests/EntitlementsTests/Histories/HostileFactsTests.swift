@@ -6,10 +6,10 @@ import Testing
 
 @Suite("Malicious facts do no harm")
 struct HostileFactsTests {
+    /// Numbers at the limits of `Int64`, and dates at the limits of ``Timestamp`` (the years 1 and 9999).
     private static let edges: [Int64] = [.min, .min + 1, -62_135_596_800_000, -1, 0, 1, 253_402_300_799_999, .max]
 
-    @Test(
-        "Random facts of all kinds, with dates and numbers at their limits, are replayed and explained without a trap")
+    @Test("Replaying and explaining random facts with extreme dates and numbers does not trap")
     func limits() throws {
         let catalog = try Shop.catalog(bonus: CalendarDuration(days: 1))
         try forAll("facts at their limits", cases: 2_000) { random, place in
@@ -69,7 +69,7 @@ struct HostileFactsTests {
         }
     }
 
-    @Test("A purchase or refund with the id of the preview does not affect the preview")
+    @Test("A purchase or refund that uses the preview's transaction id does not affect the preview")
     func preview() throws {
         let now = try Timestamp("2026-03-01")
         let end = try Timestamp("2026-06-01")
@@ -85,8 +85,10 @@ struct HostileFactsTests {
             try Story().refunding(forged, at: "2020-01-01").replay().end(afterBuying: Shop.threeMonths, at: now) == end)
     }
 
-    /// Facts one second apart: a long line of renewals, lines of one, purchases of time and their refunds, assertions,
-    /// units of one product and of many products, their spends, and requests.
+    /// Returns 11 facts for each of `count` seconds.
+    ///
+    /// They form one long line of renewals, `count` lines of a single purchase with grace, refunded timed purchases,
+    /// assertions, and pending purchases. Units are bought and spent both of one product and of `count` products.
     private static func flood(_ count: Int) -> Facts {
         let replica = ReplicaID(bytes: [UInt8](repeating: 1, count: 16))
         let facts = (1...count).flatMap { number -> [Fact] in
@@ -133,11 +135,11 @@ struct HostileFactsTests {
         return Facts(facts, device: facts)
     }
 
-    @Test("Replay, snapshot, explanation and preview of four times the facts take about four times as long")
+    @Test("The cost of replay, snapshot, explanation and preview grows almost linearly with the number of facts")
     func nearLinear() throws {
         let catalog = try Shop.catalog()
         let now = Timestamp(milliseconds: 1_000_000)
-        func parts(_ facts: Facts) -> [() -> Void] {
+        func operations(_ facts: Facts) -> [() -> Void] {
             let replay = Replay(facts, catalog: catalog)
             return [
                 { _ = Replay(facts, catalog: catalog) }, { _ = replay.snapshot(at: now) },
@@ -146,41 +148,42 @@ struct HostileFactsTests {
                 { _ = replay.end(afterBuying: Shop.oneMonth, at: now) },
             ]
         }
-        let (small, large) = (parts(Self.flood(500)), parts(Self.flood(2_000)))
-        for (part, (small, large)) in zip(small, large).enumerated() {
-            let growth = Growth(of: small, to: large, aim: 10)
-            print("flood: part \(part), 6,000 facts \(growth.small), 24,000 facts \(growth.large)")
-            #expect(growth.ratio < 10, "part \(part): \(growth); quadratic would be 16")
+        let (small, large) = (operations(Self.flood(500)), operations(Self.flood(2_000)))
+        for (number, (small, large)) in zip(small, large).enumerated() {
+            let growth = Growth(of: small, to: large, limit: 10)
+            print("flood: operation \(number), 5,500 facts \(growth.small), 22,000 facts \(growth.large)")
+            #expect(growth.ratio < 10, "operation \(number): \(growth); quadratic growth would be 16")
         }
     }
 
-    @Test("A 16-fold increase of time is detected regardless of other load")
+    @Test("A 16-fold increase in processor time is detected regardless of other load")
     func quadratic() {
         func work(_ count: Int) -> () -> Void {
             { #expect((0..<count * count).reduce(into: 0) { $0 ^= $1 } >= 0) }
         }
-        let growth = Growth(of: work(100), to: work(400), aim: 10)
+        let growth = Growth(of: work(100), to: work(400), limit: 10)
         #expect(growth.ratio >= 10, "\(growth)")
     }
 }
 
-/// The processor time of two pieces of work: the minimum of several runs of each, so that other load on the machine
-/// does not matter.
+/// The processor time of the same work on a small and a large input.
+///
+/// Each time is the minimum of several runs, so that other load on the machine does not matter.
 private struct Growth {
     private(set) var small = Duration.seconds(86_400)
     private(set) var large = Duration.seconds(86_400)
     var ratio: Double { large / small }
 
-    /// Runs both alternately 3 times, and then until `large` takes less than `aim` times as long, at most 20 times.
-    /// The minimum time only approaches the true cost, so further runs do not hide real slowness.
-    init(of small: () -> Void, to large: () -> Void, aim: Double) {
-        for round in 0..<20 where round < 3 || ratio >= aim {
+    /// Runs both alternately, 3 to 20 times, and stops once `large` takes less than `limit` times as long as `small`.
+    /// A minimum never falls below the true cost, so further runs do not hide real slowness.
+    init(of small: () -> Void, to large: () -> Void, limit: Double) {
+        for round in 0..<20 where round < 3 || ratio >= limit {
             self.small = min(self.small, Self.processorTime(of: small))
             self.large = min(self.large, Self.processorTime(of: large))
         }
     }
 
-    /// The time of this thread alone, because other tests run on other threads and waiting time does not count.
+    /// Returns the processor time of this thread, which excludes other tests and waiting.
     private static func processorTime(of work: () -> Void) -> Duration {
         func spent() -> Duration {
             var time = timespec()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Grace, upgrades and unsigned statements in a line of renewals")
+@Suite("Grace, upgrades and unsigned renewal states in a line of renewals")
 struct RenewalLineTests {
     private static func subscribed() throws -> Story {
         try Story(Cinema.catalog())
@@ -12,7 +12,7 @@ struct RenewalLineTests {
 
     private static func chains(_ story: Story) -> [String] { story.replay().chains(of: Cinema.films) }
 
-    @Test("Without a store's end, the duration comes from the introductory offer or the product")
+    @Test("Without an expiry from the store, a period lasts as long as the introductory offer or the product says")
     func endsByTerms() throws {
         let trial = try Story(Cinema.catalog())
             .buyingFromStore(Cinema.basic, at: "2026-01-31", transaction: "T1", isIntroductory: true)
@@ -21,22 +21,22 @@ struct RenewalLineTests {
         #expect(Self.chains(paid) == [days("2026-01-31", "2026-03-01")])
     }
 
-    @Test("Grace extends the last purchase before the store's statement, not a later paid one")
-    func graceOfThePast() throws {
+    @Test("Grace extends the purchase that was current when the store reported it, not a later renewal")
+    func graceBeforeRenewal() throws {
         let failed = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-02-01", graceEnd: "2026-02-17", isInBillingRetry: true)
         #expect(Self.chains(failed) == [days("2026-01-01", "2026-02-17")])
-        // The payment succeeded, for a week; the store's next renewal state has not arrived.
+        // The payment succeeds and buys one week. The store's next renewal state has not arrived yet.
         let recovered = try failed.buyingFromStore(
             Cinema.basic, at: "2026-02-05", transaction: "T2", original: "T1", expires: "2026-02-12")
         #expect(Self.chains(recovered) == [days("2026-01-01", "2026-02-17")])
         let later = try failed.buyingFromStore(
             Cinema.basic, at: "2026-02-10", transaction: "T2", original: "T1", expires: "2026-02-28")
         #expect(Self.chains(later) == [days("2026-01-01", "2026-02-28")])
-        let graces = later.replay().timelines[Cinema.films]?.periods.filter { period in
+        let gracePeriods = later.replay().timelines[Cinema.films]?.periods.filter { period in
             if case .grace(.store("T1"), Cinema.basic) = period.origin { true } else { false }
         }
-        #expect(graces?.map { "\($0.start) – \($0.end)" } == [days("2026-02-01", "2026-02-17")])
+        #expect(gracePeriods?.map { "\($0.start) – \($0.end)" } == [days("2026-02-01", "2026-02-17")])
     }
 
     @Test("Grace ends when another product follows or the extended purchase is refunded")
@@ -50,8 +50,7 @@ struct RenewalLineTests {
         #expect(Self.chains(refunded) == [days("2026-01-01", "2026-01-20")])
     }
 
-    @Test(
-        "Unsigned grace does not extend a signed purchase and is explained; it extends an unsigned one")
+    @Test("Unsigned grace extends an unsigned purchase; on a signed one it is set aside and explained")
     func unsignedGrace() throws {
         let story = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-02-01", graceEnd: "2026-02-17", isSigned: false)
@@ -62,20 +61,21 @@ struct RenewalLineTests {
         #expect(lines.map(\.effect).last == .setAside(.unsigned))
 
         let reported = try Story(Cinema.catalog()).buying(Cinema.basic, at: "2026-01-01", transaction: "T1")
-        let stated = try reported.stating(at: "2026-02-01") { date, time in
+        let extended = try reported.stating(at: "2026-02-01") { date, time in
             .renewalState(
                 RenewalState(
                     line: TransactionReference(id: "T1"), willRenew: true,
                     graceEnd: date.adding(CalendarDuration(days: 16)), stamp: Stamp(logicalTime: time)))
         }
-        #expect(Self.chains(stated) == [days("2026-01-01", "2026-02-17")])
+        #expect(Self.chains(extended) == [days("2026-01-01", "2026-02-17")])
     }
 
-    @Test("Two subscriptions in one group both give time, and the highest active level counts")
+    @Test("Two subscriptions in one group both grant time, and the highest active level counts")
     func twoLines() throws {
         let story = try Self.subscribed()
             .buyingFromStore(Cinema.premium, at: "2026-01-10", transaction: "U1", expires: "2026-01-20")
         #expect(Self.chains(story) == [days("2026-01-01", "2026-02-01")])
+        // Level 1 is the highest.
         let levels = try ["2026-01-09", "2026-01-10", "2026-01-19", "2026-01-20"].map { date in
             try story.replay().snapshot(at: Timestamp(date))[group: Cinema.films]?.level
         }
@@ -87,7 +87,7 @@ struct RenewalLineTests {
             try story.replay().nextBoundary(after: Timestamp("2026-01-10")) == Timestamp("2026-01-20"))
     }
 
-    @Test("Appended and renewed time in one group are independent, and both count")
+    @Test("Non-renewing purchases are appended to each other, not to a subscription in their group, and both count")
     func mixedGroup() throws {
         let month = CalendarDuration(months: 1)
         let story = try Self.subscribed()
@@ -104,7 +104,7 @@ struct RenewalLineTests {
         #expect(Self.chains(story) == [days("2026-01-01", "2026-03-15"), days("2026-04-01", "2026-05-01")])
     }
 
-    @Test("Original transactions that name each other or themselves form ordinary lines")
+    @Test("Purchases that name each other or themselves as the original transaction form ordinary lines")
     func cycles() throws {
         let story = try Story(Cinema.catalog())
             .buyingFromStore(
@@ -118,8 +118,8 @@ struct RenewalLineTests {
         #expect(Self.chains(story) == [days("2026-01-01", "2026-02-10"), days("2026-03-01", "2026-04-01")])
     }
 
-    @Test("Grace, introductory time and levels out of bounds have no effect")
-    func bounds() throws {
+    @Test("Out-of-range grace is ignored, and a purchase with an out-of-range level or offer is set aside")
+    func outOfRange() throws {
         let endless = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-01-15", graceEnd: "9999-12-31")
         #expect(Self.chains(endless) == [days("2026-01-01", "2026-02-01")])

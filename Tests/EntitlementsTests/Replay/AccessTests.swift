@@ -22,7 +22,7 @@ struct AccessTests {
         #expect(try Self.access(Story(), to: "unknown") == nil)
     }
 
-    @Test("Access is expired from the end of the period on")
+    @Test("Access expires at the end of the period, to the millisecond")
     func expired() throws {
         let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
         #expect(try Self.access(story) == .denied(.expired(Timestamp("2026-02-01"))))
@@ -30,7 +30,7 @@ struct AccessTests {
         #expect(try Self.access(story, at: "2026-01-31T23:59:59.999Z")?.isGranted == true)
     }
 
-    @Test("A denial gives the later of expiry and revocation, and the revocation if both are equal")
+    @Test("A denial states the later of expiry and revocation, or the revocation if both are at the same time")
     func revoked() throws {
         let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
             .refunding("A", at: "2026-01-10")
@@ -41,7 +41,7 @@ struct AccessTests {
             try Self.access(later.refunding("B", at: "2026-04-01")) == .denied(.revoked(Timestamp("2026-04-01"))))
     }
 
-    @Test("A refunded comic and refunded units are revoked as well")
+    @Test("A refund revokes products and units too")
     func revokedProductsAndUnits() throws {
         let owl = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-02-01")
         #expect(try Self.access(owl, to: "owl") == .denied(.revoked(Timestamp("2026-02-01"))))
@@ -49,7 +49,7 @@ struct AccessTests {
         #expect(try Self.access(coins) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
-    @Test("After all units are spent, access is used up unless something expired or was revoked")
+    @Test("After all units are spent, access is denied as used up unless something expired or was revoked")
     func usedUp() throws {
         let spent = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(5, id: "s1", at: "2026-01-02")
@@ -62,7 +62,7 @@ struct AccessTests {
         #expect(try Self.access(refunded) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
-    @Test("A store that never reached its remote asks to restore, even after an expiry")
+    @Test("Until the first restore, a denial asks to restore, even after an expiry")
     func restoreNeeded() throws {
         let context = AccessContext(hasRestored: false)
         #expect(try Self.access(Story(), context) == .denied(.restoreNeeded))
@@ -71,7 +71,7 @@ struct AccessTests {
         #expect(try Self.access(expired, at: "2026-01-15", context)?.isGranted == true)
     }
 
-    @Test("Only products that require an account ask to sign in")
+    @Test("A denial asks to sign in only if the product requires an account")
     func signInNeeded() throws {
         let catalog = try Catalog(
             products: [
@@ -91,7 +91,7 @@ struct AccessTests {
         #expect(try Self.access(owned, to: "a", context)?.isGranted == true)
     }
 
-    @Test("A request is pending until it is withdrawn or the purchase arrives")
+    @Test("Approval is pending until the request is withdrawn or the purchase arrives")
     func pendingApproval() throws {
         let asked = try Story().asking(for: Shop.oneMonth, at: "2026-01-01")
         #expect(try Self.access(asked) == .denied(.pendingApproval))
@@ -105,7 +105,7 @@ struct AccessTests {
     }
 
     @Test("Ownership takes precedence over time, and time over units")
-    func preference() throws {
+    func precedence() throws {
         let units = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
         #expect(
             try Self.access(units) == .granted(Access.Grant(until: nil, source: .units(Shop.coins), units: 5)))
@@ -121,7 +121,7 @@ struct AccessTests {
                 == .granted(Access.Grant(until: Timestamp("2026-07-01"), source: .group(Shop.random))))
     }
 
-    @Test("The active group that lasts longest grants, regardless of the order in the catalogue")
+    @Test("The active group that ends last grants access, regardless of the order in the catalogue")
     func longestGroup() throws {
         func product(_ id: ProductID, _ group: GroupID, _ months: Int64) -> Product {
             Product(id: id, kind: .nonRenewing(group: group, duration: CalendarDuration(months: months)))
@@ -138,7 +138,7 @@ struct AccessTests {
         }
     }
 
-    @Test("A grant lasts until the end of the chain, not of the current period")
+    @Test("A grant lasts until the end of the chain of periods, not of the current period")
     func chain() throws {
         let story = try Story().buying(Shop.oneMonth, at: "2026-05-15", transaction: "A")
             .buying(Shop.oneMonth, at: "2026-05-16", transaction: "B")
@@ -147,20 +147,20 @@ struct AccessTests {
                 == .granted(Access.Grant(until: Timestamp("2026-07-15"), source: .group(Shop.random))))
     }
 
-    @Test("A renewing subscription ends at the store's date, or else after its own duration")
+    @Test("An auto-renewing subscription ends at the store's expiry date or, without one, after its duration")
     func autoRenewable() throws {
-        let own = try Story().buying(Shop.weekly, at: "2026-06-01", transaction: "A")
+        let withoutExpiry = try Story().buying(Shop.weekly, at: "2026-06-01", transaction: "A")
         #expect(
-            try Self.access(own, to: "selfies")
+            try Self.access(withoutExpiry, to: "selfies")
                 == .granted(Access.Grant(until: Timestamp("2026-06-08"), source: .group(Shop.selfies))))
-        let given = try Story().stating(at: "2026-06-01") { date, time in
+        let withExpiry = try Story().stating(at: "2026-06-01") { date, time in
             .purchase(
                 Purchase(
                     transaction: TransactionReference(id: "A"), product: Shop.weekly, terms: nil, date: date,
                     originalID: "0", storeExpiry: date.moved(3_600_000), stamp: Stamp(logicalTime: time)))
         }
         #expect(
-            try Self.access(given, to: "selfies")
+            try Self.access(withExpiry, to: "selfies")
                 == .granted(Access.Grant(until: Timestamp("2026-06-01T01:00:00Z"), source: .group(Shop.selfies))))
     }
 }

@@ -1,7 +1,7 @@
 @testable import SyncCore
 
-/// Two or three devices and a remote. Their syncs are interleaved effect by effect, with every fault that can happen:
-/// lost requests and answers, late writes, crashes, restored backups, wiped stores.
+/// A model of two or three devices and a remote. Syncs are interleaved effect by effect and meet every fault: lost
+/// requests and responses, late writes, crashes, restored backups and wiped stores.
 struct World<Random: RandomNumberGenerator> {
     private typealias Machine = Reconciler<FactSetMerge>
 
@@ -20,7 +20,7 @@ struct World<Random: RandomNumberGenerator> {
     private var devices: [Device]
     private var remote = Cell()
     private var remoteBackups: [Cell] = [Cell()]
-    private var late: [LateWrite] = []
+    private var lateWrites: [LateWrite] = []
     private var versions = Versions()
     private var random: Random
     private var nextFact: UInt64 = 1
@@ -36,13 +36,14 @@ struct World<Random: RandomNumberGenerator> {
     var surviving: UInt64 { devices.reduce(remote.facts) { $0 | $1.local.facts } }
     /// All facts that were ever recorded.
     var recorded: UInt64 { nextFact &- 1 }
+    /// The facts in each store, the remote's last.
     var contents: [UInt64] { devices.map(\.local.facts) + [remote.facts] }
 
     private mutating func roll(_ sides: Int) -> Int { Int.random(in: 0..<sides, using: &random) }
 
     // MARK: Faults
 
-    /// Performs one random event. Only disasters may remove facts from a store.
+    /// Performs one random event. Only restoring a backup may remove facts from a store.
     mutating func step() {
         let index = roll(devices.count)
         let before = (devices[index].local.facts, remote.facts)
@@ -52,6 +53,7 @@ struct World<Random: RandomNumberGenerator> {
         case 5: devices[index].backups.append(devices[index].local)
         case 6: remoteBackups.append(remote)
         case 7: deliverLateWrite()
+        // The first backup is empty, so restoring it wipes the store.
         case 8:
             if let backup = devices[index].backups.randomElement(using: &random) { devices[index].local = backup }
             return
@@ -76,12 +78,12 @@ struct World<Random: RandomNumberGenerator> {
     }
 
     private mutating func deliverLateWrite() {
-        guard !late.isEmpty else { return }
-        let write = late.remove(at: roll(late.count))
+        guard !lateWrites.isEmpty else { return }
+        let write = lateWrites.remove(at: roll(lateWrites.count))
         _ = remote.write(write.bytes, if: write.precondition, &versions)
     }
 
-    /// Performs one effect of a device's sync, or starts a sync.
+    /// Performs the next effect of a device's sync, or starts a sync if none is running.
     private mutating func advance(_ index: Int) {
         guard var machine = devices[index].machine, let effect = devices[index].effect else {
             let machine = Machine(merge: FactSetMerge(), remoteID: "remote", maximumAttempts: 4)
@@ -94,11 +96,11 @@ struct World<Random: RandomNumberGenerator> {
         devices[index].machine = machine
     }
 
-    /// Performs an effect and returns its event; `nil` at the end of the sync.
+    /// Performs an effect and returns the resulting event; `nil` at the end of the sync.
     private mutating func perform(_ effect: Machine.Effect, on index: Int, isFaulty: Bool) -> Machine.Event? {
         violation = violation ?? effect.violation
         let fault = isFaulty && roll(6) == 0 ? roll(5) : nil
-        let (failure, isDone) = Self.failure(fault)
+        let (failure, takesEffect) = Self.failure(fault)
         switch effect {
         case .readLocal:
             if let failure { return .localRead(.failure(failure)) }
@@ -107,12 +109,12 @@ struct World<Random: RandomNumberGenerator> {
             if let failure { return .remoteRead(.failure(failure)) }
             return .remoteRead(.success(remote.read(unless: known)))
         case .writeRemote(let bytes, let precondition):
-            if fault == 4 { late.append(LateWrite(bytes: bytes, precondition: precondition)) }
-            if failure != nil, !isDone { return .remoteWritten(.failure(failure ?? Self.lost)) }
+            if fault == 4 { lateWrites.append(LateWrite(bytes: bytes, precondition: precondition)) }
+            if failure != nil, !takesEffect { return .remoteWritten(.failure(failure ?? Self.outcomeUnknown)) }
             let outcome = remote.write(bytes, if: precondition, &versions)
             return .remoteWritten(failure.map { .failure($0) } ?? .success(outcome))
         case .writeLocal(let bytes, let precondition):
-            if failure != nil, !isDone { return .localWritten(.failure(failure ?? Self.lost)) }
+            if failure != nil, !takesEffect { return .localWritten(.failure(failure ?? Self.outcomeUnknown)) }
             let outcome = devices[index].local.write(bytes, if: precondition, &versions)
             return .localWritten(failure.map { .failure($0) } ?? .success(outcome))
         case .pause:
@@ -122,28 +124,32 @@ struct World<Random: RandomNumberGenerator> {
         }
     }
 
-    private static var lost: BackendError {
+    private static var outcomeUnknown: BackendError {
         BackendError(.unavailable, disposition: .outcomeUnknown, message: "lost")
     }
 
-    /// Returns the error of a fault, and true if the operation takes effect all the same.
-    private static func failure(_ fault: Int?) -> (BackendError?, isDone: Bool) {
+    /// Returns the error that a fault reports, and `true` if the operation takes effect at once nevertheless.
+    private static func failure(_ fault: Int?) -> (BackendError?, takesEffect: Bool) {
         switch fault {
         case 0: (BackendError(.unavailable, disposition: .transient, message: "away"), false)
         case 1: (BackendError(.permissionDenied, message: "refused"), false)
-        case 2: (lost, false)
-        case 3: (lost, true)
-        case 4: (lost, false)
+        // The request is lost.
+        case 2: (outcomeUnknown, false)
+        // The response is lost.
+        case 3: (outcomeUnknown, true)
+        // A write takes effect later.
+        case 4: (outcomeUnknown, false)
         default: (nil, true)
         }
     }
 
     // MARK: Recovery
 
-    /// Ends all faults and running syncs, then syncs all devices completely, `rounds` times. Returns the number of
-    /// writes in the last round, and the number of requests of each device in it.
+    /// Stops all faults and aborts running syncs, then syncs every device `rounds` times.
+    ///
+    /// - Returns: The number of writes in the last round, to any store, and the requests to the remote of each device.
     mutating func heal(rounds: Int) -> (writes: Int, requests: [Int]) {
-        late = []
+        lateWrites = []
         for index in devices.indices { crash(index) }
         var writes = 0
         var requests: [Int] = []
@@ -172,7 +178,9 @@ struct World<Random: RandomNumberGenerator> {
             }
             effect = machine.handle(event)
         }
-        if case .finish(.failure(let error)) = effect { violation = violation ?? "a healthy sync failed: \(error)" }
+        if case .finish(.failure(let error)) = effect {
+            violation = violation ?? "a sync without faults failed: \(error)"
+        }
         return (writes, requests)
     }
 }

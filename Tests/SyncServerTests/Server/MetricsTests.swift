@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("Metrics and dates")
+@Suite("Metrics and HTTP dates")
 struct MetricsTests {
     @Test("Counters, gauges and histograms are written in the Prometheus text format")
     func text() {
@@ -28,7 +28,7 @@ struct MetricsTests {
         #expect(lines.suffix(2) == ["c_seconds_sum 7.002", "c_seconds_count 2"])
     }
 
-    @Test("A second instrument of another kind with the same name is not exported")
+    @Test("An instrument is not exported if its name belongs to an instrument of another kind")
     func clash() {
         let metrics = PrometheusMetrics()
         Counter(label: "a", factory: metrics).increment()
@@ -42,7 +42,7 @@ struct MetricsTests {
         #expect(ServerMetrics.name(of: try #require(HTTPRequest.Method("BREW"))) == "other")
     }
 
-    @Test("Dates have the format of RFC 9110, also in leap years and at the end of years")
+    @Test("Dates have the format of RFC 9110, including in leap years and at the end of a year")
     func dates() {
         for (seconds, text) in [
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"), (0, "Thu, 01 Jan 1970 00:00:00 GMT"),

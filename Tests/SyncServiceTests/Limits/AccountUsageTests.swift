@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncService
 
-@Suite("The usage of an account during changes")
+@Suite("Account usage under concurrent changes")
 struct AccountUsageTests {
     private let store = HookedBackend()
     private let usage: AccountUsage
@@ -22,27 +22,27 @@ struct AccountUsageTests {
         try await usage.count("a/", in: store, now: now) { _ in true }
     }
 
-    /// Reports whether there is room for `count` more bytes. Reserves nothing.
+    /// Returns `true` if the account has room for a value of `count` bytes under `second`. Leaves nothing reserved.
     private func hasRoom(_ count: Int) -> Bool {
         guard (try? usage.reserve(count, under: second, of: "a/", now: 0)) == true else { return false }
         usage.settle(nil, under: second, of: "a/")
         return true
     }
 
-    @Test("Of several concurrent changes of a key the longest counts, in any order", arguments: [false, true])
+    @Test("Of several concurrent writes of a key, the longest counts, whichever ends first", arguments: [false, true])
     func several(isLongestFirst: Bool) async throws {
         try await count()
         for size in [1, 600] { #expect(try usage.reserve(size, under: first, of: "a/", now: 0)) }
         for size in isLongestFirst ? [600, 1] : [1, 600] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         #expect(hasRoom(400))
-        // The next single change has its exact size.
+        // The next write that runs alone counts with its exact size.
         #expect(try usage.reserve(1, under: first, of: "a/", now: 0))
         usage.settle(1, under: first, of: "a/")
         #expect(hasRoom(999))
     }
 
-    @Test("A key that is deleted and written at the same time counts as written", arguments: [false, true])
+    @Test("A key that is deleted and written concurrently counts as written", arguments: [false, true])
     func deleted(isDeletedFirst: Bool) async throws {
         try await count()
         usage.beginDeleting(first)
@@ -54,7 +54,7 @@ struct AccountUsageTests {
         #expect(hasRoom(1_000))
     }
 
-    @Test("A write during a count counts, although the count had read the old value")
+    @Test("A write during a count is included, even if the count has read the old value")
     func counted() async throws {
         _ = try await store.write([1], to: first, if: .any)
         try await count()
@@ -68,8 +68,8 @@ struct AccountUsageTests {
         #expect(hasRoom(100))
     }
 
-    @Test("Changes that span a second count are included: writes count, and deletions do not")
-    func countedAnew() async throws {
+    @Test("A recount includes a write that ends during it, and excludes a key whose deletion ends during it")
+    func recounted() async throws {
         try await count()
         #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
         let isFirst = Flag()
@@ -94,7 +94,7 @@ struct AccountUsageTests {
         #expect(isFirst.isRaised && isSecond.isRaised)
     }
 
-    @Test("A deleted key keeps its place for an hour, across counts; writing it again reuses the place")
+    @Test("A deleted key takes up a place for an hour, even after a recount; writing it again reuses the place")
     func deletedKeys() async throws {
         var limits = CallerLimits()
         limits.accountKeys = 3
@@ -120,10 +120,10 @@ struct AccountUsageTests {
         #expect(try await !write(keys[3], now: 0))
         #expect(try await write(keys[0], now: 1))
         try await delete(keys[0], now: 500_000)
-        // A failed condition on a deleted key does not release its place.
+        // A conditional write that fails on a deleted key does not release its place.
         #expect(try usage.reserve(1, under: keys[0], of: "a/", now: 500_000))
         usage.settle(nil, under: keys[0], of: "a/")
-        // Deleting a key that holds nothing takes no place.
+        // Deleting a key without a value takes no place.
         try await delete(keys[7], now: 500_000)
         for now in [AccountUsage.period, 2 * AccountUsage.period, AccountUsage.deletionPeriod - 1] {
             #expect(try await !write(keys[3], now: now))
@@ -149,20 +149,21 @@ struct AccountUsageTests {
         #expect(hasRoom(400))
     }
 
-    @Test("The number of remembered accounts is limited, including accounts without keys")
+    @Test("The memory for accounts is limited, and an account without keys takes one place")
     func capacity() async throws {
         let usage = AccountUsage(CallerLimits(), capacity: 10) { _ in }
         for number in 0..<30 {
             try await usage.count("\(number)/", in: store, now: 0) { _ in true }
             #expect(usage.rememberedCount == min(number + 1, 10))
         }
+        // The account and its four keys take five places, which leaves room for five empty accounts.
         for number in 0..<4 { _ = try await store.write([1], to: try EntryKey("many/\(number)"), if: .any) }
         try await usage.count("many/", in: store, now: 0) { _ in true }
         #expect(usage.rememberedCount == 6)
     }
 
     @Test("An evicted account reserves nothing until it is counted again")
-    func pushedOut() async throws {
+    func evicted() async throws {
         var limits = CallerLimits()
         (limits.accountKeys, limits.accountBytes) = (nil, 1_000)
         let usage = AccountUsage(limits, capacity: 1) { _ in }
@@ -176,7 +177,7 @@ struct AccountUsageTests {
     }
 
     @Test("A change in progress during a count is included")
-    func underWay() async throws {
+    func changeInProgress() async throws {
         try await count()
         #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
         usage.forget("a/", after: [])
@@ -213,7 +214,7 @@ struct AccountUsageTests {
     }
 
     @Test("Concurrent callers share one count; after a failed count, the next caller counts again")
-    func once() async throws {
+    func sharedCount() async throws {
         _ = try await store.write([1], to: first, if: .any)
         let (isFirst, gate) = (Flag(), Event())
         store.afterReading { () async throws(BackendError) in

@@ -8,10 +8,10 @@ import SyncService
 import Synchronization
 import Testing
 
-/// A server answers short requests on the thread of an event loop, which must not be blocked.
-@Suite("Long work leaves the caller's thread")
+/// A server handles short requests on the thread of an event loop, which must not be blocked.
+@Suite("Long work runs off the caller's thread")
 struct CallerThreadTests {
-    /// Runs tasks on its own queue.
+    /// An executor that runs tasks on its own queue and can tell whether the caller is on it.
     private final class QueueExecutor: TaskExecutor {
         private static let mark = DispatchSpecificKey<Bool>()
         private let queue = DispatchQueue(label: "event loop")
@@ -26,8 +26,8 @@ struct CallerThreadTests {
         static var isCurrent: Bool { DispatchQueue.getSpecific(key: mark) == true }
     }
 
-    /// Records each call, and whether it came from the queue.
-    private final class WatchedStore: KeyValueBackend {
+    /// A backend that records its calls, and whether each ran on the executor's queue.
+    private final class CallRecorder: KeyValueBackend {
         private let wrapped = MemoryBackend()
         private let calls = Mutex<Set<Call>>([])
 
@@ -39,11 +39,11 @@ struct CallerThreadTests {
         var capabilities: Capabilities { wrapped.capabilities }
         var label: String { wrapped.label }
 
-        private func note(_ name: String) {
+        private func record(_ name: String) {
             calls.withLock { _ = $0.insert(Call(name: name, isOnQueue: QueueExecutor.isCurrent)) }
         }
 
-        /// The calls since the last time that this method was called.
+        /// Returns the calls since the last call of this method.
         func take() -> Set<Call> {
             calls.withLock { calls in
                 defer { calls = [] }
@@ -54,45 +54,46 @@ struct CallerThreadTests {
         func read(
             _ key: EntryKey, unless knownVersion: EntryVersion?
         ) async throws(BackendError) -> Answer<ReadOutcome> {
-            note("read")
+            record("read")
             return try await wrapped.read(key, unless: knownVersion)
         }
 
         func read(
             _ requests: [ReadRequest]
         ) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-            note("read")
+            record("read")
             return try await wrapped.read(requests)
         }
 
         func write(
             _ value: [UInt8], to key: EntryKey, if precondition: Precondition
         ) async throws(BackendError) -> Answer<WriteOutcome> {
-            note("write")
+            record("write")
             return try await wrapped.write(value, to: key, if: precondition)
         }
 
         func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-            note("delete")
+            record("delete")
             return try await wrapped.delete(key, if: precondition)
         }
 
         func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-            note("list")
+            record("list")
             return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
         }
 
         func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-            note(limit > 1 ? "changes" : "look at changes")
+            record(limit > 1 ? "changes" : "one change")
             return try await wrapped.changes(since: cursor, limit: limit)
         }
 
         func signals() -> AsyncStream<Void> { wrapped.signals() }
     }
 
-    @Test("Counting an account, its ledger and catching up a stream leave the caller's thread; small writes do not")
+    @Test(
+        "Account counts, ledger writes and missed changes are handled off the caller's thread, small writes on it")
     func threads() async throws {
-        let store = WatchedStore()
+        let store = CallRecorder()
         let service = try await EntitlementService.open(store)
         let alice = AccountOwner(service)
         _ = await alice.signUp()
@@ -102,7 +103,7 @@ struct CallerThreadTests {
         // From now on the token is cached.
         #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
         let executor = QueueExecutor()
-        func put(_ name: String, _ body: [UInt8]) async -> Set<WatchedStore.Call> {
+        func put(_ name: String, _ body: [UInt8]) async -> Set<CallRecorder.Call> {
             _ = store.take()
             let status = await withTaskExecutorPreference(executor) {
                 await service.ask(.put, path + name + "?if=any", token: token, body: body).status
@@ -134,9 +135,9 @@ struct CallerThreadTests {
         }
         #expect(text.contains("event: change"))
         #expect(
-            store.take() == [Call(name: "look at changes", isOnQueue: true), Call(name: "changes", isOnQueue: false)])
+            store.take() == [Call(name: "one change", isOnQueue: true), Call(name: "changes", isOnQueue: false)])
     }
 
-    private typealias Call = WatchedStore.Call
+    private typealias Call = CallRecorder.Call
     private struct NoStream: Error {}
 }

@@ -1,7 +1,7 @@
 import SyncSimulation
 import Testing
 
-/// The job limit ends an endless run but not a long one.
+/// The job limit stops endless runs and allows long ones.
 @Suite("The job limit")
 struct JobLimitTests {
     private func polling(days: Int) -> Scenario {
@@ -15,6 +15,7 @@ struct JobLimitTests {
     func yearOfPolling() {
         let outcome = Simulation(polling(days: 2)).run()
         #expect(outcome.violations.isEmpty)
+        // Extrapolates from two days to a year.
         #expect(outcome.jobCount / 2 * 365 < Simulation(polling(days: 365)).jobLimit / 2)
     }
 

@@ -3,7 +3,7 @@ import EntitlementsTestSupport
 
 @testable import SyncSimulation
 
-/// A buyer's ledgers, with random facts that are likely to interact.
+/// Random ledgers of one buyer. Their facts share few dates, transactions and products, so that they often interact.
 struct RandomFacts {
     var account = Ledger()
     var device = Ledger()
@@ -11,7 +11,7 @@ struct RandomFacts {
 
     static let products: [ProductID] = ["month", "quarter", "owl", "coins", "weekly", "unlisted", "a", "🦉"]
 
-    /// A catalogue of all products except the last ones.
+    /// Returns a catalogue of all ``products`` except the last three.
     static func catalog() throws -> Catalog {
         try Catalog(
             products: [
@@ -28,7 +28,7 @@ struct RandomFacts {
             policy: Policy(bonus: CalendarDuration(days: 1)))
     }
 
-    /// The same catalogue for the model.
+    /// The products of ``catalog()`` in the form of the model.
     static let catalogue: [ModelID: ModelTerms] = [
         "month": ModelTerms(
             kind: .nonRenewing, group: "random", duration: ModelDuration(months: 1), bonus: ModelDuration(days: 1)),
@@ -65,6 +65,7 @@ struct RandomFacts {
 }
 
 extension Record {
+    /// Changes, removes or inserts one byte of the record's key, order or payload.
     fileprivate mutating func damage(using random: inout SplitMix64) {
         let part = random.pick([\Record.key, \Record.order, \Record.payload, \Record.payload])
         guard !self[keyPath: part].isEmpty else { return }
@@ -79,7 +80,7 @@ extension Record {
 }
 
 extension Timestamp {
-    /// A random date within three years from 2026, often at a month's end.
+    /// Returns a random date in 2026, 2027 or 2028, often at the end of a month.
     fileprivate static func near(using random: inout SplitMix64) -> Timestamp {
         near(Timestamp(milliseconds: 1_767_225_600_000), years: 3, using: &random)
     }
