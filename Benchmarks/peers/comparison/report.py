@@ -56,7 +56,7 @@ def size_name(size):
 
 def rates(figures, what, sizes):
     rows = [[f"{what}, requests/s"] + [size_name(size) for size in sizes]
-            + [f"÷ PocketBase, {size_name(size)}" for size in sizes] + ["processors of the server"]]
+            + [f"÷ PocketBase, {size_name(size)}" for size in sizes] + ["processors that the server used"]]
     for name in names(figures, what):
         values = [median_rate(figures, what, size, name) for size in sizes]
         cores = statistics.median(
@@ -84,7 +84,7 @@ def ratios(figures, sizes):
 
 
 def latencies(open_loop):
-    rows = [["latency, open loop", "requests/s", "median", "99 %", "99.9 %", "maximum", "over 1 ms"]]
+    rows = [["latency, open loop", "requests/s", "median", "99 %", "99.9 %", "maximum", "answers over 1 ms"]]
     for row in open_loop:
         times = [f"{row[name] / 1_000:.2f} ms" for name in (
             "medianMicroseconds", "p99Microseconds", "p999Microseconds", "mostMicroseconds")]
@@ -101,10 +101,11 @@ def markdown(facts, figures, open_loop):
     servers = "\n".join(
         f"- **{server['name']}**{' ' if server['version'] else ''}{server['version']}: {server['durability']}"
         for server in facts["servers"])
-    return f"""{info['processor']}, {info['processors']} processors, Linux {info['kernel']}. \
+    return f"""Machine: {info['processor']}, {info['processors']} processors, Linux {info['kernel']}. Load: \
 {facts['accounts']:,} accounts (Kinto: 40), {facts['connections']} connections, wrk with 2 threads on the same \
-processors; {facts['rounds']} rounds of {facts['seconds']} s. Figures are medians. Ratios are medians of the ratios of each round, with their range. Other processes used \
-{statistics.median(others):.2f} processors (median), {max(others):.2f} at most.
+processors; {facts['rounds']} rounds of {facts['seconds']} s. Figures are medians. Ratios are medians of the ratios of \
+all rounds, with their range. Other processes kept {statistics.median(others):.2f} processors busy (median), \
+{max(others):.2f} at most.
 
 {ratios(figures, sizes)}
 
@@ -115,6 +116,8 @@ processors; {facts['rounds']} rounds of {facts['seconds']} s. Figures are median
 {table(login)}
 
 {latencies(open_loop)}
+
+The servers and their durability:
 
 {servers}
 
@@ -127,11 +130,13 @@ def page(tables, picture):
     shown = f"![Requests a second of syncd and other servers]({picture})\n\n" if picture else ""
     return filled(f"""# Comparison with other servers
 
+This page compares `syncd serve` with PocketBase, Kinto and a *bare route*, a minimal server whose rate is the upper \
+bound. The following command measures them and writes the page:
+
     make peers
 
-installs PocketBase and Kinto from PyPI into a temporary folder, starts each of them, a bare route and `syncd serve` on \
-127.0.0.1, creates the same accounts and documents on each, and measures them with wrk, one after the other, in \
-alternating rounds. It writes this page.
+It installs PocketBase and Kinto from PyPI into a temporary folder and starts each server on 127.0.0.1. It creates the \
+same accounts and documents on each, and measures them with wrk, one after the other, in alternating rounds.
 
 {shown}{tables}
 ## Method
@@ -140,15 +145,15 @@ alternating rounds. It writes this page.
 that only its owner may view, with a user's token. Kinto: a record in the caller's own bucket, with basic \
 authentication (each password is hashed once and then cached).
 - **Write**: an account overwrites its document. syncd: a conditional `PUT` with the version of the previous answer \
-(`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`. Kinto: `PUT`. Both are unconditional.
-- **bare route**: HummingbirdCore, the library under syncd, sends the same number of bytes and does nothing else.
+(`If-Match`). PocketBase: an unconditional `PATCH`. Kinto: an unconditional `PUT`.
+- **Bare route**: HummingbirdCore, the HTTP library of syncd, sends the same number of bytes and does nothing else.
 - **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`). syncd \
-answers after the sync (`FULL`). Both are therefore measured both ways: PocketBase with a hook that sets `FULL` \
-(verified afterwards), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto are not durable.
-- **Log-in**: syncd hashes with scrypt and 128 MiB (OWASP's parameters), PocketBase with bcrypt at cost 10. These \
-differ too much, so syncd is compared with scrypt alone.
-- **Open loop**: `server-load` with `--rate`. Latency counts from the time at which the request was due. The rates are half \
-of the maximum of each server, and for the faster server also the rate of the slower one.
+answers after the sync (`FULL`). Each is therefore measured both ways: PocketBase also with a hook that sets `FULL` \
+(verified afterwards), and syncd also with an fsync that does nothing (libeatmydata). `memory:` and Kinto are not durable.
+- **Log-in**: syncd hashes with scrypt and 128 MiB (OWASP's parameters), PocketBase with bcrypt at cost 10. The costs \
+of these hashes are not comparable, so syncd is compared with scrypt alone.
+- **Open loop**: `server-load` with `--rate`. Latency counts from the time at which the request was due. Each server is \
+measured at half of its maximum rate, and the faster server also at the rate of the slower one.
 - Each server runs with its defaults and logs to a file (Kinto: warnings only). wrk shares the processors with the \
 server. Any unsuccessful answer ends the run.
 """)
