@@ -268,7 +268,7 @@ struct ReplicaEntriesTests {
             let error = await #expect(throws: SyncError.self) {
                 try await home.engine(name, local: phone).sync(home.key)
             }
-            #expect(error?.isTransient == false && error?.description.contains("name the replica") == true)
+            #expect(error?.isTransient == false && error?.description.contains("pass a replica name") == true)
         }
     }
 }
