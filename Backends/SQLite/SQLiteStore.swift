@@ -29,7 +29,7 @@ final class SQLiteStore: Sendable {
         var unsignalledCount = 0
     }
 
-    /// The largest number of commits that share one signal to other processes while more writes wait.
+    /// The maximum number of commits that share one signal to other processes while more writes wait.
     private static let maximumUnsignalledCount = 8
 
     init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int, logByteCount: Int) {

@@ -76,12 +76,12 @@ extension HTTPRequest {
 }
 
 extension HTTPResponse {
-    /// Reports whether the answer belongs to `request` or carries no identifier.
+    /// Returns `true` if the answer belongs to `request` or carries no identifier.
     package func mayAnswer(_ request: HTTPRequest) -> Bool {
         mayAnswer(requestID: WireFields.requestID(of: request.headerFields))
     }
 
-    /// Reports whether the answer belongs to the request identified by `id` or carries no identifier.
+    /// Returns `true` if the answer belongs to the request identified by `id` or carries no identifier.
     package func mayAnswer(requestID id: String?) -> Bool {
         guard let id, let other = WireFields.requestID(of: headerFields) else { return true }
         return other == id

@@ -37,7 +37,7 @@ package struct ChangeLog: Sendable {
     /// Returns the keys that changed after `cursor`, in the order of their latest change.
     ///
     /// - Parameters:
-    ///   - limit: The largest number of changes to return, 1 or more.
+    ///   - limit: The maximum number of changes to return, 1 or more.
     ///   - version: Returns the current version of a key, `nil` if it was deleted.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognised.
     package func page(

@@ -93,7 +93,7 @@ public protocol KeyValueBackend: Sendable {
     /// - Parameters:
     ///   - prefix: The beginning of the keys to list; empty for all keys.
     ///   - cursor: The ``KeyPage/next`` of the previous page; `nil` for the first page.
-    ///   - limit: The largest number of keys to return, 1 or more.
+    ///   - limit: The maximum number of keys to return, 1 or more.
     /// - Throws: ``BackendError``, as ``read(_:unless:)`` does.
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage>
 
@@ -118,7 +118,7 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// - Parameters:
     ///   - cursor: The ``ChangePage/cursor`` of an earlier page.
-    ///   - limit: The largest number of changes to return, 1 or more.
+    ///   - limit: The maximum number of changes to return, 1 or more.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if the store no longer knows the position of `cursor` (it was
     ///   wiped or restored, or the position is too old); ``BackendError/Kind/unsupported`` if ``Capabilities/changes``
     ///   is false.

@@ -39,7 +39,7 @@ struct StoreWalk {
         }
         guard failure.concernsSingleEntry, let key = failure.key else { throw failure }
         if let cursor, key <= cursor {
-            // A key that the walk has passed cannot fail again. The error must name the prefix of the keys that follow.
+            // A passed key cannot fail again, so the error must name the common prefix of the keys that follow.
             guard key.text.hasSuffix("/"), cursor.hasPrefix(key.text), let last = key.last, cursor < last else {
                 throw failure
             }

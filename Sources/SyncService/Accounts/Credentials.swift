@@ -27,7 +27,7 @@ struct VerifiedCredential: Sendable {
         self.init(account, epoch: record.epoch)
     }
 
-    /// Reports whether the epoch of the check still lasts, according to `record`.
+    /// Returns `true` if the epoch of the check still lasts, according to `record`.
     func isCurrent(in record: AccountRecord) -> Bool { record.account == account && record.epoch == epoch }
 }
 
@@ -141,7 +141,7 @@ struct Credentials: Sendable {
         return VerifiedCredential(record)
     }
 
-    /// Reports whether the epoch of `credential` still lasts.
+    /// Returns `true` if the epoch of `credential` still lasts.
     func isCurrent(_ credential: VerifiedCredential) async throws(BackendError) -> Bool {
         guard let record = try await record(credential.name), record.activeAccount != nil else { return false }
         return credential.isCurrent(in: record)

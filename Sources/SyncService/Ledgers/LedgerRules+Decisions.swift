@@ -30,7 +30,7 @@ extension LedgerRules {
 
     private var minute: Int64 { host.now() / 60_000 }
 
-    /// Reports whether there are refusals that were not reconsidered in this minute.
+    /// Returns `true` if there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
         !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }

@@ -39,7 +39,7 @@ public struct Shrinker: Sendable {
         public var isMinimal: Bool
     }
 
-    /// A shrinker.
+    /// Creates a shrinker.
     ///
     /// - Parameters:
     ///   - subject: The catalogues, rules and shared store under test.

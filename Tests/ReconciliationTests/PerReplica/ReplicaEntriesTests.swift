@@ -191,7 +191,10 @@ struct ReplicaEntriesTests {
         let engine = home.engine("phone", local: phone)
         try await home.record(0b001, in: phone)
         _ = try await engine.sync(home.key)
-        guard case .found(let backup) = try await phone.read(home.key).outcome else { return }
+        guard case .found(let backup) = try await phone.read(home.key).outcome else {
+            Issue.record("the phone has no entry \(home.key)")
+            return
+        }
         try await home.record(0b010, in: phone)
         _ = try await engine.sync(home.key)
         _ = try await phone.write(backup.value, to: home.key, if: .any)
