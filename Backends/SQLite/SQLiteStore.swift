@@ -223,7 +223,7 @@ final class SQLiteStore: Sendable {
         return signalState.withLock { $0.head == head }
     }
 
-    /// The latest change in the store, `nil` if there is none; an error if it cannot be read.
+    /// The latest change in the store; `nil` if there is none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
             let connections =

@@ -38,7 +38,7 @@ public enum JoinLaws {
         public let caseCount: Int
         /// The seed that reproduces the cases.
         public let seed: UInt64
-        /// The first case that violated a law, `nil` if none did.
+        /// The first case that violated a law; `nil` if none did.
         public let counterexample: Counterexample?
 
         /// True if all laws held in all cases.

@@ -30,7 +30,7 @@ extension TransportError {
     /// The error of an answer that carries the identifier of another request.
     package static let answerOfAnother = TransportError(
         .interrupted, mayHaveArrived: true,
-        message: "the answer belongs to another request; a proxy on the way mixes up answers")
+        message: "the answer belongs to another request; a proxy between client and server mixes up answers")
 }
 
 extension HTTPTransport {

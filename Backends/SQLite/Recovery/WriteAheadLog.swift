@@ -187,7 +187,7 @@ private struct LogChecksum {
         }
     }
 
-    /// True if the big-endian checksum stored in `bytes` at `offset` matches.
+    /// Returns `true` if the big-endian checksum stored in `bytes` at `offset` matches.
     func matches(_ bytes: [UInt8], at offset: Int) -> Bool {
         bytes.bigEndian(at: offset) == Int(first) && bytes.bigEndian(at: offset + 4) == Int(second)
     }

@@ -38,7 +38,7 @@ package struct ChangeLog: Sendable {
     ///
     /// - Parameters:
     ///   - limit: The maximum number of changes to return, 1 or more.
-    ///   - version: Returns the current version of a key, `nil` if it was deleted.
+    ///   - version: Returns the current version of a key; `nil` if it was deleted.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognised.
     package func page(
         since cursor: ChangeCursor?, limit: Int, version: (EntryKey) -> EntryVersion?

@@ -13,7 +13,7 @@ import Synchronization
 public final class MemoryBackend: KeyValueBackend {
     /// The guarantees of a store that one process uses alone.
     public let capabilities: Capabilities
-    /// `memory:` and 16 hexadecimal digits that differ for every store, because an engine tells its remotes apart by
+    /// `memory:` and 16 hexadecimal digits that differ for every store, because an engine distinguishes its remotes by
     /// label.
     public let label: String
 

@@ -209,7 +209,7 @@ private struct Pauses {
 }
 
 extension BackendError {
-    /// True if repeating the operation can help and cannot do harm.
+    /// Returns `true` if repeating the operation can help and cannot do harm.
     fileprivate func allowsRepeating(_ operation: Operation) -> Bool {
         guard kind != .cancelled else { return false }
         return switch disposition {

@@ -29,7 +29,7 @@ public enum Linearizability {
     ///
     /// - Parameters:
     ///   - history: Operations on one key, in any order; at most ``maximumOperationCount``.
-    ///   - initial: The entry before the first operation, `nil` for an absent key.
+    ///   - initial: The entry before the first operation; `nil` for an absent key.
     public static func check(_ history: [RecordedOperation], from initial: Entry? = nil) -> Verdict {
         precondition(
             history.count <= maximumOperationCount, "a history must have at most \(maximumOperationCount) operations")
@@ -107,7 +107,7 @@ private struct OrderSearch {
         return missing.filter { history[$0].called < bound }
     }
 
-    /// True if an unanswered write may have received this version, because no answered write did.
+    /// Returns `true` if an unanswered write may have received this version, because no answered write did.
     private func mayBeUnanswered(_ version: EntryVersion) -> Bool { !writtenVersions.contains(version) }
 
     private var explanation: String {

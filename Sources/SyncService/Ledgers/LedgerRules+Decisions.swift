@@ -91,7 +91,7 @@ extension LedgerRules {
     ///
     /// - Parameters:
     ///   - refused: The refusals that may end: those that existed before the transactions were claimed. A later refusal
-    ///     means that another account owns the transaction by now.
+    ///     means that another account now owns the transaction.
     ///   - unrecorded: The transactions that may be refused regardless of earlier decisions. The account's ledger does
     ///     not hold them, so the earlier decision concerned a ledger that was never stored.
     private func record(
