@@ -32,7 +32,7 @@ final class CurlLoop {
     /// Sets the connection limits and creates the first handle.
     func prepare() throws(TransportError) {
         let connections = configuration.maximumConnectionsPerHost
-        precondition(connections >= 1, "maximumConnectionsPerHost must be 1 or more")
+        precondition(connections >= 1, "maximumConnectionsPerHost must be 1 or more, not \(connections)")
         for (option, value) in [
             (CURLMOPT_MAX_HOST_CONNECTIONS, connections), (CURLMOPT_MAXCONNECTS, connections),
         ] {

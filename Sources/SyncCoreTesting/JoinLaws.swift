@@ -71,7 +71,7 @@ public enum JoinLaws {
         cases caseCount: Int, seed: UInt64, join: ([UInt8], [UInt8]) throws -> [UInt8],
         value: (inout SeededGenerator) -> [UInt8]
     ) -> Report {
-        precondition(caseCount >= 1, "caseCount must be 1 or more")
+        precondition(caseCount >= 1, "caseCount must be 1 or more, not \(caseCount)")
         var generator = SeededGenerator(seed: seed)
         for number in 0..<caseCount {
             let a = value(&generator)

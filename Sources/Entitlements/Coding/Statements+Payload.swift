@@ -70,7 +70,7 @@ extension Claim {
             }
         }
         guard !account.isEmpty, !incarnation.isEmpty else {
-            throw ProtoError(reason: "a claim has no account or no incarnation")
+            throw ProtoError(reason: "a claim lacks an account or an incarnation")
         }
     }
 }
@@ -144,7 +144,7 @@ extension Contradiction {
             default: break
             }
         }
-        guard let kept, let dropped else { throw ProtoError(reason: "a contradiction must have two statements") }
+        guard let kept, let dropped else { throw ProtoError(reason: "a contradiction lacks a statement") }
         self.init(kept: kept, dropped: dropped, noticedAt: noticedAt, logicalTime: time)
     }
 }

@@ -19,7 +19,7 @@ package struct ChangeLog: Sendable {
     package let recognisedCount: Int
 
     package init(recognisedCount: Int = 10_000) {
-        precondition(recognisedCount >= 0, "the number of recognised changes must not be negative")
+        precondition(recognisedCount >= 0, "recognisedCount must be 0 or more, not \(recognisedCount)")
         self.recognisedCount = recognisedCount
     }
 
@@ -43,7 +43,7 @@ package struct ChangeLog: Sendable {
     package func page(
         since cursor: ChangeCursor?, limit: Int, version: (EntryKey) -> EntryVersion?
     ) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var changes: [ChangePage.Change] = []
         var position = cursor
         for record in records[try startIndex(after: cursor)...] {

@@ -161,7 +161,7 @@ private struct MemoryState: Sendable {
     }
 
     func page(prefix: String, after cursor: EntryKey?, limit: Int) -> KeyPage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         let start = keys.partitioningIndex { key in
             if let cursor, key <= cursor { return false }
             return !key.text.utf8.lexicographicallyPrecedes(prefix.utf8)

@@ -27,7 +27,7 @@ public struct RetryPolicy: Hashable, Sendable {
         maximumAttempts: Int = 4, firstDelay: Duration = .milliseconds(100), maximumDelay: Duration = .seconds(5),
         maximumTotalDelay: Duration = .seconds(30)
     ) {
-        precondition(maximumAttempts >= 1, "maximumAttempts must be 1 or more")
+        precondition(maximumAttempts >= 1, "maximumAttempts must be 1 or more, not \(maximumAttempts)")
         precondition(
             firstDelay >= .zero && maximumDelay >= .zero && maximumTotalDelay >= .zero, "a delay must not be negative")
         self.maximumAttempts = maximumAttempts

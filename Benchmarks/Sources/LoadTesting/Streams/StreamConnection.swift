@@ -13,7 +13,7 @@ final class StreamConnection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var isFinished = false
     private(set) var isOpen = false
-    /// True until the server responds, if the stream is one of those that open before the run starts.
+    /// True for a stream that opens before the run starts, until it has opened or failed.
     var isInitial: Bool
     /// True while the event of a write is outstanding.
     var isExpecting = false
