@@ -142,7 +142,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         guard let replica, !replica.isEmpty, !replica.utf8.contains(UInt8(ascii: "/")) else {
             let error = BackendError(
                 .unsupported,
-                message: "\(remote.label) does not support conditional writes; pass a replica name without a slash")
+                message: "\(remote.label) cannot write conditionally; pass a replica name without a slash")
             throw SyncError(.backend(error), side: .remote)
         }
         return ReplicaEntries(merge: merge, key: key, replica: replica, known: known)
