@@ -8,7 +8,8 @@ extension HTTPBackend {
     /// If the server has no event stream, the stream yields after each long pause, so that the caller polls. If the
     /// transport does not support streaming, it yields nothing.
     ///
-    /// It connects only while a task waits for a signal. It ends with the backend, or when the waiting task is cancelled.
+    /// It connects only while a task waits for a signal. It ends with the backend, or when the waiting task is
+    /// cancelled.
     public func signals() -> AsyncStream<Void> {
         guard let transport = transport as? any HTTPStreamingTransport else { return lifetime.subscribe() }
         let feed = ChangeFeed(ChangeFeed.Source(address: address, transport: transport, token: token, host: host))

@@ -207,7 +207,7 @@ struct SQLiteDamageTests {
         await expectKind(.missing) { try await missing.recover(to: folder.path(of: "x")) }
     }
 
-    /// The listed keys; `nil` if the listing throws.
+    /// Returns the listed keys; `nil` if the listing throws.
     private func keys(in store: SQLiteBackend) async -> [EntryKey]? {
         do {
             return try await store.list(prefix: "", after: nil, limit: .max).outcome.items.map(\.key)

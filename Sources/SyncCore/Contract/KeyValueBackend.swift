@@ -19,7 +19,7 @@
 /// - Give every ``BackendError`` that it throws a truthful disposition. `transient` and `permanent` promise that
 ///   nothing was written; `outcomeUnknown` says that the write may have happened.
 /// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the current entry; `nil` for an absent key.
-/// - Compare keys by their bytes: no case folding and no Unicode normalisation.
+/// - Compare keys by their bytes: no case folding and no Unicode normalization.
 /// - Honour cancellation: when the calling task is cancelled, either throw ``BackendError/Kind/cancelled`` before the
 ///   operation starts, or finish it. A write that was interrupted half way is `outcomeUnknown`.
 /// - Without compare-and-swap, keep a damaged entry in listings, with any version. Reading it throws; it must not make

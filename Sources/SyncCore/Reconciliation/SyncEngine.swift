@@ -1,4 +1,4 @@
-/// Synchronises documents between two backends: a phone and a server, a laptop and a shared folder, or two servers.
+/// Synchronizes documents between two backends: a phone and a server, a laptop and a shared folder, or two servers.
 ///
 /// Both sides are treated alike, except that the local one stores the checkpoints.
 ///
@@ -62,7 +62,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         return engine
     }
 
-    /// Synchronises the document under `key`.
+    /// Synchronizes the document under `key`.
     ///
     /// - Throws: ``SyncError``. What was already merged and written is kept, and the next sync continues from there.
     public func sync(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {

@@ -6,7 +6,7 @@ import SyncCore
 /// approved device.
 ///
 /// It names the incarnation of the account and the credential epoch in which the check took place. A password change, a
-/// recovery and a log-out everywhere start a new epoch. Every operation that the proof authorises compares the epoch in
+/// recovery and a log-out everywhere start a new epoch. Every operation that the proof authorizes compares the epoch in
 /// its own atomic write, or with the record after the write, and is refused if the epoch has ended. New recovery codes
 /// do not start an epoch, so a recovery also requires that its code is still in the record. Only ``Credentials`` and
 /// ``AccountCaller`` create proofs.
@@ -43,7 +43,7 @@ extension RequestError {
         "the account was erased, or its password or sessions changed, while this was under way; log in and try again")
 }
 
-/// Checks the credentials of accounts, and makes the changes to account records that such a check authorises.
+/// Checks the credentials of accounts, and makes the changes to account records that such a check authorizes.
 struct Credentials: Sendable {
     let records: RecordStore
     let guesses: GuessLimiter

@@ -88,7 +88,7 @@ struct DeviceGrants: Sendable {
 
     /// Approves or denies the device that shows `text`.
     ///
-    /// - Parameter credential: The credential that authorises the decision. An approval is valid only in its epoch.
+    /// - Parameter credential: The credential that authorizes the decision. An approval is valid only in its epoch.
     func decide(
         _ text: String, isApproved: Bool, by credential: VerifiedCredential, peer: String
     ) async throws {

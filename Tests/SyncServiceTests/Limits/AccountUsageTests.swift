@@ -22,7 +22,7 @@ struct AccountUsageTests {
         try await usage.count("a/", in: store, now: now) { _ in true }
     }
 
-    /// Returns `true` if there is room for `count` more bytes. Reserves nothing.
+    /// Returns `true` if the account has room for a value of `count` bytes under `second`. Leaves nothing reserved.
     private func hasRoom(_ count: Int) -> Bool {
         guard (try? usage.reserve(count, under: second, of: "a/", now: 0)) == true else { return false }
         usage.settle(nil, under: second, of: "a/")
