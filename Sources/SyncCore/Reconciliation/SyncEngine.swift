@@ -64,7 +64,8 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
 
     /// Synchronizes the document under `key`.
     ///
-    /// - Throws: ``SyncError``. What was already merged and written is kept, and the next sync continues from there.
+    /// - Throws: ``SyncError``. Changes that were already merged and written are kept, and the next sync continues from
+    ///   there.
     public func sync(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
         try await run(key, isDryRun: false)
     }
