@@ -268,7 +268,7 @@ extension CurlHandle {
         if failure == nil { failure = TransportError(kind, mayHaveArrived: isSent, message: message) }
     }
 
-    /// Returns true if the request may be handed to a connection.
+    /// Returns `true` if the request may be handed to a connection.
     fileprivate func maySend() -> Bool {
         guard sentCount == 0 || mayRepeat else {
             fail(.interrupted, "the connection ended before the answer")

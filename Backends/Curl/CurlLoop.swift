@@ -1,12 +1,16 @@
 import CCurl
 import SyncProtocol
 
-/// Starts exchanges, drives libcurl and completes them. Only one thread uses it at a time, as ``CurlQueue`` ensures:
-/// the client's thread, or the caller's thread for a single exchange.
+/// Runs HTTP exchanges on one libcurl multi handle.
+///
+/// ``CurlQueue`` ensures that only one thread at a time uses it: the client's thread, or a caller's thread for a single
+/// exchange.
 final class CurlLoop {
-    /// The time that a caller's thread waits for an answer, if the previous answer arrived within it. That happens on
-    /// the same machine or network, where handing the exchange over would take longer than the answer.
-    private static let patience = Duration.milliseconds(1)
+    /// The maximum time for which a caller's thread drives its own exchange before the client's thread takes over.
+    ///
+    /// It applies only if the previous answer arrived within this time. Then the server is on the same machine or
+    /// network, where a handover would take longer than the answer.
+    private static let callerDrivingLimit = Duration.milliseconds(1)
 
     private let multi: UnsafeMutableRawPointer
     private let queue: CurlQueue
@@ -18,22 +22,22 @@ final class CurlLoop {
     private var idle: [CurlHandle] = []
     /// The number of active exchanges with an idle timeout.
     private var watchedCount = 0
-    /// True if the last answer arrived within ``patience``.
-    private var isNear = false
+    /// True if the last answer arrived within ``callerDrivingLimit``.
+    private var isServerNear = false
 
     init(multi: UnsafeMutableRawPointer, queue: CurlQueue, configuration: CurlClient.Configuration) {
         (self.multi, self.queue, self.configuration) = (multi, queue, configuration)
     }
 
-    /// Prepares the first exchange.
+    /// Sets the connection limits and creates the first handle.
     func prepare() throws(TransportError) {
         let connections = configuration.maximumConnectionsPerHost
-        precondition(connections >= 1, "maximumConnectionsPerHost must be 1 or more")
+        precondition(connections >= 1, "maximumConnectionsPerHost must be 1 or more, not \(connections)")
         for (option, value) in [
             (CURLMOPT_MAX_HOST_CONNECTIONS, connections), (CURLMOPT_MAXCONNECTS, connections),
         ] {
             guard ccurl_multi_set_long(multi, option, value) == CURLM_OK else {
-                throw .curl("libcurl does not know option \(option.rawValue)")
+                throw .curl("libcurl does not support option \(option.rawValue) of a multi handle; use a newer version")
             }
         }
         idle.append(try CurlHandle(configuration))
@@ -44,21 +48,22 @@ final class CurlLoop {
         while let commands = queue.take(isBusy: isBusy) {
             for command in commands { perform(command) }
             advance()
-            if watchedCount > 0 { endSilent() }
-            if isBusy, queue.rest() { curl_multi_poll(multi, nil, 0, pause(), nil) }
+            if watchedCount > 0 { endTimedOut() }
+            if isBusy, queue.rest() { curl_multi_poll(multi, nil, 0, pollTimeout(), nil) }
         }
         for id in active.keys.sorted() { end(id, .failure(.cancelled(mayHaveArrived: true))) }
         close()
     }
 
-    /// Starts an exchange on the caller's thread, which drives and has no other exchange. The client's thread takes
-    /// over unless the answer arrives at once, and as soon as there is another request.
+    /// Starts an exchange on the caller's thread, which must be the driver. There must be no other exchange.
+    ///
+    /// The client's thread takes over if the answer does not arrive at once or if another command is queued.
     func lead(_ id: UInt64, _ job: CurlJob) {
         let signals = ccurl_hold_pipe_signal()
         start(id, job)
         advance()
-        let end = clock.now + Self.patience
-        while isNear, isBusy, clock.now < end, queue.rest() {
+        let end = clock.now + Self.callerDrivingLimit
+        while isServerNear, isBusy, clock.now < end, queue.rest() {
             curl_multi_poll(multi, nil, 0, 1, nil)
             advance()
         }
@@ -72,7 +77,7 @@ final class CurlLoop {
         endFinished()
     }
 
-    /// True if there are exchanges, or timers of libcurl.
+    /// True if an exchange is active or libcurl has set a timer.
     private var isBusy: Bool {
         if !active.isEmpty { return true }
         var milliseconds = -1
@@ -102,7 +107,7 @@ final class CurlLoop {
             try handle.begin(job, now: clock.now)
             guard curl_multi_add_handle(multi, handle.easy) == CURLM_OK else {
                 handle.recycle()
-                throw .curl("libcurl refuses another exchange")
+                throw .curl("libcurl cannot start another exchange")
             }
             active[id] = handle
             ids[handle.easy] = id
@@ -116,12 +121,12 @@ final class CurlLoop {
         var code = CURLE_OK
         while let easy = ccurl_next_finished(multi, &code) {
             guard let id = ids[easy], let handle = active[id] else { continue }
-            if let began = handle.began { isNear = clock.now - began < Self.patience }
+            if let began = handle.began { isServerNear = clock.now - began < Self.callerDrivingLimit }
             end(id, handle.outcome(of: code))
         }
     }
 
-    private func endSilent() {
+    private func endTimedOut() {
         let now = clock.now
         for id in active.keys.sorted() {
             guard let handle = active[id], let deadline = handle.deadline, deadline <= now else { continue }
@@ -129,7 +134,8 @@ final class CurlLoop {
                 id,
                 .failure(
                     TransportError(
-                        .timedOut, mayHaveArrived: handle.isSent, message: "the server was silent for too long")))
+                        .timedOut, mayHaveArrived: handle.isSent,
+                        message: "the server sent nothing within the idle timeout")))
         }
     }
 
@@ -137,7 +143,7 @@ final class CurlLoop {
         guard let handle = active.removeValue(forKey: id) else { return }
         ids[handle.easy] = nil
         if handle.isWatched { watchedCount -= 1 }
-        // In the middle of an exchange this closes the connection, or the stream of HTTP/2.
+        // If the exchange is incomplete, this closes the connection or the HTTP/2 stream.
         curl_multi_remove_handle(multi, handle.easy)
         let receiver = handle.receiver
         let hasHead = handle.hasToldHead
@@ -146,19 +152,19 @@ final class CurlLoop {
         receiver?.end(outcome, hasHead: hasHead)
     }
 
-    /// The maximum time to wait for events in milliseconds. libcurl adds its own timers.
-    private func pause() -> Int32 {
+    /// The maximum time to wait for events, in milliseconds. libcurl ends the wait earlier if one of its timers is due.
+    private func pollTimeout() -> Int32 {
         guard watchedCount > 0 else { return .max }
+        guard let next = active.values.compactMap(\.deadline).min() else { return .max }
         let now = clock.now
-        let next = active.values.compactMap(\.deadline).min()
-        return next.map { Int32(clamping: $0 > now ? (now.duration(to: $0) / .milliseconds(1)).rounded(.up).whole : 0) }
-            ?? .max
+        guard next > now else { return 0 }
+        return Int32(clamping: (now.duration(to: next) / .milliseconds(1)).rounded(.up).clampedInteger)
     }
 }
 
 extension Double {
-    /// The value as an integer, limited to the maximum.
-    fileprivate var whole: Int64 { Int64(exactly: self) ?? .max }
+    /// The value as an integer, or the maximum if it does not fit.
+    fileprivate var clampedInteger: Int64 { Int64(exactly: self) ?? .max }
 }
 
 extension CurlJob.Receiver {
@@ -167,7 +173,7 @@ extension CurlJob.Receiver {
 
     /// Reports the outcome.
     ///
-    /// - Parameter hasHead: true if the header of a stream was reported before.
+    /// - Parameter hasHead: true if the header of the stream was already reported.
     func end(_ outcome: Result<TransportAnswer, TransportError>, hasHead: Bool) {
         switch self {
         case .whole(let continuation, _): continuation.resume(returning: outcome)

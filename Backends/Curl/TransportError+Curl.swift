@@ -2,11 +2,12 @@ import CCurl
 import SyncProtocol
 
 extension TransportError {
-    /// An error of libcurl outside any exchange.
+    /// An error of libcurl before an exchange has started.
     static func curl(_ message: String) -> TransportError {
         TransportError(.other, mayHaveArrived: false, message: message)
     }
 
+    /// The error of an exchange whose task was cancelled.
     static func cancelled(mayHaveArrived: Bool) -> TransportError {
         TransportError(.cancelled, mayHaveArrived: mayHaveArrived, message: "the task was cancelled")
     }
@@ -22,14 +23,14 @@ extension TransportError.Kind {
             // The handshake failed without a certificate error.
             case CURLE_SSL_CONNECT_ERROR: .unreachable
             case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
-                CURLE_SSL_CERTPROBLEM,
-                CURLE_SSL_CRL_BADFILE, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+                CURLE_SSL_CERTPROBLEM, CURLE_SSL_CRL_BADFILE, CURLE_SSL_INVALIDCERTSTATUS,
+                CURLE_SSL_PINNEDPUBKEYNOTMATCH:
                 .untrusted
             case CURLE_OPERATION_TIMEDOUT: .timedOut
             case CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_PARTIAL_FILE, CURLE_HTTP2,
                 CURLE_HTTP2_STREAM, CURLE_SEND_FAIL_REWIND:
                 .interrupted
-            // CURLE_UNSUPPORTED_PROTOCOL is the code for an answer without a header.
+            // libcurl reports an answer without a header (HTTP/0.9) as CURLE_UNSUPPORTED_PROTOCOL.
             case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_URL_MALFORMAT, CURLE_BAD_CONTENT_ENCODING:
                 .malformed
             // 100 is CURLE_TOO_LARGE, which older headers do not define.

@@ -67,13 +67,13 @@ extension FileBackend {
 /// conflict copy is any file that has `.entry` in its name, is not named like an entry, and is not temporary. A name
 /// like `X-laptop.entry` may belong to the key `X-laptop`; the content of the file decides.
 enum ConflictCopy {
-    /// True if `name` is the file name of a conflict copy.
+    /// Returns `true` if `name` is the file name of a conflict copy.
     static func isName(_ name: String) -> Bool {
         guard name.contains(KeyFileName.suffix), !isTemporary(name) else { return false }
         return KeyFileName.Part(fileName: name) == nil
     }
 
-    /// True if `key` is the key of a conflict copy, which cannot be the key of an entry.
+    /// Returns `true` if `key` is the key of a conflict copy, which cannot be the key of an entry.
     static func isKey(_ key: EntryKey) -> Bool {
         isName(split(key).name)
     }
@@ -85,7 +85,7 @@ enum ConflictCopy {
         return (KeyFileName(sibling).folders, name)
     }
 
-    /// True if both keys are in the same folder, so that one may be a copy of the other.
+    /// Returns `true` if both keys are in the same folder, so that one may be a copy of the other.
     static func areSiblings(_ left: EntryKey, _ right: EntryKey) -> Bool {
         split(left).parent.utf8.elementsEqual(split(right).parent.utf8)
     }

@@ -176,7 +176,7 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// Lists keys: reads and sorts the names of the folders on the way, and reads the header of each listed entry.
+    /// Lists keys: reads and sorts the names in each folder that it visits, and reads the header of each listed entry.
     ///
     /// An unreadable entry (damaged, of a later format, or not a regular file) is listed with a digest of its content
     /// as version; reading it throws the cause. An unreadable folder ends the listing after the keys before it, with an

@@ -1,7 +1,7 @@
 public import SyncCore
 import Synchronization
 
-/// A cache for the access token of a session that shares one refresh between all waiting requests.
+/// Caches the access token of a session and shares one refresh among all waiting requests.
 ///
 /// Sharing is required for correctness: a rotating refresh token may be used only once, so a second concurrent refresh
 /// could end the session.
@@ -10,9 +10,9 @@ import Synchronization
 /// let tokens = AccessTokens { refused in try await session.refresh(after: refused) }
 /// ```
 public final class AccessTokens: Sendable {
-    /// Fetches a new token; `nil` for none.
+    /// Fetches a new token, or returns `nil` if requests need none.
     ///
-    /// - Parameter refused: the token that the server has refused; `nil` if there is none yet.
+    /// - Parameter refused: the token that the server has refused; `nil` if there was no token.
     public typealias Refresh = @Sendable (_ refused: String?) async throws(BackendError) -> String?
 
     private typealias Outcome = Result<String?, BackendError>
@@ -25,10 +25,11 @@ public final class AccessTokens: Sendable {
         var waiters: [(id: UInt64, continuation: CheckedContinuation<Outcome?, Never>)] = []
     }
 
-    private enum Part {
+    /// The next step of a caller that needs a token.
+    private enum Step {
         case use(String)
         case refresh
-        case wait
+        case waitForRefresh
     }
 
     private let state: Mutex<State>
@@ -52,21 +53,21 @@ public final class AccessTokens: Sendable {
     /// - Parameter refused: the token that the server has just refused; `nil` for the first attempt.
     public func token(refused: String? = nil) async throws(BackendError) -> String? {
         while true {
-            switch part(refused) {
+            switch nextStep(refused) {
             case .use(let token): return token
             case .refresh: return try await refreshForAll(refused)
-            case .wait:
-                if let outcome = await outcome(refused) { return try outcome.get() }
+            case .waitForRefresh:
+                if let outcome = await runningRefresh() { return try outcome.get() }
                 try BackendError.throwIfCancelled(.open)
             }
         }
     }
 
-    private func part(_ refused: String?) -> Part {
+    private func nextStep(_ refused: String?) -> Step {
         state.withLock { state in
-            // The refused token may be old and already replaced by another request.
+            // Another request may already have replaced the refused token.
             if let token = state.token, token != refused { return .use(token) }
-            if state.isRefreshing { return .wait }
+            if state.isRefreshing { return .waitForRefresh }
             state.isRefreshing = true
             return .refresh
         }
@@ -80,7 +81,7 @@ public final class AccessTokens: Sendable {
             outcome = .failure(error)
         }
         var shared: Outcome? = outcome
-        // The cancellation of this task does not concern other callers.
+        // Other callers are not cancelled with this task, so one of them refreshes again.
         if case .failure = outcome, Task.isCancelled { shared = nil }
         let waiters = state.withLock { state in
             if case .success(let token) = outcome { state.token = token }
@@ -94,23 +95,23 @@ public final class AccessTokens: Sendable {
 
     /// Waits for the running refresh.
     ///
-    /// - Returns: its outcome, or `nil` to check again because it has ended or was abandoned, or this task was
-    ///   cancelled.
-    private func outcome(_ refused: String?) async -> Outcome? {
+    /// - Returns: its outcome. `nil` if the refresh had already ended, if its task was cancelled, or if this task was
+    ///   cancelled; the caller then checks again.
+    private func runningRefresh() async -> Outcome? {
         let id = state.withLock { state in
             state.nextID += 1
             return state.nextID
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Cancellation is checked under the lock: `onCancel` runs either before, which is visible here, or
-                // after, when it finds the waiter.
-                let waits = state.withLock { state in
+                // The check is under the lock that `onCancel` takes. A cancellation is therefore either visible here,
+                // or its handler runs later and finds the waiter.
+                let isWaiting = state.withLock { state in
                     guard state.isRefreshing, !Task.isCancelled else { return false }
                     state.waiters.append((id, continuation))
                     return true
                 }
-                if !waits { continuation.resume(returning: nil) }
+                if !isWaiting { continuation.resume(returning: nil) }
             }
         } onCancel: {
             let waiter = state.withLock { state in

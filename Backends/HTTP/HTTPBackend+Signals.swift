@@ -4,9 +4,12 @@ import SyncProtocol
 extension HTTPBackend {
     /// A stream that yields after each connection to the server's event stream and after each change.
     ///
-    /// A lost connection is restored after a pause and resumes at the last cursor; an expired cursor yields one signal.
-    /// The stream ends with the backend, or when the waiting task is cancelled. It connects only while a task waits for
-    /// a signal, and yields nothing if the transport does not support streaming.
+    /// A lost connection is restored after a pause and resumes at the last cursor. An expired cursor yields one signal.
+    /// If the server has no event stream, the stream yields after each long pause, so that the caller polls. If the
+    /// transport does not support streaming, it yields nothing.
+    ///
+    /// It connects only while a task waits for a signal. It ends with the backend, or when the waiting task is
+    /// cancelled.
     public func signals() -> AsyncStream<Void> {
         guard let transport = transport as? any HTTPStreamingTransport else { return lifetime.subscribe() }
         let feed = ChangeFeed(ChangeFeed.Source(address: address, transport: transport, token: token, host: host))

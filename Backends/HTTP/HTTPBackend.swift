@@ -161,7 +161,7 @@ public final class HTTPBackend: KeyValueBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var query = "?limit=\(limit)"
         if !prefix.isEmpty { query += "&prefix=" + WireQuery.encoded(prefix) }
         if let cursor { query += "&after=" + WireQuery.encoded(cursor.text) }
@@ -177,7 +177,7 @@ public final class HTTPBackend: KeyValueBackend {
 
     /// Reads the changes after `cursor` with one `GET`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var query = "?limit=\(limit)"
         if let cursor { query += "&after=" + CursorText.text(of: cursor) }
         let answer = try await exchange(.get, "/v1/changes" + query, HTTPFields(), for: .changes)

@@ -163,7 +163,7 @@ public final class SQLiteBackend: KeyValueBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         return Answer(
             try await store.reading(.list) { connections in
                 guard let connections else { return KeyPage(items: [], next: nil) }
@@ -180,7 +180,7 @@ public final class SQLiteBackend: KeyValueBackend {
     /// the older changes expires after that many changes since the start of the walk, or when its key changes. Such a
     /// walk omits deletions older than the retained changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         return Answer(
             try await store.reading(.changes) { connections in
                 guard let connections else {

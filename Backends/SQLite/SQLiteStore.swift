@@ -29,7 +29,7 @@ final class SQLiteStore: Sendable {
         var unsignalledCount = 0
     }
 
-    /// The largest number of commits that share one signal to other processes while more writes wait.
+    /// The maximum number of commits that share one signal to other processes while more writes wait.
     private static let maximumUnsignalledCount = 8
 
     init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int, logByteCount: Int) {
@@ -223,7 +223,7 @@ final class SQLiteStore: Sendable {
         return signalState.withLock { $0.head == head }
     }
 
-    /// The latest change in the store, `nil` if there is none; an error if it cannot be read.
+    /// The latest change in the store; `nil` if there is none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
             let connections =

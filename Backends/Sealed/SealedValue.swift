@@ -68,7 +68,7 @@ enum SealedValue {
         }
     }
 
-    /// Returns true if a value is sealed with this key.
+    /// Returns `true` if a value is sealed with this key.
     static func isSealed(_ sealed: [UInt8], with secret: SealingKey) -> Bool {
         sealed.count >= overhead && Array(sealed[4..<nameEnd]) == secret.name
     }

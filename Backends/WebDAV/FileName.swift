@@ -43,7 +43,7 @@ enum FileName {
     /// True for a collection that continues longer names.
     static func isContinued(_ name: String) -> Bool { name.hasSuffix(continued) }
 
-    /// Returns true if the collection at `parts` may contain keys with `prefix`.
+    /// Returns `true` if the collection at `parts` may contain keys with `prefix`.
     static func mayHoldKeys(withPrefix prefix: String, in parts: [String]) -> Bool {
         let name = parts.flatMap { $0.utf8.dropLast(continued.utf8.count) }
         let wanted = encoded(prefix)

@@ -144,7 +144,7 @@ public final class WebDAVBackend: KeyValueBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var found: [ListedFile] = []
         var folders: [[String]] = [[]]
         while let folder = folders.popLast() {

@@ -81,7 +81,7 @@ def check(options, folder):
             server.process.terminate()
             server.process.wait()
         elif sys.exc_info()[0]:
-            print(f"the server has ended unexpectedly: {server.complaints()}", file=sys.stderr)
+            print(f"the server ended unexpectedly: {server.complaints()}", file=sys.stderr)
     if " error " in server.complaints():
         raise Failure("the server's log: " + server.complaints())
 

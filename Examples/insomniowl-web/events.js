@@ -90,7 +90,7 @@ export class ChangeStream {
         if (error instanceof SessionOver) return;
       }
       if (signal.aborted) return;
-      // A connection that lasted for a while starts the back-off anew.
+      // A connection that lasted for a while resets the back-off.
       pause = performance.now() - started > longestPause ? shortestPause : Math.min(pause * 2, longestPause);
       // Jitter, so that clients do not reconnect all at once.
       await this.#sleep(Math.max(wanted ?? 0, pause / 2) * (0.5 + Math.random()));

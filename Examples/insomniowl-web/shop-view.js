@@ -30,7 +30,7 @@ export function make(tag, className, text = "") {
   return node;
 }
 
-/** The picture of a product, which need not be in the catalogue any more. */
+/** The picture of a product, which may no longer be in the catalogue. */
 export function pictureOf(product) {
   const short = product.id.split(".").at(-1);
   if (portraits[short]) return drawPortrait(short);

@@ -10,12 +10,12 @@ import Android
 import Darwin
 #endif
 
-/// Reports changes to the files of a folder that may not exist yet, or may be replaced by another folder at its path.
+/// Reports changes to files in a folder. The folder may not exist yet, and another folder may replace it at its path.
 ///
 /// While the folder is missing, its nearest existing ancestor is watched instead. Nothing is watched before the first
 /// ``follow()``.
 package final class PathWatch: Sendable {
-    /// The identity of the file or folder that a path leads to.
+    /// The identity of a file or folder: its device and inode numbers.
     package struct Identity: Hashable, Sendable {
         private let device: UInt64
         private let number: UInt64
@@ -27,7 +27,7 @@ package final class PathWatch: Sendable {
 
     private struct State {
         var watch: FolderWatch?
-        /// The path of the watched folder, and the identity it had when watching began.
+        /// The path of the watched folder, and its identity when watching began.
         var folder: String?
         var identity: Identity?
     }
@@ -56,11 +56,11 @@ package final class PathWatch: Sendable {
     /// Watches the folder, or its nearest existing ancestor.
     ///
     /// Call it again after each change and also periodically, since the folder may have been replaced. A call is cheap
-    /// if the same folder is still there. If the system refuses, for example because its limit of watches is reached,
-    /// no change is reported until a later call succeeds.
+    /// if the same folder is still there. If the system refuses the watch, for example because a limit is reached, no
+    /// change is reported until a later call succeeds.
     package func follow() {
         state.withLock { state in
-            // Repeats because a folder on the path may appear or disappear between `nearest()` and the watch.
+            // Repeats to verify the watch: a folder may appear or disappear between `nearest()` and the new watch.
             for _ in 0..<3 {
                 let (path, names) = nearest()
                 let identity = identify(path)
@@ -80,7 +80,7 @@ package final class PathWatch: Sendable {
     /// Stops watching until the next ``follow()``.
     package func rest() { state.withLock { $0.watch = nil } }
 
-    /// The folder to watch, and the names to watch in it.
+    /// The nearest existing folder, and the names to watch in it.
     private func nearest() -> (path: String, names: [String]) {
         var path = folder
         var names = names

@@ -38,7 +38,7 @@ public enum JoinLaws {
         public let caseCount: Int
         /// The seed that reproduces the cases.
         public let seed: UInt64
-        /// The first case that violated a law, `nil` if none did.
+        /// The first case that violated a law; `nil` if none did.
         public let counterexample: Counterexample?
 
         /// True if all laws held in all cases.
@@ -71,7 +71,7 @@ public enum JoinLaws {
         cases caseCount: Int, seed: UInt64, join: ([UInt8], [UInt8]) throws -> [UInt8],
         value: (inout SeededGenerator) -> [UInt8]
     ) -> Report {
-        precondition(caseCount >= 1, "caseCount must be 1 or more")
+        precondition(caseCount >= 1, "caseCount must be 1 or more, not \(caseCount)")
         var generator = SeededGenerator(seed: seed)
         for number in 0..<caseCount {
             let a = value(&generator)

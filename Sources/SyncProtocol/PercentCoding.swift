@@ -3,7 +3,7 @@ package enum PercentCoding {
     private static let digits = Array("0123456789ABCDEF".utf8)
     private static let percent = UInt8(ascii: "%")
 
-    /// Reports whether `byte` needs no encoding in any part of a URI (RFC 3986, section 2.3).
+    /// Returns `true` if `byte` needs no encoding in any part of a URI (RFC 3986, section 2.3).
     static func isUnreserved(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

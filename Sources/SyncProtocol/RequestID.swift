@@ -30,7 +30,7 @@ extension TransportError {
     /// The error of an answer that carries the identifier of another request.
     package static let answerOfAnother = TransportError(
         .interrupted, mayHaveArrived: true,
-        message: "the answer belongs to another request; a proxy on the way mixes up answers")
+        message: "the answer belongs to another request; a proxy between client and server mixes up answers")
 }
 
 extension HTTPTransport {
@@ -76,12 +76,12 @@ extension HTTPRequest {
 }
 
 extension HTTPResponse {
-    /// Reports whether the answer belongs to `request` or carries no identifier.
+    /// Returns `true` if the answer belongs to `request` or carries no identifier.
     package func mayAnswer(_ request: HTTPRequest) -> Bool {
         mayAnswer(requestID: WireFields.requestID(of: request.headerFields))
     }
 
-    /// Reports whether the answer belongs to the request identified by `id` or carries no identifier.
+    /// Returns `true` if the answer belongs to the request identified by `id` or carries no identifier.
     package func mayAnswer(requestID id: String?) -> Bool {
         guard let id, let other = WireFields.requestID(of: headerFields) else { return true }
         return other == id

@@ -5,7 +5,7 @@ import SyncCore
 import SyncProtocol
 
 extension WireTarget.Place {
-    /// Reports whether `method` needs no authentication.
+    /// Returns `true` if `method` needs no authentication.
     func isOpen(to method: HTTPRequest.Method) -> Bool {
         switch self {
         case .devices, .catalog: true

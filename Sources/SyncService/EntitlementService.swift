@@ -149,7 +149,7 @@ public final class EntitlementService: Sendable {
         return whole
     }
 
-    /// Reports whether `request` asks for an event stream, judging by its header alone.
+    /// Returns `true` if `request` asks for an event stream, judging by its header alone.
     public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
             && EventStream.isAskedFor(by: request)

@@ -21,7 +21,7 @@ public struct Subject: Sendable {
     /// Creates the store that the devices share.
     public var makeRemote: @Sendable (HostServices) -> any KeyValueBackend
 
-    /// A subject.
+    /// Creates a subject.
     public init(
         catalogs: [Catalog] = [.simulated, .simulatedBefore], rules: ConflictRules = ConflictRules(),
         knownRules: [any ExpiryRule] = ConflictRules.expiryRules,

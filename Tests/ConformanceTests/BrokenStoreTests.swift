@@ -202,7 +202,7 @@ struct BrokenStoreTests {
         await expectFailure(of: "a deleted key is not listed") { ListsTheDeleted() }
     }
 
-    @Test("sorts keys in human order")
+    @Test("sorts keys without regard to case")
     func sortedLikePeople() async {
         await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SortsLikePeople()

@@ -77,8 +77,8 @@ struct SharedStoreTests {
     }
 
     @Test(
-        "synchronise the disk before they acknowledge a write", arguments: SharedKind.conditional)
-    func synchronisations(kind: SharedKind) throws {
+        "synchronize the disk before they acknowledge a write", arguments: SharedKind.conditional)
+    func synchronizations(kind: SharedKind) throws {
         guard FileManager.default.isExecutableFile(atPath: "/usr/bin/strace") else {
             print("skipped: strace is not installed")
             return
@@ -90,13 +90,13 @@ struct SharedStoreTests {
             by: ["/usr/bin/strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write", "-o", trace])
         while case .line = process.hear() {}
         #expect(process.wait() == 0)
-        var (synchronisations, acknowledgements) = (0, 0)
+        var (synchronizations, acknowledgements) = (0, 0)
         for line in try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n") {
-            if line.contains("sync") && line.hasSuffix("= 0") { synchronisations += 1 }
+            if line.contains("sync") && line.hasSuffix("= 0") { synchronizations += 1 }
             guard line.contains(#"write(1, "raised"#) else { continue }
             acknowledgements += 1
-            #expect(synchronisations > 0, "raise \(acknowledgements) was acknowledged without synchronising")
-            synchronisations = 0
+            #expect(synchronizations > 0, "raise \(acknowledgements) was acknowledged without synchronizing")
+            synchronizations = 0
         }
         #expect(acknowledgements == 20)
     }

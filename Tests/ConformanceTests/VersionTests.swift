@@ -68,7 +68,7 @@ struct VersionTests {
         #expect(Set(others.flatMap(\.versions)).count == 4 * 24 && Set(others.flatMap(\.tags)).count == 4 * 28)
     }
 
-    @Test("of consecutive processes, and report a failing process")
+    @Test("Versions differ between consecutive processes, and a failing process is reported")
     func processes() async throws {
         let path = try store()
         let histories = [try await Self.probe("file", path), try await Self.probe("file", path)]
@@ -129,7 +129,7 @@ struct VersionTests {
         #expect(found?.contains(series.finding) == true, "\(found ?? "nothing found")")
     }
 
-    @Test("but not versions of 64 random bits or more, in any encoding")
+    @Test("Versions of 64 random bits or more pass, in any encoding")
     func random() {
         let seed = printedSeed("random versions")
         for round in 0..<200 {

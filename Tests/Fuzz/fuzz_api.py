@@ -66,7 +66,7 @@ class Server:
             [self.syncd, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.clean,
             timeout=120, check=False)
         if done.returncode:
-            raise Failure(f"syncd {' '.join(map(str, arguments))} ended with {done.returncode}: "
+            raise Failure(f"syncd {' '.join(map(str, arguments))} exited with status {done.returncode}: "
                           + (done.stdout + done.stderr).decode(errors="replace").strip())
         return done.stdout
 
@@ -91,9 +91,9 @@ class Server:
             status = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Failure("the server did not end on SIGTERM") from None
+            raise Failure("the server did not exit after SIGTERM") from None
         if status:
-            raise Failure(f"the server ended with {status}: {self.log()[-2000:]}")
+            raise Failure(f"the server exited with status {status}: {self.log()[-2000:]}")
 
     def kill(self):
         if self.process.poll() is None:
@@ -195,13 +195,13 @@ def try_guessing(server):
         finally:
             connection.close()
         if problem.get("status") != answer.status or answer.headers.get_content_type() != "application/problem+json":
-            raise Failure(f"a wrong password is answered {answer.status} with {problem}")
+            raise Failure(f"a wrong password returned {answer.status} with {problem}")
         if answer.status == 429:
             if not 0 < int(answer.headers["Retry-After"] or 0) <= 3600:
                 raise Failure(f"429 with Retry-After: {answer.headers['Retry-After']}")
             return
         if (answer.status, problem.get("error")) != (400, "invalid_grant"):
-            raise Failure(f"a wrong password is answered {answer.status} with {problem}")
+            raise Failure(f"a wrong password returned {answer.status} with {problem}")
     raise Failure("60 wrong passwords from one address did not lead to 429")
 
 
@@ -268,7 +268,7 @@ def fuzz(options, folder):
         server.stop()
         failures += judge(server)
         server.tool("store", "check", server.store)
-        print("the server has ended and its store is undamaged", flush=True)
+        print("the server exited and its store is undamaged", flush=True)
     finally:
         server.kill()
         if options.keep:

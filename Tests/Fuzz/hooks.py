@@ -1,4 +1,4 @@
-"""Hooks that tell schemathesis what the OpenAPI document does not.
+"""Supplies schemathesis with constraints and values that the OpenAPI document does not contain.
 
 The environment variable FUZZ_AS has the role of the caller. FUZZ_WORLD names a JSON file with the address of the server
 and its test data (see fuzz_api.py).

@@ -95,7 +95,7 @@ struct ServerKillTests {
                         throw BackendError(.other, message: "\(name) has the value of another writer")
                     }
                     return true
-                case .deleted: throw BackendError(.other, message: "a write does not delete")
+                case .deleted: throw BackendError(.other, message: "a write reported a deletion")
                 }
             } catch {
                 guard error.disposition != .permanent else { throw error }

@@ -41,7 +41,7 @@ struct AnswerReaderTests {
         + "4;x=y\r\nwiki\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
         + "HTTP/1.1 412 Precondition Failed\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-    @Test("answers are the same, however they are split", arguments: 1...9)
+    @Test("Answers are the same, however they are split", arguments: 1...9)
     func cutsDoNotMatter(size: Int) throws {
         let seen = try read(Self.answers, inPiecesOf: size)
         #expect(seen.statuses == [200, 304, 200, 412])
@@ -51,7 +51,7 @@ struct AnswerReaderTests {
     }
 
     @Test(
-        "invalid answers are rejected",
+        "Invalid answers are rejected",
         arguments: [
             "SSH-2.0-OpenSSH_9.2 and so on\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",

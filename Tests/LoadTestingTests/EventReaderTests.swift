@@ -12,7 +12,7 @@ struct EventReaderTests {
         return (count, reader.reconnectionTime)
     }
 
-    @Test("changes are counted, however the stream is split", arguments: 1...7)
+    @Test("Changes are counted, however the stream is split", arguments: 1...7)
     func changes(size: Int) {
         let stream =
             "retry: 1000\n\nevent: cursor\ndata: {}\n\nevent: change\ndata: {\"key\":\"event: change\"}\n\n"
@@ -22,7 +22,7 @@ struct EventReaderTests {
         #expect(time == .seconds(1))
     }
 
-    @Test("the last valid reconnection time counts")
+    @Test("The last valid reconnection time counts")
     func reconnectionTime() {
         #expect(read("data: x\n\n").time == nil)
         #expect(read("retry: 10\n\nretry:2500\r\n\r\n").time == .milliseconds(2_500))
@@ -30,7 +30,7 @@ struct EventReaderTests {
         #expect(read("retry: 99999999999999999999\n").time == nil)
     }
 
-    @Test("a reconnection time is an hour at most")
+    @Test("A reconnection time is at most one hour")
     func longReconnectionTime() {
         #expect(read("retry: 9223372036854775807\n").time == .hours(1))
     }

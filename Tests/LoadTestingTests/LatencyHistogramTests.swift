@@ -16,7 +16,7 @@ struct LatencyHistogramTests {
     }
 
     @Test(
-        "a percentile is at most 0.4 % from the sorted values, from nanoseconds to hours",
+        "A percentile is at most 0.4 % from the sorted values, from nanoseconds to hours",
         arguments: [1, 2, 3] as [UInt64])
     func percentilesAreClose(seed: UInt64) throws {
         var generator = Generator(state: seed)
@@ -38,7 +38,7 @@ struct LatencyHistogramTests {
         #expect(histogram.count == 50_000)
     }
 
-    @Test("small values and the largest possible one are exact")
+    @Test("Small values and the largest possible one are exact")
     func endsAreExact() {
         var histogram = LatencyHistogram()
         #expect(histogram.percentile(0.5) == nil)
@@ -54,7 +54,7 @@ struct LatencyHistogramTests {
         #expect(histogram.count == 258)
     }
 
-    @Test("the sum of two histograms is the histogram of all values")
+    @Test("The sum of two histograms is the histogram of all values")
     func unionIsBoth() {
         var (left, right, both) = (LatencyHistogram(), LatencyHistogram(), LatencyHistogram())
         for value in stride(from: Int64(1), to: 5_000_000, by: 997) {

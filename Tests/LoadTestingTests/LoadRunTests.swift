@@ -15,7 +15,7 @@ struct LoadRunTests {
     private func target(_ server: ScriptedServer) -> LoadTarget { LoadTarget(host: "127.0.0.1", port: server.port) }
 
     @Test(
-        "in a closed loop all requests that the server received are counted, also with several loops",
+        "In a closed loop all requests that the server received are counted, also with several loops",
         arguments: [1, 3])
     func closedLoop(loops: Int) async throws {
         let seen = Mutex(0)
@@ -32,7 +32,7 @@ struct LoadRunTests {
         #expect(report.statuses == [200: report.sent])
     }
 
-    @Test("in an open loop latency counts from the time at which the request was due, even if no connection was free")
+    @Test("In an open loop latency counts from the time at which the request was due, even if no connection was free")
     func latencyCountsFromDue() async throws {
         // One connection, answers after 50 ms, a request due every 10 ms: the last of 40 requests waits longest.
         let server = try await ScriptedServer.start { _, _ in .delayed(.milliseconds(50), 200) }
@@ -50,7 +50,7 @@ struct LoadRunTests {
         #expect(report.late >= 38)
     }
 
-    @Test("requests that were due but not sent are counted, with their waiting time")
+    @Test("Requests that were due but not sent are counted, with their waiting time")
     func unsentIsCounted() async throws {
         let server = try await ScriptedServer.start { _, number in number < 3 ? .answer(200) : .silence }
         var plan = reads(server, connections: 1, rate: 50)
@@ -64,7 +64,7 @@ struct LoadRunTests {
         #expect(!report.isSound)
     }
 
-    @Test("unsent requests are counted under their kind")
+    @Test("Unsent requests are counted under their kind")
     func unsentKinds() async throws {
         let server = try await ScriptedServer.start { _, _ in .silence }
         let request = RequestBytes("GET", "/document", at: target(server))
@@ -77,7 +77,7 @@ struct LoadRunTests {
         #expect(report.kinds.map(\.latencies.count) == [9, 18])
     }
 
-    @Test("unexpected answers and unanswered requests are reported")
+    @Test("Unexpected answers and unanswered requests are reported")
     func troublesAreTold() async throws {
         let server = try await ScriptedServer.start { _, number in
             switch number % 10 {
@@ -95,7 +95,7 @@ struct LoadRunTests {
         #expect(!report.isSound)
     }
 
-    @Test("a closed port is an error, not a report")
+    @Test("A closed port is an error, not a report")
     func nobodyListens() async throws {
         let server = try await ScriptedServer.start { _, _ in .answer(200) }
         try await server.stop()
@@ -104,7 +104,7 @@ struct LoadRunTests {
         }
     }
 
-    @Test("a write uses the version of the previous answer; a lost answer is no conflict, another writer's change is")
+    @Test("A write uses the version of the previous answer; a lost answer is no conflict, another writer's change is")
     func writesAreConditional() async throws {
         let state = Mutex((version: 0, conflicts: 0))
         let server = try await ScriptedServer.start { request, number in
@@ -134,7 +134,7 @@ struct LoadRunTests {
         #expect(report.troubles == [.closed: 1])
     }
 
-    @Test("every watcher of every write is measured", arguments: [false, true])
+    @Test("Every watcher of every write is measured", arguments: [false, true])
     func watchersHear(reconnects: Bool) async throws {
         let server = try await ScriptedServer.start { request, _ in
             request.path == "/changes" ? .stream() : .answer(200, tag: "\"1\"")
@@ -154,7 +154,7 @@ struct LoadRunTests {
         #expect((reconnects ? 200...2_000 : 2_000...2_000).contains(report.heard.count))
     }
 
-    @Test("a missing event is reported")
+    @Test("A missing event is reported")
     func lostEventIsTold() async throws {
         let server = try await ScriptedServer.start { request, _ in
             request.path == "/changes" ? .stream() : .answer(204, tag: "\"1\"")
@@ -172,7 +172,7 @@ struct LoadRunTests {
     }
 
     @Test(
-        "a stream that ends with its replaced token reopens with the new one; any other end is reported",
+        "A stream that ends with its replaced token reopens with the new one; any other end is reported",
         arguments: [false, true])
     func endOfToken(isReplaced: Bool) async throws {
         let credential = LoadCredential(token: "old")
@@ -205,7 +205,7 @@ struct LoadRunTests {
         #expect(tokens.withLock { $0 } == Array(repeating: "Bearer old", count: 4) + Array(repeating: next, count: 4))
     }
 
-    @Test("a stream that ends after all were open again is timed from its own end")
+    @Test("A stream that ends after all were open again is timed from its own end")
     func laterEnd() async throws {
         let credential = LoadCredential(token: "one")
         let writes = Mutex(0)
@@ -232,7 +232,7 @@ struct LoadRunTests {
         #expect(report.meanwhile.count < 24)
     }
 
-    @Test("a stream that does not reopen in time is reported")
+    @Test("A stream that does not reopen in time is reported")
     func lostStreamIsTold() async throws {
         let count = Mutex(0)
         let server = try await ScriptedServer.start { request, _ in
@@ -254,7 +254,7 @@ struct LoadRunTests {
         #expect(report.reopened.count == 2)
     }
 
-    @Test("a cancelled run ends at once with its results so far")
+    @Test("A cancelled run ends at once with its results so far")
     func cancelling() async throws {
         let (begun, begin) = AsyncStream.makeStream(of: Void.self)
         let server = try await ScriptedServer.start { _, number in

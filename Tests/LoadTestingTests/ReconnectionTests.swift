@@ -33,7 +33,7 @@ struct ReconnectionTests {
         return report
     }
 
-    @Test("a lost stream waits for the time that the server has sent on it")
+    @Test("A lost stream waits for the time that the server has sent on it")
     func lostStreams() async throws {
         let report = try await run(losses: [2], seconds: 0.5) { 300 + 100 * $0 }
         #expect(report.troubles == [.streamEnded: 3])
@@ -42,14 +42,14 @@ struct ReconnectionTests {
         #expect(report.reopened.maximum >= 600_000_000)
     }
 
-    @Test("a lost stream waits for a second when the server has sent no time")
+    @Test("A lost stream waits for a second when the server has sent no time")
     func defaultTime() async throws {
         let report = try await run(losses: [2], seconds: 0.5) { _ in nil }
         #expect(report.reopened.count == 3)
         #expect((report.reopened.percentile(0) ?? 0) >= 996_000_000)
     }
 
-    @Test("a stream keeps the last time that the server has sent on it across connections")
+    @Test("A stream keeps the last time that the server has sent on it across connections")
     func keptTime() async throws {
         let report = try await run(losses: [2, 7], seconds: 1) { $0 <= 3 ? 50 : nil }
         #expect(report.troubles == [.streamEnded: 6])
@@ -57,7 +57,7 @@ struct ReconnectionTests {
         #expect(report.reopened.maximum < 1_000_000_000)
     }
 
-    @Test("streams that the run itself closes wait for that time, too")
+    @Test("Streams that the run itself closes also wait for the reconnection time")
     func closedStreams() async throws {
         let report = try await run(losses: [], seconds: 0.5, reopening: 0.2) { 300 + 100 * $0 }
         #expect(report.isSound)

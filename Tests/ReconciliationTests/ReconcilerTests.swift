@@ -86,7 +86,7 @@ struct ReconcilerTests {
         #expect(scene.remote.facts == 0b011)
     }
 
-    @Test("A push with a lost acknowledgement is recognised, and reported as sent without a conflict")
+    @Test("A push with a lost acknowledgement is recognized, and reported as sent without a conflict")
     func unknownPushThatHappened() throws {
         var scene = try Scene.synced(0b001)
         scene.record(local: 0b010)

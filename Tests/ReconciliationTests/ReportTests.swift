@@ -129,7 +129,10 @@ struct RewrittenRemoteTests {
         let engine = SyncEngine(local: local, remote: remote, merge: FactSetMerge(), remoteID: "r")
         _ = try await memory.write(document, to: key, if: .any)
         _ = try await engine.sync(key)
-        guard case .found(let backup) = try await local.read(key).outcome else { return }
+        guard case .found(let backup) = try await local.read(key).outcome else {
+            Issue.record("the local store has no entry \(key)")
+            return
+        }
         _ = try await memory.write(document, to: key, if: .any)
         _ = try await engine.sync(key)
         _ = remote.takeCounts()
@@ -140,12 +143,18 @@ struct RewrittenRemoteTests {
         _ = try await local.write(backup.value, to: key, if: .any)
         try await record(0b1000)
         #expect(try await engine.sync(key).content == 0b1111)
-        guard case .found(let there) = try await memory.read(key).outcome else { return }
+        guard case .found(let there) = try await memory.read(key).outcome else {
+            Issue.record("the remote has no entry \(key)")
+            return
+        }
         #expect(try FactSetMerge().open(there.value).content == 0b1111)
     }
 
     private func record(_ facts: UInt64) async throws {
-        guard case .found(let entry) = try await local.read(key).outcome else { return }
+        guard case .found(let entry) = try await local.read(key).outcome else {
+            Issue.record("the local store has no entry \(key)")
+            return
+        }
         var document = try FactSetMerge().open(entry.value)
         document.content |= facts
         _ = try await local.write(FactSetMerge().close(document), to: key, if: .matches(entry.version))

@@ -56,7 +56,8 @@ struct SQLiteRegionTests {
         }
     }
 
-    /// True if the page is in the list of free pages. The first trunk lists all of them, because there are few.
+    /// Returns `true` if the page is in the list of free pages. The first trunk lists all of them, because there are
+    /// few.
     private func isFree(_ page: Int) -> Bool {
         func number(_ offset: Int) -> Int { whole[offset..<(offset + 4)].reduce(0) { $0 << 8 | Int($1) } }
         let trunk = number(32)
@@ -112,7 +113,7 @@ struct SQLiteRegionTests {
         return answers
     }
 
-    /// True if a listing in pages ends without an error but lacks some keys.
+    /// Returns `true` if a listing in pages ends without an error but lacks some keys.
     private func hidesInPages(_ store: SQLiteBackend) async -> Bool {
         var count = 0
         var cursor: EntryKey?
@@ -126,7 +127,7 @@ struct SQLiteRegionTests {
         } catch { return false }
     }
 
-    /// True if the integrity check reports damage.
+    /// Returns `true` if the integrity check reports damage.
     private func isDetected(_ store: SQLiteBackend) async -> Bool {
         do throws(BackendError) { return try await !store.integrityCheck().isIntact } catch { return true }
     }

@@ -23,7 +23,7 @@ struct EntryKeyTests {
         #expect(try EntryKey("o\u{308}") != EntryKey("ö") && !EntryKey("ö/1").hasPrefix("o\u{308}"))
     }
 
-    @Test("random bits of the system do not repeat, even for concurrent callers")
+    @Test("Random bits of the system do not repeat, even for concurrent callers")
     func randomBits() async {
         let drawn = await withTaskGroup(of: [UInt64].self) { group in
             for _ in 0..<8 { group.addTask { (0..<1_000).map { _ in HostServices.system.randomBits() } } }

@@ -60,7 +60,7 @@ struct MemoryBackendTests {
 
 @Suite("The change log")
 struct ChangeLogTests {
-    @Test("is bounded by its keys and recognised cursors, for any number of writes")
+    @Test("is bounded by its keys and recognized cursors, for any number of writes")
     func bounded() throws {
         var log = ChangeLog(recognisedCount: 50)
         let keys = try (0..<10).map { try EntryKey("\($0)") }
@@ -71,7 +71,7 @@ struct ChangeLogTests {
         #expect(page.cursor == ChangeCursor(sequence: 100_000, tag: 99_999))
     }
 
-    @Test("recognises the newest cursors and rejects older ones as expired")
+    @Test("recognizes the newest cursors and rejects older ones as expired")
     func recognition() throws {
         var log = ChangeLog(recognisedCount: 50)
         let key = try EntryKey("k")

@@ -23,7 +23,7 @@ public final class ApacheProcess: Sendable {
 
     private static func path(ofModule name: String) -> String { "/usr/lib/apache2/modules/mod_\(name).so" }
 
-    /// Returns true if Apache is installed with `modules`, named without `mod_`.
+    /// Returns `true` if Apache is installed with `modules`, named without `mod_`.
     public static func isInstalled(with modules: [String]) -> Bool {
         modules.allSatisfy { FileManager.default.fileExists(atPath: path(ofModule: $0)) }
             && FileManager.default.isExecutableFile(atPath: program)

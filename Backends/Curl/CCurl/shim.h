@@ -1,5 +1,4 @@
-// libcurl for Swift: its functions with a variable number of arguments, one for each type of argument, and the start
-// of a thread.
+// C helpers for Swift: typed wrappers of libcurl's variadic functions, a thread, a gate and the handling of SIGPIPE.
 #ifndef ENTITLEMENTSYNC_CCURL_H
 #define ENTITLEMENTSYNC_CCURL_H
 
@@ -10,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// CURLOPT_PREREQFUNCTION, without which nobody could tell whether a request was sent.
+// Version 7.80 introduced CURLOPT_PREREQFUNCTION, which shows that a request is about to be sent.
 #if LIBCURL_VERSION_NUM < 0x075000
 #error "CurlTransport needs libcurl 7.80 or later"
 #endif
@@ -19,7 +18,7 @@ typedef size_t (*ccurl_write_function)(char *bytes, size_t size, size_t count, v
 typedef int (*ccurl_prereq_function)(
     void *context, char *remote_address, char *local_address, int remote_port, int local_port);
 
-// Once, before anything else.
+// Must be called once, before all other functions.
 static inline CURLcode ccurl_global_init(void) {
     return curl_global_init(CURL_GLOBAL_DEFAULT);
 }
@@ -52,13 +51,13 @@ static inline CURLcode ccurl_set_prereq_function(CURL *handle, ccurl_prereq_func
     return curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, value);
 }
 
-// Trusts the certificates in PEM of `count` bytes, and no others.
+// Trusts only the given certificates, `count` bytes in PEM format.
 static inline CURLcode ccurl_set_certificates(CURL *handle, void *bytes, size_t count) {
     struct curl_blob blob = {bytes, count, CURL_BLOB_COPY};
     return curl_easy_setopt(handle, CURLOPT_CAINFO_BLOB, &blob);
 }
 
-// Speaks HTTP and nothing else.
+// Allows only HTTP and HTTPS.
 static inline CURLcode ccurl_set_protocols(CURL *handle) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     return curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -78,12 +77,12 @@ static inline int ccurl_close_on_exec(void *context, curl_socket_t descriptor, c
     return CURL_SOCKOPT_OK;
 }
 
-// Keeps connections from the programs that this one starts: they would not close with the exchange.
+// Closes sockets in programs that this process starts. Otherwise a connection would stay open in such a program.
 static inline CURLcode ccurl_set_close_on_exec(CURL *handle) {
     return curl_easy_setopt(handle, CURLOPT_SOCKOPTFUNCTION, ccurl_close_on_exec);
 }
 
-// What the next finished transfer came to; NULL for none.
+// Returns the handle of the next finished transfer and sets `result`; NULL if there is none.
 static inline CURL *ccurl_next_finished(CURLM *multi, CURLcode *result) {
     int left = 0;
     CURLMsg *message;
@@ -96,8 +95,8 @@ static inline CURL *ccurl_next_finished(CURLM *multi, CURLcode *result) {
     return NULL;
 }
 
-// Starts a thread that nobody waits for and that no signal interrupts: a broken connection may raise SIGPIPE, and
-// handlers of the program have no business here. Returns an error number, 0 for none.
+// Starts a detached thread with all signals blocked, so that neither SIGPIPE from a broken connection nor a signal
+// handler of the program runs on it. Returns 0 or an error number.
 static inline int ccurl_start_thread(void *(*body)(void *), void *context) {
     sigset_t all, before;
     sigfillset(&all);
@@ -109,7 +108,7 @@ static inline int ccurl_start_thread(void *(*body)(void *), void *context) {
     return code;
 }
 
-// Where one thread waits for another one to open it; closed again behind whoever went through.
+// A gate at which one thread waits until another thread opens it. It closes again once the waiting thread has passed.
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t condition;
@@ -141,7 +140,7 @@ static inline void ccurl_gate_wait(ccurl_gate *gate) {
     pthread_mutex_unlock(&gate->mutex);
 }
 
-// Keeps SIGPIPE from a thread that is not ours, for a moment; returns its mask of signals before.
+// Blocks SIGPIPE on a caller's thread and returns the previous signal mask, for `ccurl_release_pipe_signal`.
 static inline sigset_t ccurl_hold_pipe_signal(void) {
     sigset_t pipe, before;
     sigemptyset(&pipe);
@@ -150,7 +149,7 @@ static inline sigset_t ccurl_hold_pipe_signal(void) {
     return before;
 }
 
-// Takes the SIGPIPE that a broken connection may have raised meanwhile, and gives the thread its mask back.
+// Discards a pending SIGPIPE of a broken connection and restores the signal mask.
 static inline void ccurl_release_pipe_signal(sigset_t before) {
     if (sigismember(&before, SIGPIPE) == 1) return;
     sigset_t pending, pipe;

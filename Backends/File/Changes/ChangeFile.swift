@@ -47,7 +47,7 @@ package enum ChangeFile {
         package var cursor: ChangeCursor
         /// The key that changed.
         package var key: EntryKey
-        /// The version that was written, `nil` if the key was deleted.
+        /// The version that was written; `nil` if the key was deleted.
         package var version: EntryVersion?
 
         package init(cursor: ChangeCursor, key: EntryKey, version: EntryVersion?) {

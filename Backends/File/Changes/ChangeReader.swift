@@ -103,7 +103,7 @@ final class ChangeReader: Sendable {
         return try isWriting() ? .waiting : .lost
     }
 
-    /// True if a writer holds the store's lock.
+    /// Returns `true` if a writer holds the store's lock.
     private func isWriting() throws(BackendError) -> Bool {
         let lock: OpenFile
         do {

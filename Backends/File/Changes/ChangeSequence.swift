@@ -26,7 +26,7 @@ struct ChangeSequence: Sendable {
 
     /// Returns the keys that changed after `cursor`, at most `limit`, in the order of their latest change.
     func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var changes: [ChangePage.Change] = []
         var position = cursor
         for record in records[try startIndex(after: cursor)...] {

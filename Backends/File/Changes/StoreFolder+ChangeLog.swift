@@ -105,7 +105,7 @@ extension StoreFolder {
         return try lastChange()?.isSettled ?? false
     }
 
-    /// The last readable change of the log, `nil` if there is none. Needs no lock.
+    /// The last readable change of the log; `nil` if there is none. Needs no lock.
     func lastChange() throws(BackendError) -> ChangeFile.Located? {
         do {
             return try fileSystem.withFile(path(of: Self.changesName), .read) { (log) throws(FileSystemError) in
@@ -117,7 +117,7 @@ extension StoreFolder {
         }
     }
 
-    /// True if the change is visible to readers. Needs no lock.
+    /// Returns `true` if the change is visible to readers. Needs no lock.
     func isVisible(_ change: ChangeFile.Located) throws(BackendError) -> Bool {
         if change.isSettled { return true }
         return try version(of: change.record.key) == change.record.version
@@ -237,7 +237,7 @@ extension StoreFolder {
 }
 
 extension ChangeFile.Located {
-    /// True if the record contains a multiple of `byteCount`, so that the log should be compacted.
+    /// Returns `true` if the record contains a multiple of `byteCount`, so that the log should be compacted.
     fileprivate func crosses(multiplesOf byteCount: Int) -> Bool {
         range.lowerBound / byteCount != range.upperBound / byteCount
     }

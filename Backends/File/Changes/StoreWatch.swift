@@ -5,7 +5,7 @@ import Synchronization
 /// Signals changes of a store, regardless of the process that made them.
 ///
 /// Every writer touches the change log in the store's folder, also after the change is visible. So one watch on this
-/// file covers all keys. If the store does not exist yet, the nearest existing folder on the way to it is watched.
+/// file covers all keys. If the store does not exist yet, its nearest existing ancestor folder is watched.
 /// Watching starts with the first subscriber.
 final class StoreWatch: Sendable {
     private let folder: StoreFolder
@@ -47,7 +47,8 @@ final class StoreWatch: Sendable {
         if signalled.withLock({ hasUnsignalledChange(&$0) }) { hub.signal() }
     }
 
-    /// True if a visible change has not been signalled yet. A writer touches the log several times for each change.
+    /// Returns `true` if a visible change has not been signalled yet. A writer touches the log several times for each
+    /// change.
     private func hasUnsignalledChange(_ signalled: inout UInt64?) -> Bool {
         do throws(BackendError) {
             guard let last = try folder.lastChange() else {

@@ -69,7 +69,7 @@ package enum EntryFile {
         return file
     }
 
-    /// True if `bytes` begin like an entry file, of any format.
+    /// Returns `true` if `bytes` begin like an entry file, of any format.
     static func isBegun(by bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
 
     /// Decodes the header from the first ``maximumHeaderByteCount`` bytes of a file, or from the whole file if it is

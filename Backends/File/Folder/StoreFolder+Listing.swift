@@ -30,7 +30,7 @@ extension StoreFolder {
         prefix: String, after cursor: EntryKey?, limit: Int,
         skipping: (([UInt8], BackendError) throws(BackendError) -> Void)?
     ) throws(BackendError) -> KeyPage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         let range = KeyRange(prefix: Array(prefix.utf8), cursor: cursor.map { Array($0.text.utf8) })
         var items: [KeyPage.Item] = []
         // An explicit stack, because keys may be a thousand folders deep.

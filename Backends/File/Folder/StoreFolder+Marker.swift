@@ -1,10 +1,10 @@
 import SyncCore
 
-/// The marker `store.format`, and the errors if it is missing or damaged.
+/// The marker file `store.format`, and the errors for a missing or damaged marker.
 ///
-/// The marker is never created again beside existing entries, because their format is unknown.
+/// A lost marker is never recreated while the folder holds entries, because their format is unknown.
 extension StoreFolder {
-    /// The content of the marker, `nil` if it does not exist.
+    /// The content of the marker; `nil` if it does not exist.
     func marker() throws(BackendError) -> [UInt8]? {
         do {
             return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
@@ -16,7 +16,7 @@ extension StoreFolder {
         }
     }
 
-    /// Determines the state of the folder by its marker.
+    /// Returns the state of the folder according to its marker.
     func inspectMarked() throws(BackendError) -> State {
         while true {
             if let marker = try marker() {
@@ -24,18 +24,17 @@ extension StoreFolder {
                 return .store
             }
             guard let names = try names() else { return .missing }
-            // Another process may have made its first write in between.
+            // Another process may have created the store since the read above.
             if names.contains(Self.markerName) { continue }
             guard
                 names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
             else {
                 guard !holdsEntry() else {
-                    // A lock or change log means that it is a store of this form. Otherwise it may be one of a sync
-                    // tool.
-                    let isOurs = names.contains(Self.lockName) || names.contains(Self.changesName)
+                    // Only a file store has a lock or change log. Without them, a file-sync tool may share the folder.
+                    let isFileStore = names.contains(Self.lockName) || names.contains(Self.changesName)
                     throw lostMarker(
-                        "this file is missing, but there are entries",
-                        or: isOurs ? "" : "; for a folder that a file-sync tool shares, use folder:DIR")
+                        "this file is missing, but the folder holds entries",
+                        advice: isFileStore ? "" : "; for a folder that a file-sync tool shares, use folder:DIR")
                 }
                 throw BackendError(
                     .notAStore,
@@ -45,8 +44,8 @@ extension StoreFolder {
         }
     }
 
-    /// Determines the state of the folder by its entries regardless of the marker, or by the marker if there are no
-    /// entries.
+    /// Returns `.store` if the folder holds entries, whatever its marker says; otherwise the state according to its
+    /// marker.
     func inspectUnmarked() throws(BackendError) -> State {
         holdsEntry(lookingInto: 100_000) ? .store : try inspectMarked()
     }
@@ -71,17 +70,17 @@ extension StoreFolder {
         throw lostMarker("this file is damaged")
     }
 
-    private func lostMarker(_ what: String, or otherAdvice: String = "") -> BackendError {
+    private func lostMarker(_ problem: String, advice: String = "") -> BackendError {
         BackendError(
             .damaged,
-            message: "\(path(of: Self.markerName)): \(what); restore this file from a backup, or copy the entries "
-                + "to a new store with syncd store recover\(otherAdvice)")
+            message: "\(path(of: Self.markerName)): \(problem); restore this file from a backup, or copy the entries "
+                + "to a new store with syncd store recover\(advice)")
     }
 
-    /// True if there is an entry below the folder. This distinguishes a store without its marker from an unrelated
-    /// folder.
+    /// Returns `true` if there is an entry in the folder or below. This distinguishes a store without its marker from
+    /// an unrelated folder.
     ///
-    /// - Parameter folderCount: The number of folders to examine at most; an unrelated folder may be a whole disk.
+    /// - Parameter folderCount: The maximum number of folders to examine. An unrelated folder may be a whole disk.
     private func holdsEntry(lookingInto folderCount: Int = 1_000) -> Bool {
         var pending = [root]
         for _ in 0..<folderCount {
@@ -92,7 +91,7 @@ extension StoreFolder {
                 if folder != root { fileSystem.close(try fileSystem.open(folder, .plainFolder)) }
                 names = try fileSystem.names(inFolder: folder).sorted()
             } catch {
-                // A folder that cannot be read is ignored, because the error of the marker is the one to report.
+                // Ignored, because the error to report is that of the marker.
                 continue
             }
             if names.contains(where: { isEntry("\(folder)/\($0)", named: $0) }) { return true }

@@ -103,7 +103,7 @@ extension StoreFolder {
         return .deleted
     }
 
-    /// True if the entry's file name is in use. An unreadable entry can be deleted too.
+    /// Returns `true` if the entry's file name is in use. An unreadable entry can be deleted too.
     private func isEntryThere(_ place: KeyFileName) -> Bool {
         do {
             fileSystem.close(try fileSystem.open(path(of: place), .read))
@@ -210,7 +210,7 @@ extension StoreFolder {
         }
     }
 
-    /// Creates the folders on the way to an entry and syncs their names.
+    /// Creates the folders above an entry and syncs their names.
     ///
     /// An existing folder may have been created by a process that was killed before it synced the parent. Therefore
     /// each process does this once for every folder.

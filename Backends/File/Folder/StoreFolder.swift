@@ -199,7 +199,7 @@ final class StoreFolder: Sendable {
         return ([root] + copy.folders + [copy.file]).joined(separator: "/")
     }
 
-    /// True if the folders on the way to an entry exist. Throws if one of them is a symbolic link.
+    /// Returns `true` if all folders above an entry exist. Throws if one of them is a symbolic link.
     ///
     /// A link would redirect reads and writes out of the store, and syncing the folder that contains the link would not
     /// make them durable. Each folder is examined once a process: a user who can add a link later can also change the

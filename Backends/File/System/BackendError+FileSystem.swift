@@ -11,7 +11,7 @@ import Darwin
 #endif
 
 extension FileSystemError {
-    /// True if the file, or a folder on the way to it, does not exist.
+    /// True if the file or one of the folders above it does not exist.
     var isMissing: Bool { code == ENOENT }
 
     /// True if the file already exists.

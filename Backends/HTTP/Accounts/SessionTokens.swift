@@ -174,7 +174,7 @@ extension SessionTokens.Refresher {
         return session.accessToken
     }
 
-    /// Returns true if another process has just refreshed the session, by the wall clock. A wrong clock causes one
+    /// Returns `true` if another process has just refreshed the session, by the wall clock. A wrong clock causes one
     /// unnecessary refresh or one more refused request.
     private func isRecent(_ kept: KeptSession) -> Bool {
         let (age, overflow) = host.now().subtractingReportingOverflow(kept.received)

@@ -139,7 +139,7 @@ final class EntryCache: Sendable {
     /// Called when that transaction has ended.
     ///
     /// - Parameters:
-    ///   - changes: The new entry of each written key, `nil` for a deletion. Empty if nothing was committed, or if the
+    ///   - changes: The new entry of each written key; `nil` for a deletion. Empty if nothing was committed, or if the
     ///     outcome is unknown.
     ///   - before: The result of ``begin()``; `nil` if the prior state is unknown.
     ///   - now: The header right after the commit; `nil` if another connection may have committed since.

@@ -64,7 +64,7 @@ struct FileIdentity: Hashable, Sendable {
         }
     }
 
-    /// True if `path` still leads to this file.
+    /// Returns `true` if `path` still leads to this file.
     func isStill(at path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && UInt64(truncatingIfNeeded: status.st_ino) == number
@@ -110,13 +110,13 @@ struct FileIdentity: Hashable, Sendable {
         }
     }
 
-    /// True if the medium of `path` is read-only.
+    /// Returns `true` if the medium of `path` is read-only.
     static func isOnReadOnlyMedium(_ path: String) -> Bool {
         var status = statvfs()
         return statvfs(path, &status) == 0 && status.f_flag & UInt(ST_RDONLY) != 0
     }
 
-    /// True if this process or the system has reached its limit of open files.
+    /// Returns `true` if this process or the system has reached its limit of open files.
     static func isOutOfDescriptors() -> Bool {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
         if descriptor >= 0 { close(descriptor) }

@@ -156,7 +156,7 @@ final class StoreConnections: Sendable {
         return writer
     }
 
-    /// True if a commit on this connection is synced before it returns: FULL or EXTRA.
+    /// Returns `true` if a commit on this connection is synced before it returns: FULL or EXTRA.
     static func isDurable(_ db: Database) throws -> Bool {
         try StoreSchema.pragma("synchronous", in: db) >= 2
     }

@@ -106,7 +106,7 @@ final class StoreFile: Sendable {
         }
     }
 
-    /// True if a file or a WAL of a store exists.
+    /// Returns `true` if a file or a WAL of a store exists.
     func isThere() throws(BackendError) -> Bool {
         if case .file = try FileIdentity.look(at: path) { return true }
         return try hasLog()
@@ -152,13 +152,13 @@ final class StoreFile: Sendable {
                 + "\(damage.commitCount) commits from there on; recover the readable entries into a new file")
     }
 
-    /// True if `header`, the first bytes of a database, states that there is no WAL.
+    /// Returns `true` if `header`, the first bytes of a database, states that there is no WAL.
     ///
     /// SQLite writes the opposite to the disk before it starts a WAL, and removes the WAL before it states this again
     /// (sqlite.org/fileformat2.html, 1.3.3). It is true for backups, and for a store after ``SQLiteBackend/close()``.
     static func hasNoLog(header: [UInt8]) -> Bool { header.count >= 20 && header[18] == 1 }
 
-    /// True if the WAL has commits although the database states that it has none.
+    /// Returns `true` if the WAL has commits although the database states that it has none.
     ///
     /// SQLite would replay them nevertheless. Other processes may start or remove a WAL at any time, so the same WAL
     /// must exist before and after the header is read.
@@ -172,8 +172,8 @@ final class StoreFile: Sendable {
         return false
     }
 
-    /// True if a process was killed while it created the first tables in an empty file. The journal then states that
-    /// the file had no pages, and SQLite will empty it again.
+    /// Returns `true` if a process was killed while it created the first tables in an empty file. The journal then
+    /// states that the file had no pages, and SQLite will empty it again.
     private func isHalfMade() throws -> Bool {
         let journal = place + "-journal"
         guard case .file(let identity) = try FileIdentity.look(at: journal), identity.byteCount >= 20 else {

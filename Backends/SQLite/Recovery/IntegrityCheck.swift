@@ -65,7 +65,7 @@ struct IntegrityCheck {
         }
     }
 
-    /// True if the lookup of `key` finds row `number`, possibly after rows of other keys with the same hash.
+    /// Returns `true` if the lookup of `key` finds row `number`, possibly after rows of other keys with the same hash.
     private func isFound(_ key: [UInt8], inRow number: Int64) throws -> Bool {
         try EntryTable(db: db, file: file).lookup().locate(key).number == number
     }

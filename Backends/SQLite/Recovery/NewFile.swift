@@ -69,7 +69,7 @@ enum NewFile {
         guard rename(pending, path) == 0 else { throw FileIdentity.failure(to: "be renamed", path) }
     }
 
-    /// True if the error number means that the file system has no hard links.
+    /// Returns `true` if the error number means that the file system has no hard links.
     static func isWithoutLinks(_ code: Int32) -> Bool { [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS].contains(code) }
 
     private static func taken(_ path: String) -> BackendError {

@@ -120,8 +120,8 @@ struct WriteAheadLog {
         return (frameCount, checksum)
     }
 
-    /// Checks whether the WAL continues after frame `broken`, or after its header, with matching frames. The next frame
-    /// continues the checksum that is stored there or, if the stored checksum is damaged, the computed one.
+    /// Returns `true` if the WAL continues after frame `broken`, or after its header, with matching frames. The next
+    /// frame continues the checksum that is stored there or, if the stored checksum is damaged, the computed one.
     ///
     /// Frames from before the WAL was restarted, or of a transaction whose process was killed, follow the end of every
     /// WAL and continue neither checksum.
@@ -187,7 +187,7 @@ private struct LogChecksum {
         }
     }
 
-    /// True if the big-endian checksum stored in `bytes` at `offset` matches.
+    /// Returns `true` if the big-endian checksum stored in `bytes` at `offset` matches.
     func matches(_ bytes: [UInt8], at offset: Int) -> Bool {
         bytes.bigEndian(at: offset) == Int(first) && bytes.bigEndian(at: offset + 4) == Int(second)
     }

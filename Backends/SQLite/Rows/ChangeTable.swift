@@ -33,7 +33,7 @@ struct ChangeTable {
 
     private static let keyOfEntry = "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND id = ?"
 
-    /// The latest change, `nil` if nothing was ever changed.
+    /// The latest change; `nil` if nothing was ever changed.
     func latest() throws -> ChangeCursor? {
         try db.firstRow(of: "SELECT sequence, tag FROM change ORDER BY sequence DESC LIMIT 1") { row in
             ChangeCursor(sequence: UInt64(bitPattern: row.integer(0)), tag: UInt64(bitPattern: row.integer(1)))
@@ -81,7 +81,7 @@ struct ChangeTable {
         return rows
     }
 
-    /// True if no lookup of another key passes through row `number`.
+    /// Returns `true` if no lookup of another key passes through row `number`.
     ///
     /// The first two candidates for keys that share a hash are consecutive rows (see ``EntryLookup/locate(_:found:)``),
     /// so a lookup comes from the row before or continues at the row after.

@@ -25,7 +25,7 @@ struct EntryLookup {
         /// The sequence of the key's latest change, 0 if there is none.
         var sequence: Int64 = 0
 
-        /// The version, `nil` if the key is absent. Throws if the row is damaged.
+        /// The version; `nil` if the key is absent. Throws if the row is damaged.
         func version() throws(BackendError) -> EntryVersion? {
             switch content {
             case .nothing, .deleted: nil
@@ -85,7 +85,7 @@ struct EntryLookup {
         }
     }
 
-    /// True if the row's checksum matches its key, version, sequence and value checksum.
+    /// Returns `true` if the row's checksum matches its key, version, sequence and value checksum.
     static func hasValidChecksum(_ row: StatementRow) -> Bool {
         let version = row.buffer(1)
         guard version.count <= 64, row.isNull(1) || !version.isEmpty else { return false }

@@ -29,13 +29,15 @@ struct StatementRow {
 
     func bytes(_ column: Int32) -> [UInt8] { Array(buffer(column)) }
 
-    /// A substitute for the version of a damaged row, derived from the number in a column. No write generates it, so a
-    /// reader that knows another version reads the key and gets the error.
+    /// A substitute for the version of a damaged row, derived from the number in a column.
+    ///
+    /// No write generates such a version. A reader with any other version therefore reads the row again and gets the
+    /// error.
     func mark(_ column: Int32) -> EntryVersion {
         EntryVersion(bytes: withUnsafeBytes(of: integer(column).bigEndian) { Array($0) })
     }
 
-    /// True if a column has exactly `bytes`.
+    /// Returns `true` if the value of a column equals `bytes`.
     func has(_ bytes: [UInt8], in column: Int32) -> Bool {
         let buffer = buffer(column)
         guard buffer.count == bytes.count, let start = buffer.baseAddress else { return buffer.count == bytes.count }
@@ -44,9 +46,9 @@ struct StatementRow {
         }
     }
 
-    /// The bytes of a column, without copying them.
+    /// The bytes of a column, not copied. Valid until the next step.
     func buffer(_ column: Int32) -> UnsafeRawBufferPointer {
-        // The blob must be requested first, because that call may change the number of bytes.
+        // The address must be requested first, because that call may convert the value and change its length.
         let start = sqlite3_column_blob(statement, column)
         return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(statement, column)))
     }
@@ -54,8 +56,8 @@ struct StatementRow {
 
 /// A statement that can run repeatedly on its connection.
 ///
-/// It steps SQLite directly, because a row of GRDB copies every value again, which is most of the cost of a read. Do
-/// not use it to begin or end a transaction: GRDB must know about those.
+/// It steps SQLite directly, because a GRDB `Row` copies each value once more, and those copies are most of the cost of
+/// a read. Do not begin or end a transaction with it: GRDB must track transactions.
 struct PreparedStatement {
     fileprivate let statement: SQLiteStatement
     fileprivate let connection: SQLiteConnection
@@ -83,7 +85,9 @@ struct PreparedStatement {
         while try step(body) {}
     }
 
-    /// Runs with one number and calls `transform` with the row, if there is one.
+    /// Runs with one integer parameter.
+    ///
+    /// - Returns: the result of `transform` for the first row; `nil` if there is no row.
     func firstRow<Result>(
         _ parameter: Int64, transform: (StatementRow) throws -> Result
     ) throws -> Result? {
@@ -98,7 +102,8 @@ struct PreparedStatement {
         return result
     }
 
-    /// Steps to the next row; returns `true` if there may be more rows.
+    /// Steps once and passes the row, if there is one, to `body`. Returns `false` after the last row, or if `body`
+    /// returns `false`.
     private func step(_ body: (StatementRow) throws -> Bool) throws -> Bool {
         switch sqlite3_step(statement) {
         case SQLITE_ROW: try body(StatementRow(statement: statement))
@@ -116,19 +121,19 @@ struct PreparedStatement {
         switch parameter {
         case .integer(let value): sqlite3_bind_int64(statement, index, value)
         case .null: sqlite3_bind_null(statement, index)
-        // SQLite would treat a blob without an address as null.
+        // SQLite binds NULL for a blob whose address is null.
         case .bytes(let bytes) where bytes.isEmpty: sqlite3_bind_zeroblob(statement, index, 0)
         case .bytes(let bytes):
-            sqlite3_bind_blob64(statement, index, bytes, UInt64(bytes.count), Self.copying)
+            sqlite3_bind_blob64(statement, index, bytes, UInt64(bytes.count), Self.transient)
         }
     }
 
-    /// Makes SQLite copy the bound value.
-    private static var copying: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
+    /// `SQLITE_TRANSIENT`: SQLite copies the bound value.
+    private static var transient: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
 }
 
 extension Database {
-    /// The statement for `sql`, kept by the connection.
+    /// The statement for `sql`, from the connection's cache.
     func prepared(_ sql: String) throws -> PreparedStatement {
         try PreparedStatement(try cachedStatement(sql: sql), of: self)
     }
@@ -140,7 +145,7 @@ extension Database {
         try prepared(sql).forEachRow(parameters, body: body)
     }
 
-    /// The first row of `sql`, `nil` if there is none.
+    /// The result of `transform` for the first row of `sql`; `nil` if there is no row.
     func firstRow<Result>(
         of sql: String, _ parameters: Parameter..., transform: (StatementRow) throws -> Result
     ) throws -> Result? {
@@ -152,7 +157,7 @@ extension Database {
         return result
     }
 
-    /// Runs `sql`, a statement without result rows.
+    /// Runs `sql`, which must not return rows.
     func change(_ sql: String, _ parameters: Parameter...) throws {
         try prepared(sql).forEachRow(parameters) { _ in true }
     }

@@ -24,7 +24,7 @@ struct GivenRequest: Decodable {
         }
     }
 
-    /// Returns whether no part of the request ends its line early.
+    /// True if no part of the request ends its line early.
     private var isValid: Bool {
         let values = (fields ?? [:]).flatMap { [$0.key, $0.value] }
         return !method.isEmpty && method.allSatisfy { $0.isASCII && $0.isUppercase } && path.hasPrefix("/")

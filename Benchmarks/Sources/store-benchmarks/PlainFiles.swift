@@ -59,12 +59,12 @@ final class PlainDisk {
 
     func write() -> UInt64 {
         #if canImport(Darwin)
-        let isSynchronised =
+        let isSynchronized =
             pwrite(descriptor, page, page.count, 0) == page.count && fcntl(descriptor, F_FULLFSYNC) == 0
         #else
-        let isSynchronised = pwrite(descriptor, page, page.count, 0) == page.count && fdatasync(descriptor) == 0
+        let isSynchronized = pwrite(descriptor, page, page.count, 0) == page.count && fdatasync(descriptor) == 0
         #endif
-        guard isSynchronised else { exitWithFailure("cannot synchronise") }
+        guard isSynchronized else { exitWithFailure("cannot synchronize") }
         return 1
     }
 }

@@ -8,7 +8,9 @@ struct RawRequest {
 
     /// Makes a request whose expected status is `status`.
     init(_ url: String, token: String, tag: String? = nil, certificates: String?, status: Int) {
-        guard let handle = raw_get_new(url, token, tag, certificates) else { exitWithFailure("libcurl does not start") }
+        guard let handle = raw_get_new(url, token, tag, certificates) else {
+            exitWithFailure("libcurl cannot create a handle")
+        }
         (self.handle, self.status) = (handle, status)
     }
 

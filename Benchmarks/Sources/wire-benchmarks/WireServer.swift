@@ -39,7 +39,7 @@ final class WireServer {
         guard text.hasPrefix("listening on ") else {
             process.terminate()
             process.waitUntilExit()
-            exitWithFailure("\(program) does not listen; what it printed says why")
+            exitWithFailure("\(program) did not start to listen; see its output for the reason")
         }
         url = String(text.dropFirst("listening on ".count))
     }

@@ -1,4 +1,4 @@
-"""A server, and the command line."""
+"""Runs `syncd` as a server and as a command-line tool."""
 
 import json
 import os
@@ -15,7 +15,7 @@ PREFIX = "com.back40.InsomniOwl."
 
 
 class Server:
-    """`syncd serve` with an SQLite store. It can be stopped, and started again at the same address."""
+    """`syncd serve` with an SQLite store. It can be restarted at the same address."""
 
     def __init__(self, syncd, folder, catalog=CATALOG):
         self.syncd, self.folder, self.catalog, self.port = syncd, folder, catalog, 0
@@ -31,7 +31,7 @@ class Server:
             stdout=subprocess.PIPE, stderr=self.log)
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on "):
-            raise Failure("the server does not start: " + self.complaints())
+            raise Failure("the server did not start: " + self.complaints())
         self.url = line.split()[-1]
         self.port = int(self.url.rsplit(":", 1)[1])
 
@@ -42,15 +42,15 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise Failure("the server does not stop")
+            raise Failure("the server did not stop within 30 s")
         finally:
             self.process.stdout.close()
             self.log.close()
         if status != 0:
-            raise Failure(f"the server stopped with {status}: {self.complaints()}")
+            raise Failure(f"the server exited with status {status}: {self.complaints()}")
 
     def complaints(self):
-        """The end of the server's log."""
+        """The last 2,000 characters of the server's log."""
         return (self.folder / "server.log").read_text(errors="replace").strip()[-2000:]
 
     def post(self, path, body, token=None):
@@ -66,7 +66,7 @@ class Server:
 
 
 class Tool:
-    """The command line, with stores of its own."""
+    """Runs `syncd` commands, without the settings of the environment."""
 
     def __init__(self, syncd, folder):
         self.syncd, self.folder = syncd, folder

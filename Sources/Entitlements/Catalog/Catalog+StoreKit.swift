@@ -26,7 +26,7 @@ extension Catalog {
         try self.init(storeKitConfiguration: try Self.root(of: json), supplement: supplement)
     }
 
-    /// Reads a catalogue in either format. A StoreKit configuration is recognised by its `version` member.
+    /// Reads a catalogue in either format. A StoreKit configuration is recognized by its `version` member.
     ///
     /// - Throws: The errors of ``init(json:)`` and ``init(storeKitConfiguration:supplement:)``, and ``InputError`` if
     ///   a supplement is given for a catalogue that is not a StoreKit configuration.

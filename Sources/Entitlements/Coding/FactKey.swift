@@ -120,7 +120,9 @@ enum FactKey: Hashable {
             default: break
             }
         }
-        guard let transaction, let replica else { throw ProtoError(reason: "a recording lacks transaction or replica") }
+        guard let transaction, let replica else {
+            throw ProtoError(reason: "a recording lacks a transaction or a replica")
+        }
         return .recording(transaction, replica)
     }
 
@@ -152,7 +154,7 @@ enum FactKey: Hashable {
             default: break
             }
         }
-        guard let product, let environment else { throw ProtoError(reason: "a flag lacks product or environment") }
+        guard let product, let environment else { throw ProtoError(reason: "a flag lacks a product or an environment") }
         return (product, environment)
     }
 }
@@ -194,7 +196,7 @@ extension Assertion.Reference {
             }
         }
         guard let group, let source, let environment else {
-            throw ProtoError(reason: "an assertion lacks group, source or environment")
+            throw ProtoError(reason: "an assertion lacks a group, a source or an environment")
         }
         self.init(group: group, source: source, until: until, environment: environment)
     }
@@ -213,7 +215,7 @@ extension TransactionReference {
             }
         }
         guard let store, let environment, let id else {
-            throw ProtoError(reason: "a transaction lacks store, environment or id")
+            throw ProtoError(reason: "a transaction lacks a store, an environment or an id")
         }
         self.init(store: store, environment: environment, id: id)
     }

@@ -1,9 +1,12 @@
 import ProtoCoding
 
-/// The encoding of a record's order. Fixed-width, big-endian fields make the bytes compare like the strength of the
-/// statements.
+/// The encoding of a record's order.
+///
+/// Of two statements with the same key, the stronger has the greater bytes. All numbers are big-endian and have a fixed
+/// width. Dates have their sign bit flipped, so that negative dates are less than positive ones.
 enum FactOrder {
-    /// Signed flag (1 byte), signed date (8, sign bit flipped), logical time (8).
+    /// Encodes a stamp: 1 if a store signed the statement, otherwise 0 (1 byte), date of the signature (8), logical
+    /// time (8).
     static func bytes(_ stamp: Stamp) -> [UInt8] {
         var bytes: [UInt8] = [stamp.signedDate == nil ? 0 : 1]
         bytes.appendBigEndian(UInt64(bitPattern: stamp.signedDate?.milliseconds ?? 0) ^ 1 << 63)
@@ -11,28 +14,29 @@ enum FactOrder {
         return bytes
     }
 
-    /// Logical time (8 bytes).
+    /// Encodes a logical time (8 bytes).
     static func bytes(_ time: LogicalTime) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.appendBigEndian(time.rawValue)
         return bytes
     }
 
-    /// The complement of the logical time (8 bytes): the earlier statement is stronger.
+    /// Encodes the complement of a logical time (8 bytes), so that the earlier statement is stronger.
     static func bytes(earlierWins time: LogicalTime) -> [UInt8] {
         bytes(LogicalTime(rawValue: ~time.rawValue))
     }
 
-    /// The complement of the date with its sign bit flipped (8 bytes): the earlier statement is stronger.
+    /// Encodes the complement of a date (8 bytes), so that the earlier statement is stronger.
     static func bytes(earlierWins date: Timestamp) -> [UInt8] {
         bytes(LogicalTime(rawValue: ~(UInt64(bitPattern: date.milliseconds) ^ 1 << 63)))
     }
 
-    /// Logical time (8 bytes), replica (16).
+    /// Encodes a logical time (8 bytes) and a replica (16).
     static func bytes(_ time: LogicalTime, _ replica: ReplicaID) -> [UInt8] {
         bytes(time) + replica.bytes
     }
 
+    /// Decodes a stamp.
     static func stamp(_ bytes: [UInt8]) throws(ProtoError) -> Stamp {
         guard bytes.count == 17, bytes[0] <= 1 else { throw ProtoError(reason: "the order is malformed") }
         let date = Timestamp(milliseconds: Int64(bitPattern: number(bytes[1..<9]) ^ 1 << 63))
@@ -40,15 +44,20 @@ enum FactOrder {
             signedDate: bytes[0] == 1 ? date : nil, logicalTime: LogicalTime(rawValue: number(bytes[9..<17])))
     }
 
+    /// Decodes a logical time.
+    ///
+    /// - Parameter trailing: The number of bytes after the time.
     static func time(_ bytes: [UInt8], trailing: Int = 0) throws(ProtoError) -> LogicalTime {
         guard bytes.count == 8 + trailing else { throw ProtoError(reason: "the order is malformed") }
         return LogicalTime(rawValue: number(bytes[..<8]))
     }
 
+    /// Decodes the result of `bytes(earlierWins:)` for a logical time.
     static func timeWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> LogicalTime {
         LogicalTime(rawValue: ~(try time(bytes)).rawValue)
     }
 
+    /// Decodes the result of `bytes(earlierWins:)` for a date.
     static func dateWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> Timestamp {
         Timestamp(milliseconds: Int64(bitPattern: ~(try time(bytes)).rawValue ^ 1 << 63))
     }

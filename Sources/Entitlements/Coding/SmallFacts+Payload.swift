@@ -96,7 +96,9 @@ extension Spend {
             default: break
             }
         }
-        guard let product, let environment else { throw ProtoError(reason: "a spend lacks product or environment") }
+        guard let product, let environment else {
+            throw ProtoError(reason: "a spend lacks a product or an environment")
+        }
         self.init(
             id: id, product: product, units: units, environment: environment, date: origin.date,
             replica: origin.replica, logicalTime: time)

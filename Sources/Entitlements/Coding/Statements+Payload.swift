@@ -70,7 +70,7 @@ extension Claim {
             }
         }
         guard !account.isEmpty, !incarnation.isEmpty else {
-            throw ProtoError(reason: "a claim lacks account or incarnation")
+            throw ProtoError(reason: "a claim lacks an account or an incarnation")
         }
     }
 }
@@ -157,7 +157,7 @@ extension ProtoWriter {
 }
 
 extension Purchase {
-    /// Decodes a purchase from its payload and order, as a contradiction stores them.
+    /// Decodes a purchase from the payload and order that a contradiction stores.
     fileprivate init(transaction: TransactionReference, statement: ArraySlice<UInt8>) throws(ProtoError) {
         var (payload, order): ([UInt8], [UInt8]) = ([], [])
         var reader = ProtoReader(statement)

@@ -1,23 +1,22 @@
 /// The facts of an account's ledgers, decoded once and indexed for replay.
 ///
-/// Create a value from up to three ledgers with ``init(account:device:server:remote:)``, then derive states from it
-/// with ``Replay``.
+/// Create a value with ``init(account:device:server:remote:)``, then derive states from it with ``Replay``.
 public struct Facts: Sendable {
-    /// All purchases, by ascending (date, key). If the account's server counts a purchase as of another date,
-    /// ``Purchase/date`` is that date.
+    /// All purchases, by ascending (date, transaction). If the account's server counts a purchase as of another date,
+    /// ``Purchase/date`` is that other date; see ``statedDate(of:)``.
     public private(set) var purchases: [Purchase] = []
     /// The recordings of each purchase, one per replica.
     public private(set) var recordings: [TransactionReference: [Recording]] = [:]
     /// The strongest revocation or reinstatement of each transaction, including transactions whose purchase is
-    /// unknown. Use ``revocation(of:)`` for the revocation that counts.
+    /// unknown. ``revocation(of:)`` returns the revocation that takes effect.
     public private(set) var revocations: [TransactionReference: Revocation] = [:]
     /// The renewal states of auto-renewable subscriptions, by the first transaction of the subscription.
     public private(set) var renewalStates: [TransactionReference: RenewalState] = [:]
-    /// Asserted expiries, by ascending (date of the statement, reference).
+    /// Assertions of expiry dates, by ascending (``Assertion/assertedAt``, reference).
     public private(set) var assertions: [Assertion] = []
-    /// The marks of each product that was ever marked.
+    /// The marks of each product in each environment.
     public private(set) var flags: [FlagMarks.Reference: FlagMarks] = [:]
-    /// All spends, by ascending (logical time, key).
+    /// All spends, by ascending (logical time, id).
     public private(set) var spends: [Spend] = []
     /// The claim of the account that adopted this anonymous ledger; `nil` if there is none.
     public private(set) var claim: Claim?
@@ -35,14 +34,15 @@ public struct Facts: Sendable {
     /// The latest logical time of all facts. The next fact must have a later one.
     public private(set) var latestTime = LogicalTime.zero
 
-    /// Acceptances in a ledger that the server does not write, so a client must have written them.
+    /// Acceptances from ledgers that the server does not write. They were written by a client and have no effect.
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
     private var purchaseIndex: [TransactionReference: Int] = [:]
     private var purchaseIndices: [ProductID: [Int]] = [:]
     private var spendIndices: [ProductID: [Int]] = [:]
+    /// The original dates of the purchases that the server counts as of another date.
     private var statedDates: [TransactionReference: Timestamp] = [:]
-    private var heldPurchases: Set<TransactionReference> = []
-    private var heldSpends: Set<SpendID> = []
+    private var devicePurchases: Set<TransactionReference> = []
+    private var deviceSpends: Set<SpendID> = []
     /// The keys of the records that the remote held; `nil` if every record counts as held.
     private var confirmedKeys: Set<[UInt8]>?
 
@@ -79,7 +79,7 @@ public struct Facts: Sendable {
             if case .acceptance(let acceptance) = fact { acceptances[acceptance.transaction] = acceptance }
         }
         for fact in known { add(fact) }
-        for fact in device { noteDevice(fact) }
+        for fact in device { noteOnDevice(fact) }
         for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
         sort()
     }
@@ -91,8 +91,7 @@ public struct Facts: Sendable {
         spends.sort { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
         assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
         purchaseIndex = Dictionary(uniqueKeysWithValues: zip(purchases.map(\.transaction), purchases.indices))
-        // Indexed, because a ledger may name many products and a scan of all facts for each of them would be
-        // quadratic.
+        // Without an index, a ledger with many products would need a scan of all facts for each product.
         purchaseIndices = Dictionary(grouping: purchases.indices) { purchases[$0].product }
         spendIndices = Dictionary(grouping: spends.indices) { spends[$0].product }
     }
@@ -132,21 +131,21 @@ public struct Facts: Sendable {
             .add(flag, isHeld: confirmedKeys == nil)
     }
 
-    /// Notes a mark as the remote held it. This replica may have made the same mark again since then.
+    /// Records a mark that the remote held. This replica may have made a later mark since then.
     private mutating func noteRemote(_ fact: Fact) {
         guard case .flag(let flag) = fact else { return }
         flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].noteRemote(flag)
     }
 
-    private mutating func noteDevice(_ fact: Fact) {
+    private mutating func noteOnDevice(_ fact: Fact) {
         switch fact {
-        case .purchase(let purchase): heldPurchases.insert(purchase.transaction)
-        case .spend(let spend): heldSpends.insert(spend.id)
+        case .purchase(let purchase): devicePurchases.insert(purchase.transaction)
+        case .spend(let spend): deviceSpends.insert(spend.id)
         default: break
         }
     }
 
-    /// Returns the facts with a hypothetical purchase added, for a preview.
+    /// Returns a copy with a hypothetical purchase added, for a preview.
     func adding(_ purchase: Purchase, _ recording: Recording) -> Facts {
         var facts = self
         facts.recordings[purchase.transaction] = [recording]
@@ -157,28 +156,28 @@ public struct Facts: Sendable {
     }
 
     /// Returns `true` if the device's own ledger holds this purchase.
-    public func isOnDevice(_ purchase: Purchase) -> Bool { heldPurchases.contains(purchase.transaction) }
+    public func isOnDevice(_ purchase: Purchase) -> Bool { devicePurchases.contains(purchase.transaction) }
 
     /// Returns `true` if the device's own ledger holds this spend.
-    public func isOnDevice(_ spend: Spend) -> Bool { heldSpends.contains(spend.id) }
+    public func isOnDevice(_ spend: Spend) -> Bool { deviceSpends.contains(spend.id) }
 
     /// The purchase with this transaction; `nil` if it is unknown.
     public subscript(transaction: TransactionReference) -> Purchase? {
         purchaseIndex[transaction].map { purchases[$0] }
     }
 
-    /// The purchases of `product`, by (date, key).
+    /// Returns the purchases of `product`, by ascending (date, transaction).
     func purchases(of product: ProductID) -> [Purchase] { (purchaseIndices[product] ?? []).map { purchases[$0] } }
 
-    /// The spends of `product`, by (logical time, key).
+    /// Returns the spends of `product`, by ascending (logical time, id).
     func spends(of product: ProductID) -> [Spend] { (spendIndices[product] ?? []).map { spends[$0] } }
 
-    /// Returns the date that the purchase itself states.
+    /// Returns the original date of a purchase.
     ///
     /// It differs from ``Purchase/date`` if the account's server counts the purchase as of another date.
     public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
 
-    /// Returns the revocation that counts against `purchase`.
+    /// Returns the revocation of `purchase` that takes effect.
     ///
     /// - Returns: `nil` if there is no revocation, if it was reversed, if it precedes a reset of its environment, or
     ///   if it is unsigned while a store signed the purchase.
@@ -189,8 +188,10 @@ public struct Facts: Sendable {
         return isOverruled(revocation) ? nil : revocation
     }
 
-    /// Returns the renewal state that counts for the subscription of `purchase`; `nil` if there is none, if it
-    /// precedes a reset, or if it is unsigned while a store signed the purchase.
+    /// Returns the renewal state that takes effect for the subscription of `purchase`.
+    ///
+    /// - Returns: `nil` if there is none, if it precedes a reset of its environment, or if it is unsigned while a store
+    ///   signed the purchase.
     func renewalState(of purchase: Purchase) -> RenewalState? {
         guard let state = renewalStates[purchase.line],
             !isBehindReset(state.stamp.logicalTime, in: state.line.environment),
@@ -204,7 +205,7 @@ public struct Facts: Sendable {
         revocation.stamp.signedDate == nil && self[revocation.transaction]?.stamp.signedDate != nil
     }
 
-    /// Returns the date on which `purchase` was revoked; `nil` if no revocation counts against it.
+    /// Returns the date on which `purchase` was revoked; `nil` if no revocation takes effect.
     func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
 
     /// Returns `true` if the remote held this fact at the last contact, or if the remote's state is not tracked.
@@ -217,8 +218,8 @@ public struct Facts: Sendable {
 
     /// Returns the logical time at which any replica first recorded the purchase.
     ///
-    /// Units count from this time on. A later recording on another device therefore does not move the units behind
-    /// spends that already used them.
+    /// Units become available at this time. If another device records the purchase again later, spends that already
+    /// used the units keep them.
     func firstRecorded(_ purchase: Purchase) -> LogicalTime {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return min(times.min() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
@@ -283,7 +284,7 @@ public struct FlagMarks: Hashable, Sendable {
         return (left.logicalTime, left.replica) < (right.logicalTime, right.replica) ? right : left
     }
 
-    /// Returns the marks made after a reset.
+    /// Returns only the marks that are later than `time`, the logical time of a reset.
     func after(_ time: LogicalTime) -> FlagMarks {
         var marks = self
         for path in [\FlagMarks.set, \.cleared, \.setAtRemote, \.clearedAtRemote] {

@@ -6,11 +6,11 @@ public enum TimelineInput: Hashable, Sendable {
     case asserted(AssertedTime)
 }
 
-/// A purchase of time in a non-renewing group, with everything that is known about it.
+/// A purchase of time in a non-renewing group, with its bonus, revocation and recordings.
 public struct SoldTime: Hashable, Sendable {
     /// The purchase.
     public let purchase: Purchase
-    /// The duration of the product × the quantity, added in one step.
+    /// The duration of the product multiplied by the quantity. It is added in one step: `P1M` × 3 is `P3M`.
     public let duration: CalendarDuration
     /// The bonus in force at the time of sale, added after ``duration``.
     public let bonus: CalendarDuration
@@ -28,7 +28,7 @@ public struct SoldTime: Hashable, Sendable {
         start.adding(duration).adding(bonus)
     }
 
-    /// Returns the period from `start` to `end`, cut off at the revocation if there is one.
+    /// Returns the period from `start` to `end`. A revocation ends it early.
     public func period(from start: Timestamp, to end: Timestamp) -> Period {
         let cut = revokedAt.map { max(start, min($0, end)) } ?? end
         return Period(
@@ -48,8 +48,8 @@ public struct AssertedTime: Hashable, Sendable {
 
     /// Returns the period that the assertion adds after `endSoFar`.
     ///
-    /// The period starts at the later of `endSoFar` and the date of the statement, and ends at the asserted date. It
-    /// is empty if nothing remains.
+    /// The period starts at `endSoFar` or the date of the assertion, whichever is later, and ends at the asserted date.
+    /// It is empty if the asserted date is not after the start.
     ///
     /// - Parameter endSoFar: The end of all earlier periods; ``Timestamp/earliest`` if there are none.
     public func period(after endSoFar: Timestamp) -> Period {
@@ -59,15 +59,15 @@ public struct AssertedTime: Hashable, Sendable {
     }
 }
 
-/// The time in a group that one fact gives.
+/// A span of time in a group that one fact grants.
 ///
 /// A period is half-open: it contains ``start`` but not ``end``.
 public struct Period: Hashable, Sendable {
-    /// The fact that gives a period.
+    /// The fact that grants a period.
     public enum Origin: Hashable, Sendable {
         /// A purchase of this product.
         case purchase(TransactionReference, ProductID)
-        /// The grace that a store grants after a failed payment, as an extension of this purchase.
+        /// The grace period of a store after a failed payment, which extends this purchase.
         case grace(TransactionReference, ProductID)
         /// An expiry asserted by a system that keeps no purchases.
         case assertion(Assertion.Reference)
@@ -77,7 +77,7 @@ public struct Period: Hashable, Sendable {
     public var start: Timestamp
     /// The first instant after the period; equal to ``start`` if the period is empty.
     public var end: Timestamp
-    /// The fact that gives the period.
+    /// The fact that grants the period.
     public var origin: Origin
     /// The date on which the purchase was revoked; `nil` if it was not.
     public var revokedAt: Timestamp?
@@ -95,7 +95,7 @@ public struct Period: Hashable, Sendable {
         self.level = level
     }
 
-    /// The transaction of the purchase that gives the period; `nil` for an assertion.
+    /// The transaction of the purchase that grants the period; `nil` for an assertion.
     public var transaction: TransactionReference? {
         switch origin {
         case .purchase(let transaction, _), .grace(let transaction, _): transaction
@@ -103,7 +103,7 @@ public struct Period: Hashable, Sendable {
         }
     }
 
-    /// The product of the purchase that gives the period; `nil` for an assertion.
+    /// The product of the purchase that grants the period; `nil` for an assertion.
     public var product: ProductID? {
         switch origin {
         case .purchase(_, let product), .grace(_, let product): product

@@ -1,9 +1,9 @@
 /// The sequence of a store's changes, each with a random tag, read in pages from a cursor.
 ///
 /// The latest change of every key is kept for ever, deletions included, because a reader may start from nothing. A
-/// change that was superseded by a later one of the same key is kept only to recognise old cursors. At least the newest
-/// ``recognisedCount`` cursors are recognised; older ones may get ``BackendError/Kind/cursorExpired``. The log
-/// therefore holds O(keys ever used + recognised) records, for any number of writes.
+/// change that was superseded by a later one of the same key is kept only to recognize old cursors. At least the newest
+/// ``recognisedCount`` cursors are recognized; older ones may get ``BackendError/Kind/cursorExpired``. The log
+/// therefore holds O(keys ever used + recognized) records, for any number of writes.
 package struct ChangeLog: Sendable {
     private struct Record {
         var cursor: ChangeCursor
@@ -15,11 +15,11 @@ package struct ChangeLog: Sendable {
     private var latestSequences: [EntryKey: UInt64] = [:]
     private var lastSequence: UInt64 = 0
 
-    /// The number of newest changes whose cursors are always recognised.
+    /// The number of newest changes whose cursors are always recognized.
     package let recognisedCount: Int
 
     package init(recognisedCount: Int = 10_000) {
-        precondition(recognisedCount >= 0, "the number of recognised changes must not be negative")
+        precondition(recognisedCount >= 0, "recognisedCount must be 0 or more, not \(recognisedCount)")
         self.recognisedCount = recognisedCount
     }
 
@@ -37,13 +37,13 @@ package struct ChangeLog: Sendable {
     /// Returns the keys that changed after `cursor`, in the order of their latest change.
     ///
     /// - Parameters:
-    ///   - limit: The largest number of changes to return, 1 or more.
-    ///   - version: Returns the current version of a key, `nil` if it was deleted.
-    /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognised.
+    ///   - limit: The maximum number of changes to return, 1 or more.
+    ///   - version: Returns the current version of a key; `nil` if it was deleted.
+    /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognized.
     package func page(
         since cursor: ChangeCursor?, limit: Int, version: (EntryKey) -> EntryVersion?
     ) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var changes: [ChangePage.Change] = []
         var position = cursor
         for record in records[try startIndex(after: cursor)...] {

@@ -13,7 +13,7 @@ import Synchronization
 public final class MemoryBackend: KeyValueBackend {
     /// The guarantees of a store that one process uses alone.
     public let capabilities: Capabilities
-    /// `memory:` and 16 hexadecimal digits that differ for every store, because an engine tells its remotes apart by
+    /// `memory:` and 16 hexadecimal digits that differ for every store, because an engine distinguishes its remotes by
     /// label.
     public let label: String
 
@@ -161,7 +161,7 @@ private struct MemoryState: Sendable {
     }
 
     func page(prefix: String, after cursor: EntryKey?, limit: Int) -> KeyPage {
-        precondition(limit >= 1, "the limit of a page must be 1 or more")
+        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         let start = keys.partitioningIndex { key in
             if let cursor, key <= cursor { return false }
             return !key.text.utf8.lexicographicallyPrecedes(prefix.utf8)

@@ -3,7 +3,7 @@
 /// - After a `transient` error any operation is repeated, because it had no effect.
 /// - After `outcomeUnknown`, reads, listings and requests for changes are repeated too.
 /// - A write of unknown outcome is **not** repeated; its error is thrown. Its first attempt may have taken effect, so
-///   the repeated write could conflict with it, and only the caller can recognise its own entry.
+///   the repeated write could conflict with it, and only the caller can recognize its own entry.
 /// - In a batch only the failed items are sent again.
 ///
 /// Pauses follow the ``RetryPolicy`` and are extended by the time that the store asked for
@@ -209,7 +209,7 @@ private struct Pauses {
 }
 
 extension BackendError {
-    /// True if repeating the operation can help and cannot do harm.
+    /// Returns `true` if repeating the operation can help and cannot do harm.
     fileprivate func allowsRepeating(_ operation: Operation) -> Bool {
         guard kind != .cancelled else { return false }
         return switch disposition {

@@ -7,7 +7,7 @@
 /// let patient = RetryPolicy(maximumAttempts: 8, maximumTotalDelay: .seconds(120))
 /// ```
 public struct RetryPolicy: Hashable, Sendable {
-    /// The largest number of attempts, the first one included; 1 or more.
+    /// The maximum number of attempts, the first one included; 1 or more.
     public var maximumAttempts: Int
     /// The upper bound of the first pause.
     public var firstDelay: Duration
@@ -19,7 +19,7 @@ public struct RetryPolicy: Hashable, Sendable {
     /// Creates a policy. The default is four attempts with pauses of up to 0.1, 0.2 and 0.4 seconds.
     ///
     /// - Parameters:
-    ///   - maximumAttempts: The largest number of attempts, 1 or more; 1 disables retries.
+    ///   - maximumAttempts: The maximum number of attempts, 1 or more; 1 disables retries.
     ///   - firstDelay: The upper bound of the first pause, 0 or more.
     ///   - maximumDelay: The upper bound of a single pause, 0 or more.
     ///   - maximumTotalDelay: The upper bound of all pauses together, 0 or more.
@@ -27,7 +27,7 @@ public struct RetryPolicy: Hashable, Sendable {
         maximumAttempts: Int = 4, firstDelay: Duration = .milliseconds(100), maximumDelay: Duration = .seconds(5),
         maximumTotalDelay: Duration = .seconds(30)
     ) {
-        precondition(maximumAttempts >= 1, "maximumAttempts must be 1 or more")
+        precondition(maximumAttempts >= 1, "maximumAttempts must be 1 or more, not \(maximumAttempts)")
         precondition(
             firstDelay >= .zero && maximumDelay >= .zero && maximumTotalDelay >= .zero, "a delay must not be negative")
         self.maximumAttempts = maximumAttempts

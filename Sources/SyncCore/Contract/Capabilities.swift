@@ -1,16 +1,16 @@
-/// The guarantees of a store. The engine adapts to them, and the conformance checks select themselves by them.
+/// The guarantees of a store. The engine adapts to them, and they decide which conformance checks apply.
 public struct Capabilities: Hashable, Sendable {
     /// The failures that an acknowledged write survives.
     public enum Durability: String, Hashable, Sendable {
-        /// None: the data is lost when the process ends.
+        /// None. The data is lost when the process ends.
         case process
-        /// The end of the process, by any signal, but not a power failure.
+        /// The end of the process, including a kill, but not a power failure.
         case processDeath
         /// A power failure.
         case powerLoss
     }
 
-    /// The way in which a watcher learns of changes.
+    /// The mechanism by which a watcher learns of changes.
     public enum Signals: String, Hashable, Sendable {
         /// The store signals a change at once.
         case pushed
@@ -25,14 +25,14 @@ public struct Capabilities: Hashable, Sendable {
     public var durability: Durability
     /// True if ``KeyValueBackend/changes(since:limit:)`` is supported.
     public var changes: Bool
-    /// The way in which a watcher learns of changes.
+    /// The mechanism by which a watcher learns of changes.
     public var signals: Signals
     /// True if several processes may use the store at the same time.
     public var sharedBetweenProcesses: Bool
     /// The largest value in bytes; `nil` if only memory limits it.
     public var maximumValueByteCount: Int?
 
-    /// Creates a record of the guarantees of a store.
+    /// Creates a value with these guarantees.
     public init(
         compareAndSwap: Bool, durability: Durability, changes: Bool, signals: Signals, sharedBetweenProcesses: Bool,
         maximumValueByteCount: Int? = nil

@@ -40,7 +40,7 @@ public struct EntryKey: Sendable, CustomStringConvertible {
         self.text = text
     }
 
-    /// Returns true if the key begins with the bytes of `prefix`.
+    /// Returns `true` if the key begins with the bytes of `prefix`.
     public func hasPrefix(_ prefix: String) -> Bool {
         text.withBytes { bytes in
             prefix.withBytes { prefix in
@@ -55,12 +55,12 @@ public struct EntryKey: Sendable, CustomStringConvertible {
 }
 
 extension EntryKey: Hashable, Comparable {
-    /// Returns true if both keys consist of the same bytes.
+    /// Returns `true` if both keys consist of the same bytes.
     public static func == (left: EntryKey, right: EntryKey) -> Bool {
         left.text.withBytes { bytes in right.text.withBytes { bytes.hasSameBytes(as: $0) } }
     }
 
-    /// Returns true if `left` sorts before `right`, byte by byte.
+    /// Returns `true` if `left` sorts before `right`, byte by byte.
     public static func < (left: EntryKey, right: EntryKey) -> Bool {
         left.text.withBytes { bytes in right.text.withBytes { bytes.lexicographicallyPrecedes($0) } }
     }

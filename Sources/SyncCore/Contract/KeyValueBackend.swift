@@ -18,8 +18,8 @@
 /// **What a backend must do**
 /// - Give every ``BackendError`` that it throws a truthful disposition. `transient` and `permanent` promise that
 ///   nothing was written; `outcomeUnknown` says that the write may have happened.
-/// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the current entry, `nil` for an absent key.
-/// - Compare keys by their bytes: no case folding and no Unicode normalisation.
+/// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the current entry; `nil` for an absent key.
+/// - Compare keys by their bytes: no case folding and no Unicode normalization.
 /// - Honour cancellation: when the calling task is cancelled, either throw ``BackendError/Kind/cancelled`` before the
 ///   operation starts, or finish it. A write that was interrupted half way is `outcomeUnknown`.
 /// - Without compare-and-swap, keep a damaged entry in listings, with any version. Reading it throws; it must not make
@@ -93,7 +93,7 @@ public protocol KeyValueBackend: Sendable {
     /// - Parameters:
     ///   - prefix: The beginning of the keys to list; empty for all keys.
     ///   - cursor: The ``KeyPage/next`` of the previous page; `nil` for the first page.
-    ///   - limit: The largest number of keys to return, 1 or more.
+    ///   - limit: The maximum number of keys to return, 1 or more.
     /// - Throws: ``BackendError``, as ``read(_:unless:)`` does.
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage>
 
@@ -118,7 +118,7 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// - Parameters:
     ///   - cursor: The ``ChangePage/cursor`` of an earlier page.
-    ///   - limit: The largest number of changes to return, 1 or more.
+    ///   - limit: The maximum number of changes to return, 1 or more.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if the store no longer knows the position of `cursor` (it was
     ///   wiped or restored, or the position is too old); ``BackendError/Kind/unsupported`` if ``Capabilities/changes``
     ///   is false.

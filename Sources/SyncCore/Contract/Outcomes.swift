@@ -25,7 +25,7 @@ public enum WriteOutcome: Hashable, Sendable {
     case written(EntryVersion)
     /// The key is absent now, and the precondition held before.
     case deleted
-    /// The precondition did not hold, and nothing changed. Carries the current entry, `nil` if the key is absent.
+    /// The precondition did not hold, and nothing changed. Carries the current entry; `nil` if the key is absent.
     case conflict(Entry?)
 }
 

@@ -267,7 +267,7 @@ extension Reconciler {
             report.conflicts += 1
             return try again(.remote)
         case .success(.deleted):
-            preconditionFailure("a write does not delete")
+            preconditionFailure("a write reported a deletion")
         case .failure(let error) where error.disposition == .outcomeUnknown && attempt + 1 < maximumAttempts:
             // Repeating is safe: if the write happened, the outcome is a conflict with our own content.
             isPushUnsettled = true
@@ -301,7 +301,7 @@ extension Reconciler {
             if let current { try take(local: current) }
             return try again(.local)
         case .success(.deleted):
-            preconditionFailure("a write does not delete")
+            preconditionFailure("a write reported a deletion")
         case .failure(let error) where error.disposition == .outcomeUnknown:
             isSaveUnsettled = true
             return try again(.local, after: error)

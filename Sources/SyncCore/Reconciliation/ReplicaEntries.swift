@@ -77,7 +77,7 @@ struct ReplicaEntries<Merge: DocumentMerge> {
                 return .answer(.remoteWritten(.failure(error)))
             }
         case .readLocal, .writeLocal, .pause, .finish:
-            preconditionFailure("no effect on the remote")
+            preconditionFailure("this effect does not concern the remote")
         }
     }
 

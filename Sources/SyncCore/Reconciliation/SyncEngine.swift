@@ -1,9 +1,10 @@
-/// Makes documents the same in two backends: a phone and a server, a laptop and a shared folder, or two servers. Both
-/// sides are treated alike, except that the local one stores the checkpoints.
+/// Synchronizes documents between two backends: a phone and a server, a laptop and a shared folder, or two servers.
 ///
-/// Several engines may use the same stores at once, in one process or in many. A pure state machine decides and the
-/// engine performs. Keep an engine instead of creating one for each sync: it remembers the state of the remote and does
-/// not fetch content again that another writer stored unchanged.
+/// Both sides are treated alike, except that the local one stores the checkpoints.
+///
+/// Several engines may use the same stores at once, in one process or in many. Keep an engine instead of creating one
+/// for each sync: it remembers the state of the remote and does not fetch unchanged content again. A pure state
+/// machine, `Reconciler`, makes the decisions; the engine performs them.
 ///
 /// **A remote without compare-and-swap** (a folder that a file-sync tool shares, a cloud key-value store) keeps the
 /// document `KEY` as one entry per replica, `KEY/<replica>`. A replica writes only its own entry, without a
@@ -32,8 +33,8 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     ///   - local: The side that stores the checkpoints.
     ///   - remote: The other side. The engine uses its ``KeyValueBackend/requiringExisting``.
     ///   - merge: The operations on the documents.
-    ///   - remoteID: A name for the remote that tells its checkpoints from those of other remotes; by default its
-    ///     label.
+    ///   - remoteID: A name that distinguishes the checkpoints of this remote from those of other remotes. The default
+    ///     is the remote's label.
     ///   - replica: The name of this replica, for a remote without compare-and-swap; see ``writing(as:)``.
     ///   - host: The timer and the randomness of the pauses between attempts.
     ///   - maximumAttempts: The number of attempts for a document while other writers interfere, 1 or more.
@@ -50,8 +51,8 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         self.maximumAttempts = maximumAttempts
     }
 
-    /// Returns the same engine with the name under which it writes to a remote without compare-and-swap. Both share
-    /// their memory of the remote.
+    /// Returns a copy of the engine that writes under the name `replica` to a remote without compare-and-swap. Both
+    /// engines share their memory of the remote.
     ///
     /// - Parameter replica: A name that no other replica uses and that is the same in all processes of this replica: 1
     ///   or more bytes without a slash, for example 32 hexadecimal digits.
@@ -61,16 +62,17 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         return engine
     }
 
-    /// Makes the document under `key` the same on both sides.
+    /// Synchronizes the document under `key`.
     ///
-    /// - Throws: ``SyncError``. Everything that was merged and written before is kept, and the next sync continues from
+    /// - Throws: ``SyncError``. Changes that were already merged and written are kept, and the next sync continues from
     ///   there.
     public func sync(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
         try await run(key, isDryRun: false)
     }
 
-    /// Returns true if the local side holds content under `key` that the remote is not known to hold. Reads only the
-    /// local side.
+    /// Returns `true` if the local side holds content under `key` that the remote is not known to hold.
+    ///
+    /// Reads only the local side.
     ///
     /// - Throws: ``SyncError`` if the local side cannot be read.
     public func hasUnsent(_ key: EntryKey) async throws(SyncError) -> Bool {
@@ -140,7 +142,8 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         guard !remote.capabilities.compareAndSwap else { return nil }
         guard let replica, !replica.isEmpty, !replica.utf8.contains(UInt8(ascii: "/")) else {
             let error = BackendError(
-                .unsupported, message: "\(remote.label) cannot write conditionally: name the replica, without a slash")
+                .unsupported,
+                message: "\(remote.label) cannot write conditionally; pass a replica name without a slash")
             throw SyncError(.backend(error), side: .remote)
         }
         return ReplicaEntries(merge: merge, key: key, replica: replica, known: known)
@@ -160,7 +163,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
             let result = await answer { () throws(BackendError) in try await remote.read(key, unless: version) }
             return .remoteRead(note(result, &serverTime))
         case .readLocal, .writeLocal, .pause, .finish:
-            preconditionFailure("no effect on the remote")
+            preconditionFailure("this effect does not concern the remote")
         }
     }
 
@@ -168,7 +171,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     private func ask(
         _ effect: Reconciler<Merge>.Effect, of entries: inout ReplicaEntries<Merge>?, _ serverTime: inout Int64?
     ) async -> Reconciler<Merge>.Event {
-        guard var machine = entries else { preconditionFailure("the remote has one entry") }
+        guard var machine = entries else { preconditionFailure("the remote has one entry per document") }
         defer { entries = machine }
         var request = machine.begin(effect)
         while true {
@@ -208,7 +211,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         do { return .success(try await request()) } catch { return .failure(error) }
     }
 
-    /// Full jitter up to 5 ms × 2^attempt, at most one second, so that competing writers drift apart.
+    /// Pauses for a random time of up to 5 ms × 2^attempt, limited to one second, so that competing writers spread out.
     private func pause(attempt: Int) async throws(SyncError) {
         let longest = min(1_000_000, 5_000 << min(attempt, 10))
         var generator = host.generator

@@ -4,7 +4,7 @@ struct StoreWalk {
     private let prefix: String
     private let limit: Int
     private var cursor: EntryKey?
-    /// The number of keys still to be listed one by one, because one of them is damaged.
+    /// The number of keys still to be listed one by one, because one of them may be damaged.
     private var singleCount = 0
     private var isOver = false
 
@@ -20,9 +20,11 @@ struct StoreWalk {
 
     /// Returns the next keys; `nil` after the last.
     ///
-    /// - Throws: Errors of the store. An error that concerns a single entry after the current position is returned in
-    ///   the step instead. So is an error that names a common prefix of keys that cannot be listed, such as a folder;
-    ///   the walk then continues with the first key after all keys of that prefix.
+    /// Two kinds of errors are returned in the step instead of thrown. After an error of a single entry the walk
+    /// continues with the next key. After an error of a common prefix, such as an unreadable folder, it skips all keys
+    /// with that prefix.
+    ///
+    /// - Throws: All other errors of the store.
     mutating func next() async throws(BackendError) -> Step? {
         guard !isOver else { return nil }
         let failure: BackendError
@@ -37,7 +39,7 @@ struct StoreWalk {
         }
         guard failure.concernsSingleEntry, let key = failure.key else { throw failure }
         if let cursor, key <= cursor {
-            // The same error for a key at or before the cursor: it names the common prefix of several keys.
+            // A passed key cannot fail again, so the error must name the common prefix of the keys that follow.
             guard key.text.hasSuffix("/"), cursor.hasPrefix(key.text), let last = key.last, cursor < last else {
                 throw failure
             }
@@ -45,7 +47,7 @@ struct StoreWalk {
             return Step(damage: key == cursor ? nil : failure)
         }
         guard singleCount > 0 else {
-            // List the keys before the damaged one individually.
+            // List one by one, so that the keys before the damaged one are not lost.
             singleCount = limit
             return Step()
         }
@@ -64,23 +66,22 @@ struct StoreWalk {
         return try await store.list(prefix: prefix, after: cursor, limit: limit).outcome
     }
 
-    /// Reads listed keys individually. Retries those that are unavailable.
+    /// Reads the values of listed keys in one batch. Retries those that are unavailable.
     func read(
         _ items: [KeyPage.Item]
     ) async throws(BackendError) -> [(key: EntryKey, result: Result<ReadOutcome, BackendError>)] {
         guard !items.isEmpty else { return [] }
         var results = try await store.read(items.map { ReadRequest($0.key) }).outcome
         for _ in 1..<Self.attemptCount {
-            let again = results.indices.filter { results[$0].isUnavailable }
-            guard !again.isEmpty else { break }
-            let answers = try await store.read(again.map { ReadRequest(items[$0].key) }).outcome
-            for (index, answer) in zip(again, answers) { results[index] = answer }
+            let unavailable = results.indices.filter { results[$0].isUnavailable }
+            guard !unavailable.isEmpty else { break }
+            let answers = try await store.read(unavailable.map { ReadRequest(items[$0].key) }).outcome
+            for (index, answer) in zip(unavailable, answers) { results[index] = answer }
         }
         return zip(items, results).map { ($0.key, $1) }
     }
 
-    /// The number of attempts for an entry that is unavailable. There are no pauses; a `RetryBackend` around the store
-    /// adds them.
+    /// The number of attempts for an unavailable entry, without pauses. A `RetryBackend` around the store adds pauses.
     private static let attemptCount = 3
 }
 
@@ -92,22 +93,22 @@ extension Result<ReadOutcome, BackendError> {
 }
 
 extension BackendError {
-    /// True if the failure concerns one entry rather than the store: the error names a key, and it is permanent, or the
-    /// entry stays unavailable while the store answers.
+    /// True if the failure concerns one entry rather than the store. Such an error names a key and is permanent, or its
+    /// entry is unavailable.
     var concernsSingleEntry: Bool {
         key != nil && kind != .cancelled && (disposition == .permanent || kind == .unavailable)
     }
 }
 
 extension EntryKey {
-    /// The last possible key that begins with this one.
+    /// The greatest possible key that begins with this one.
     var last: EntryKey? {
         do { return try EntryKey(String(decoding: Self.last(beginningWith: Array(text.utf8)), as: UTF8.self)) } catch {
             return nil
         }
     }
 
-    /// The bytes of the last possible key that begins with `bytes`.
+    /// Returns the bytes of the greatest possible key that begins with `bytes`.
     package static func last(beginningWith bytes: [UInt8]) -> [UInt8] {
         // The largest scalar values that take four, three, two and one byte.
         var bytes = bytes

@@ -1,10 +1,9 @@
 public import SyncCore
 
-/// Checks that a backend honours the contract of `KeyValueBackend`.
+/// Checks that a backend fulfils the contract of `KeyValueBackend`.
 ///
-/// Each check runs on its own new, empty store. The capabilities of the store, and the operations that
-/// ``StoreUnderTest`` supplies, decide which checks apply. A check that does not apply is reported as skipped, with the
-/// reason, and never counts as passed.
+/// Each check runs on a new, empty store. The store's capabilities and the operations that ``StoreUnderTest`` supplies
+/// decide which checks apply. The others are reported as skipped, with the reason, and do not count as passed.
 ///
 /// ```swift
 /// let report = await Conformance.run(seed: 1) { MyBackend(folder: try temporaryFolder()) }
@@ -16,7 +15,7 @@ public enum Conformance {
     public struct Check: Sendable {
         /// A sentence about the behaviour of the store.
         public let name: String
-        /// Returns the reason why the check does not apply to a store, `nil` if it applies.
+        /// Returns the reason to skip the check for a store; `nil` if it applies.
         let reasonToSkip: @Sendable (StoreUnderTest) -> String?
         let body: @Sendable (inout Trial) async throws -> Void
 
@@ -35,11 +34,12 @@ public enum Conformance {
         basics + preconditions + concurrency + linearizability + listings + batches + values + keys + cancellation
         + errors + changes + cursors + versions + signals + durability
 
-    /// Runs all checks, one after another, on stores of which only the contract is known.
+    /// Runs all checks, one after another. Skips those that need more than a backend; supply these operations with
+    /// ``run(seed:host:makeStore:)``.
     ///
     /// - Parameters:
-    ///   - seed: The seed for the drawn values, keys, page sizes and interleavings.
-    ///   - host: The timer that limits the wait for a signal and measures the checks.
+    ///   - seed: The seed for random values, keys, page sizes and interleavings.
+    ///   - host: The timer for the limit on waiting for a signal and for the durations of the checks.
     ///   - makeBackend: Creates a backend on a new, empty store. Called once per check; an error that it throws fails
     ///     the check.
     public static func run(
@@ -51,8 +51,8 @@ public enum Conformance {
     /// Runs all checks, one after another, including those that need additional operations on the store.
     ///
     /// - Parameters:
-    ///   - seed: The seed for the drawn values, keys, page sizes and interleavings.
-    ///   - host: The timer that limits the wait for a signal and measures the checks.
+    ///   - seed: The seed for random values, keys, page sizes and interleavings.
+    ///   - host: The timer for the limit on waiting for a signal and for the durations of the checks.
     ///   - makeStore: Creates a new, empty store. Called once per check; an error that it throws fails the check.
     public static func run(
         seed: UInt64, host: HostServices = .system, makeStore: @Sendable () async throws -> StoreUnderTest
@@ -60,7 +60,7 @@ public enum Conformance {
         await run(seed: seed, host: host, where: { _ in true }, makeStore: makeStore)
     }
 
-    /// Runs some of the checks, each with the random numbers that it gets in a full run.
+    /// Runs some of the checks. Each gets the same random numbers as in a full run.
     package static func run(
         seed: UInt64, host: HostServices = .system, where isWanted: (Check) -> Bool,
         makeStore: @Sendable () async throws -> StoreUnderTest
@@ -69,14 +69,14 @@ public enum Conformance {
         var results: [ConformanceReport.Result] = []
         var label: String?
         for check in checks {
-            let own = generator.split()
+            let checkGenerator = generator.split()
             guard isWanted(check) else { continue }
             var outcome = ConformanceReport.Outcome.passed
             let duration = await measuring(host.timer) {
                 do {
                     let store = try await makeStore()
                     label = store.backend.label
-                    outcome = try await check.outcome(on: store, generator: own, host: host)
+                    outcome = try await check.outcome(on: store, generator: checkGenerator, host: host)
                 } catch {
                     outcome = .failed("\(error)")
                 }

@@ -4,13 +4,13 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
     public enum Outcome: Hashable, Sendable {
         /// The store meets the requirement.
         case passed
-        /// The store does not meet the requirement; the text says what it did.
+        /// The store does not meet the requirement. The text describes the failure.
         case failed(String)
-        /// The check was not run, for this reason: the store does not claim the capability, or a necessary operation
+        /// The check does not apply, for this reason. The store does not claim the capability, or a necessary operation
         /// was not supplied.
         case skipped(String)
 
-        /// One word: `passed`, `failed` or `skipped`.
+        /// The outcome as one word: `passed`, `failed` or `skipped`.
         public var word: String {
             switch self {
             case .passed: "passed"
@@ -19,7 +19,7 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
             }
         }
 
-        /// The failure, or the reason why the check was skipped; `nil` if it passed.
+        /// The description of the failure or the reason for skipping; `nil` if the check passed.
         public var reason: String? {
             switch self {
             case .passed: nil
@@ -42,7 +42,7 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
     public let label: String?
     /// The seed that reproduces the run.
     public let seed: UInt64
-    /// One result per check, in the order in which they ran.
+    /// One result per check, in the order of execution.
     public let results: [Result]
 
     /// True if at least one check passed and none failed.
@@ -65,12 +65,12 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// `41 passed, 0 failed, 6 skipped, seed 42`.
+    /// The counts and the seed: `41 passed, 0 failed, 6 skipped, seed 42`.
     public var summary: String {
         "\(passedCount) passed, \(failures.count) failed, \(skipped.count) skipped, seed \(seed)"
     }
 
-    /// One line per check, another line for the reason of a failure, and a summary.
+    /// One line per check, a second line for each failure, and the summary.
     public var description: String {
         let lines = results.map { result in
             switch result.outcome {

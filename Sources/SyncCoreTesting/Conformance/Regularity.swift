@@ -12,7 +12,7 @@ package enum Regularity {
     ///
     /// - Parameter samples: 200 or more.
     package static func found(in samples: [[UInt8]]) -> String? {
-        precondition(samples.count >= 200, "at least 200 samples are necessary")
+        precondition(samples.count >= 200, "at least 200 samples are required")
         let distinct = Set(samples).count
         guard distinct == samples.count else { return "only \(distinct) of \(samples.count) differ" }
         let steps = zip(samples, samples.dropFirst())

@@ -121,7 +121,7 @@ struct CrashAudit {
 
     /// The changes that the processes of a round acknowledged, and the one that each task may have made in addition.
     private struct RoundTally {
-        /// The last acknowledged value of each key, `nil` for a delete or no change. Includes keys of unacknowledged
+        /// The last acknowledged value of each key; `nil` for a delete or no change. Includes keys of unacknowledged
         /// changes.
         var expected: [EntryKey: [UInt8]?] = [:]
         /// The value of a key after an unacknowledged change.

@@ -1,7 +1,7 @@
 public import SyncCore
 
-/// Checks if concurrent operations on one key are linearizable: if they can be explained by a sequential order in which
-/// each operation happens at some moment between its call and its answer.
+/// Checks that concurrent operations on one key are linearizable: a sequential order explains them in which each
+/// operation takes effect at some moment between its call and its answer.
 ///
 /// The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993) with memoised states, as
 /// described by Lowe ("Testing for linearizability", 2017). The model is a register with versions. An operation of
@@ -13,7 +13,7 @@ public import SyncCore
 /// let verdict = Linearizability.check(recorder.operations)
 /// ```
 public enum Linearizability {
-    /// The largest number of operations in a history that can be checked.
+    /// The maximum number of operations in a history that can be checked.
     public static let maximumOperationCount = 64
 
     /// The result of a check.
@@ -29,7 +29,7 @@ public enum Linearizability {
     ///
     /// - Parameters:
     ///   - history: Operations on one key, in any order; at most ``maximumOperationCount``.
-    ///   - initial: The entry before the first operation, `nil` for an absent key.
+    ///   - initial: The entry before the first operation; `nil` for an absent key.
     public static func check(_ history: [RecordedOperation], from initial: Entry? = nil) -> Verdict {
         precondition(
             history.count <= maximumOperationCount, "a history must have at most \(maximumOperationCount) operations")
@@ -107,7 +107,7 @@ private struct OrderSearch {
         return missing.filter { history[$0].called < bound }
     }
 
-    /// True if an unanswered write may have received this version, because no answered write did.
+    /// Returns `true` if an unanswered write may have received this version, because no answered write did.
     private func mayBeUnanswered(_ version: EntryVersion) -> Bool { !writtenVersions.contains(version) }
 
     private var explanation: String {

@@ -11,7 +11,7 @@ public enum BatchBody {
     public static let path = "/v1/batch"
     /// The media type of request and answer.
     public static let mediaType = "application/vnd.entitlementsync.batch"
-    /// The largest number of operations in a batch.
+    /// The maximum number of operations in a batch.
     public static let maximumOperationCount = 256
 
     /// The request for `operations`, at most ``maximumOperationCount``.

@@ -1,6 +1,7 @@
 /// The address and the limits of a listener.
 ///
-/// The limits protect against broken, slow and hostile clients. The defaults suit a server on the Internet.
+/// The limits protect against broken, slow and hostile clients. The defaults suit a server on the Internet. The
+/// description of a limit states the HTTP status of a request that exceeds it, or that its connection is closed.
 public struct ListenerConfiguration: Sendable {
     /// A certificate and its private key, as PEM files.
     public struct Certificate: Hashable, Sendable {
@@ -9,7 +10,7 @@ public struct ListenerConfiguration: Sendable {
         /// The private key.
         public var keyFile: String
 
-        /// Creates a certificate from these files.
+        /// Creates a value with the paths of the two files.
         public init(chainFile: String, keyFile: String) { (self.chainFile, self.keyFile) = (chainFile, keyFile) }
     }
 
@@ -21,55 +22,56 @@ public struct ListenerConfiguration: Sendable {
     /// HTTP/1.1.
     public var certificate: Certificate?
 
-    /// The maximum length of a body, in bytes; beyond it 413. The default allows a full batch.
+    /// The maximum length of a body, in bytes (413). The default allows a full batch.
     public var bodyByteCount = 16 << 20
-    /// The maximum length of the header, including the request line, in bytes; beyond it 431.
+    /// The maximum length of the header with the request line, in bytes (431).
     public var headerByteCount = 32 << 10
-    /// The maximum number of header fields; beyond it 431.
+    /// The maximum number of header fields (431).
     public var headerFieldCount = 100
-    /// The total bytes of bodies over 64 KiB that are being received or processed; beyond it 503. One address may have
-    /// a quarter; beyond that 429.
+    /// The maximum total length of all bodies over 64 KiB that are being received or processed, in bytes (503). The
+    /// limit for one address is a quarter (429).
     public var totalBodyByteCount = 256 << 20
-    /// The total bytes of long answers (over 64 KiB; over 4 KiB for HTTP/2) that clients have not received. One account
-    /// or address may have a quarter. Beyond it, reads get 503, and conflicts omit the current value.
+    /// The maximum total length of long answers that clients have not received, in bytes. An answer is long over 64
+    /// KiB, or over 4 KiB for HTTP/2. The limit for one account or address is a quarter. Reads that exceed a limit get
+    /// 503; conflicts then omit the current value.
     public var totalAnswerByteCount = 256 << 20
-    /// The maximum number of concurrent requests, at most half of them with a body that has not arrived; beyond it 503.
-    /// An event stream counts until it has started.
+    /// The maximum number of concurrent requests (503). The limit for requests whose body has not arrived is half of
+    /// it. An event stream counts until it has started.
     public var requestCount = 2_048
-    /// The maximum number of concurrent requests of an address (for IPv6, of a /64); beyond it 429.
+    /// The maximum number of concurrent requests of one address, or of one /64 for IPv6 (429).
     public var addressRequestCount = 512
-    /// The maximum number of open event streams; beyond it 503.
+    /// The maximum number of open event streams (503).
     public var streamCount = 16_384
-    /// The maximum number of open event streams of an address; beyond it 429.
+    /// The maximum number of open event streams of one address, or of one /64 for IPv6 (429).
     public var addressStreamCount = 1_024
-    /// The time for a body, in seconds from the end of the header. Each further period of this length must bring at
-    /// least `leastByteRate` bytes for each of its seconds; otherwise 408.
+    /// The time limit for a body, in seconds from the end of the header (408). It is extended by the same time as long
+    /// as the body arrives at ``leastByteRate`` or faster.
     public var bodySeconds: Int64 = 30
-    /// The minimum rate of a body that takes longer than `bodySeconds`, in bytes a second.
+    /// The minimum rate of a body that takes longer than ``bodySeconds``, in bytes per second.
     public var leastByteRate = 16 << 10
-    /// The time for an HTTP/1 header, in seconds from the start of the connection, or from the first byte of a later
-    /// header. Beyond it the connection is closed.
+    /// The time limit for an HTTP/1 header, in seconds from the start of the connection, or from the first byte of a
+    /// later header. Then the connection is closed.
     public var headerSeconds: Int64 = 20
-    /// The time for a client to read 64 KiB of an answer, in seconds. Beyond it the connection is closed.
+    /// The time limit for a client to read 64 KiB of an answer, in seconds. Then the connection is closed.
     public var writeSeconds: Int64 = 30
-    /// The time between two requests of a connection, in seconds. Beyond it the connection is closed.
+    /// The maximum time between two requests of a connection, in seconds. Then the connection is closed.
     public var idleSeconds: Int64 = 60
-    /// The time for a TLS handshake, in seconds. Beyond it the connection is closed.
+    /// The time limit for a TLS handshake, in seconds. Then the connection is closed.
     public var handshakeSeconds: Int64 = 10
-    /// The time without a byte in either direction, in seconds. Beyond it the connection is closed. Must be longer than
-    /// the interval of the heartbeats of an event stream.
+    /// The maximum time without a byte in either direction, in seconds. Then the connection is closed. Must be longer
+    /// than the heartbeat interval of event streams.
     public var silenceSeconds: Int64 = 120
-    /// The maximum number of open connections. Beyond it a connection is closed as soon as it is accepted, except for a
-    /// few loopback connections.
+    /// The maximum number of open connections. Further connections are closed as soon as they are accepted, except for
+    /// a few from loopback addresses.
     public var connectionCount = 16_384
-    /// The maximum number of open connections of an address (for IPv6, of a /64). Beyond it a connection is closed as
-    /// soon as it is accepted. Loopback addresses and trusted proxies have no such limit.
+    /// The maximum number of open connections of one address, or of one /64 for IPv6. Further connections are closed as
+    /// soon as they are accepted. Loopback addresses and trusted proxies are exempt.
     public var addressConnectionCount = 1_024
     /// The maximum number of connections that wait to be accepted.
     public var backlog = 4_096
-    /// The time for requests in flight during shutdown, in seconds.
+    /// The time limit for requests in flight at shutdown, in seconds.
     public var shutdownSeconds: Int64 = 30
-    /// The time for the rest of a body during shutdown, in seconds.
+    /// The time limit for the rest of a body at shutdown, in seconds.
     public var lateBodySeconds: Int64 = 2
     /// The proxies whose `X-Forwarded-For` is trusted.
     public var trustedProxies = TrustedProxies()

@@ -5,13 +5,13 @@ import Synchronization
 final class OpenConnections: Sendable {
     private struct State {
         var channels: [ObjectIdentifier: any Channel] = [:]
-        var waiting: [CheckedContinuation<Void, Never>] = []
+        var waiters: [CheckedContinuation<Void, Never>] = []
         var isClosed = false
     }
 
     private let state = Mutex(State())
 
-    /// Registers `channel` until it is closed.
+    /// Registers `channel` until it is closed. Closes it immediately after ``closeAll()``.
     func add(_ channel: any Channel) {
         let isClosed = state.withLock { state in
             state.channels[ObjectIdentifier(channel)] = channel
@@ -22,16 +22,16 @@ final class OpenConnections: Sendable {
     }
 
     private func remove(_ channel: any Channel) {
-        let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+        let waiters = state.withLock { state -> [CheckedContinuation<Void, Never>] in
             state.channels[ObjectIdentifier(channel)] = nil
             guard state.channels.isEmpty else { return [] }
-            defer { state.waiting = [] }
-            return state.waiting
+            defer { state.waiters = [] }
+            return state.waiters
         }
-        for continuation in waiting { continuation.resume() }
+        for continuation in waiters { continuation.resume() }
     }
 
-    /// Closes all connections at once, and every later one, even with requests in flight.
+    /// Closes all connections immediately, even if requests are in flight, and every connection that is added later.
     func closeAll() {
         let channels = state.withLock { state in
             state.isClosed = true
@@ -43,11 +43,11 @@ final class OpenConnections: Sendable {
     /// Waits until no connection is open.
     func waitForAll() async {
         await withCheckedContinuation { continuation in
-            let isOver = state.withLock { state in
-                if !state.channels.isEmpty { state.waiting.append(continuation) }
+            let isEmpty = state.withLock { state in
+                if !state.channels.isEmpty { state.waiters.append(continuation) }
                 return state.channels.isEmpty
             }
-            if isOver { continuation.resume() }
+            if isEmpty { continuation.resume() }
         }
     }
 }

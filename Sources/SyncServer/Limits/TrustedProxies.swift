@@ -37,7 +37,7 @@ public struct TrustedProxies: Hashable, Sendable {
     /// True if no proxy is trusted.
     public var isEmpty: Bool { networks.isEmpty }
 
-    /// Returns true if `peer` is a trusted proxy.
+    /// Returns `true` if `peer` is a trusted proxy.
     func contains(_ peer: String) -> Bool {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }

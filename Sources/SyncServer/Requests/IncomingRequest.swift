@@ -51,7 +51,7 @@ struct IncomingRequest {
         return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
     }
 
-    /// Returns true if `count` more bytes make the body so long that the caller must be authenticated first.
+    /// Returns `true` if `count` more bytes make the body so long that the caller must be authenticated first.
     func isLong(with count: Int) -> Bool {
         max(announcedByteCount, body.count + count) > EntitlementService.strangerBodyByteCount
     }

@@ -21,7 +21,7 @@ package enum OperationalEndpoint: String, CaseIterable {
         String(decoding: (request.path ?? "").utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Returns true if a request without a body is admitted by ``Admission/operations`` instead of the request limit,
+    /// Returns `true` if a request without a body is admitted by ``Admission/operations`` instead of the request limit,
     /// so that an operator can inspect an overloaded server.
     static func isSeparate(_ request: HTTPRequest) -> Bool {
         let endpoint = OperationalEndpoint(rawValue: path(of: request))

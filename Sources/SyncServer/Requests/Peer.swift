@@ -37,7 +37,7 @@ struct Peer: Sendable {
         isProxy ? Client(proxies.client(of: own.text, fields)) : own
     }
 
-    /// Returns true if a request comes from a local program. A local proxy forwards the requests of other clients, so
+    /// Returns `true` if a request comes from a local program. A local proxy forwards the requests of other clients, so
     /// requests with forwarding fields do not count as local.
     static func isLocal(_ address: String, _ fields: HTTPFields) -> Bool {
         let forwarding = ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"].compactMap { HTTPField.Name($0) }

@@ -120,7 +120,7 @@ public struct Responder: Sendable {
         return refused
     }
 
-    /// Returns true if the request is short enough to run on the thread of an event loop: a read or a small change of
+    /// Returns `true` if the request is short enough to run on the thread of an event loop: a read or a small change of
     /// one entry, or the start of an event stream. Other requests would delay the other connections of the loop.
     private static func isShort(_ request: ServiceRequest) -> Bool {
         guard request.body.count <= 16_384 else { return false }
@@ -128,7 +128,7 @@ public struct Responder: Sendable {
             || EntitlementService.isStreamAskedFor(by: request.head)
     }
 
-    /// Returns true if a request has the operator's token.
+    /// Returns `true` if a request has the operator's token.
     func isOperator(_ fields: HTTPFields) -> Bool {
         guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
             return false

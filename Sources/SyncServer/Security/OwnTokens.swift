@@ -46,7 +46,7 @@ final class OwnTokens: Sendable {
             // The collection holds one key and needs no ID for it, so only the header names the key.
             return try await keys.sign(payload, header: ["kid": .string(key.id), "typ": "JWT"])
         } catch {
-            throw CryptographyError("a token cannot be signed: \(error)")
+            throw CryptographyError("cannot sign a token: \(error)")
         }
     }
 

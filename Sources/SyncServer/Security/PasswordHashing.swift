@@ -9,22 +9,22 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Hashes passwords with scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64
-/// without padding.
+/// Hashes passwords with scrypt (RFC 7914).
 ///
-/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few dedicated threads. The queue
-/// before them is bounded in total and per address, and serves the addresses in turn.
+/// A hash is the text `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64 without padding. Computing it
+/// needs `128 · r · 2^ln` bytes and keeps a core busy, so it runs on one of a fixed number of threads. The queue for
+/// these threads is limited in total and per address, and serves the addresses in turn.
 public final class PasswordHashing: Sendable {
     /// The cost parameters of a hash.
     public struct Cost: Hashable, Sendable {
-        /// The logarithm to base 2 of the number of rounds: 4 to 20.
+        /// The base-2 logarithm of the number of rounds: 4 to 20.
         public var logarithm = 17
         /// The size of a block, in units of 128 bytes: 1 to 32.
         public var blockSize = 8
         /// The number of repetitions: 1 to 16.
         public var parallelism = 1
 
-        /// Creates the parameters that OWASP recommends: N = 2^17, r = 8, p = 1, which is 128 MiB a hash.
+        /// Creates the parameters that OWASP recommends: N = 2^17, r = 8, p = 1, which needs 128 MiB per hash.
         public init() {}
 
         /// Creates the recommended parameters with 2^`logarithm` rounds.
@@ -50,20 +50,20 @@ public final class PasswordHashing: Sendable {
 
     private static let saltByteCount = 16
     private static let hashByteCount = 32
-    /// The maximum length of a password. The service rejects longer ones before.
+    /// The maximum length of a password. The service already rejects longer ones.
     private static let passwordByteCount = 4_096
 
     private let cost: Cost
     private let threads: NIOThreadPool
     private let queue: PasswordQueue
 
-    /// Creates the threads and the queue.
+    /// Creates a hasher and starts its threads.
     ///
     /// - Parameters:
     ///   - cost: the cost of new hashes. Existing hashes are verified with their own cost.
     ///   - threadCount: the number of hashes computed at once, each with its own memory; `nil` for the number of cores.
-    ///   - queueLength: the maximum number of waiting hashes. One address may have a quarter of it; loopback clients
-    ///     may have all of it.
+    ///   - queueLength: the maximum number of waiting hashes. The limit for one address is a quarter of it; loopback
+    ///     addresses have no limit of their own.
     public init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
         self.cost = cost
         let count = max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount)
@@ -77,7 +77,7 @@ public final class PasswordHashing: Sendable {
     /// Hashes `password` with a new random salt.
     ///
     /// - Parameter peer: the client's address.
-    /// - Throws: `CryptographyError` if too many hashes are waiting already.
+    /// - Throws: `CryptographyError` if too many hashes are already waiting.
     public func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         let salt = SecureBytes.random(Self.saltByteCount)
         let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
@@ -88,13 +88,16 @@ public final class PasswordHashing: Sendable {
     ///
     /// - Parameter peer: the client's address.
     /// - Returns: `true` if the password is correct.
-    /// - Throws: `CryptographyError` if `text` is not a valid hash, or too many hashes are waiting already.
+    /// - Throws: `CryptographyError` if `text` is not a valid hash, or if too many hashes are already waiting.
     public func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
             let salt = UnpaddedBase64.bytes(of: parts[3]), (8...64).contains(salt.count),
             let expected = UnpaddedBase64.bytes(of: parts[4]), (16...64).contains(expected.count)
-        else { throw CryptographyError("a stored password hash has a format that this server cannot read") }
+        else {
+            throw CryptographyError(
+                "a stored password hash is damaged or in a format that this server does not support")
+        }
         let hash = try await derive(password, salt, expected.count, cost, peer)
         return SecureBytes.areEqual(hash, expected)
     }
@@ -113,7 +116,7 @@ public final class PasswordHashing: Sendable {
         defer { queue.leave(ticket) }
         do {
             return try await threads.runIfActive {
-                // BoringSSL requires a non-null pointer even for an empty password.
+                // BoringSSL requires a non-null pointer even for an empty password. `Data` provides one.
                 try KDF.Scrypt.deriveKey(
                     from: Data(password), salt: Data(salt), outputByteCount: byteCount, rounds: 1 << cost.logarithm,
                     blockSize: cost.blockSize, parallelism: cost.parallelism,
@@ -121,7 +124,7 @@ public final class PasswordHashing: Sendable {
                 ).withUnsafeBytes { Array($0) }
             }
         } catch {
-            throw CryptographyError("cannot compute a password hash, possibly for lack of memory: \(error)")
+            throw CryptographyError("cannot compute a password hash, possibly because memory is short: \(error)")
         }
     }
 }

@@ -51,7 +51,7 @@ struct WebToken {
     /// Decodes the payload.
     func claims<Claims: Decodable>(_ type: Claims.Type) throws(TokenRefusal) -> Claims {
         guard let claims = try? JSONDecoder().decode(type, from: Data(payload)) else {
-            throw TokenRefusal("its payload lacks a claim or has one of the wrong type")
+            throw TokenRefusal("its payload lacks a claim or has a claim of the wrong type")
         }
         return claims
     }

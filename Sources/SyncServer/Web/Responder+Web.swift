@@ -41,7 +41,7 @@ extension Responder {
         return ServiceAnswer(response, body: .bytes(file.bytes), route: Self.route)
     }
 
-    /// True if `If-None-Match` matches `tag` by weak comparison (RFC 9110, section 13.1.2).
+    /// Returns `true` if `If-None-Match` matches `tag` by weak comparison (RFC 9110, section 13.1.2).
     private static func isKnown(_ tag: String, by field: String) -> Bool {
         switch TagCondition(field) {
         case .anything: true

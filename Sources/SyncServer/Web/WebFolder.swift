@@ -72,7 +72,7 @@ public final class WebFolder: Sendable {
         return parts.contains("") || parts.count > 32 ? nil : parts
     }
 
-    /// Returns true if files of that name may be served.
+    /// Returns `true` if files of that name may be served.
     private static func isServable(_ name: String) -> Bool {
         let others: [UInt8] = [UInt8(ascii: "/"), UInt8(ascii: "\\"), 0x7F]
         return !name.hasPrefix(".") && name.utf8.count <= 255

@@ -17,7 +17,7 @@ enum AccountName {
     /// Names that mean something else in paths and logs.
     private static let reserved: Set = ["operator", "self"]
 
-    /// Reports whether a new account may be called `name`.
+    /// Returns `true` if a new account may be called `name`.
     static func isAllowed(_ name: String) -> Bool {
         guard canExist(name), !reserved.contains(name), let first = name.unicodeScalars.first,
             let last = name.unicodeScalars.last
@@ -27,7 +27,7 @@ enum AccountName {
         return name.precomposedStringWithCanonicalMapping.utf8.elementsEqual(name.utf8)
     }
 
-    /// Reports whether an account called `name` can exist. An account that an earlier version created may have a name
+    /// Returns `true` if an account called `name` can exist. An account that an earlier version created may have a name
     /// that is not accepted for new accounts.
     static func canExist(_ name: String) -> Bool {
         (try? Account(name)) != nil && (try? AccountRecord.key(of: name)) != nil

@@ -35,7 +35,7 @@ struct AccountRecord: Hashable, Sendable, Codable {
     /// The current incarnation, unless it is being erased.
     var activeAccount: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
-    /// Reports whether an incarnation was erased, or is being erased.
+    /// Returns `true` if an incarnation was erased, or is being erased.
     func isErased(_ incarnation: String) -> Bool { erased.contains { $0.utf8.elementsEqual(incarnation.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
@@ -74,7 +74,7 @@ struct SessionRecord: Hashable, Sendable, Codable {
     /// The time at which the session ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
-    /// Reports whether the session has ended: it was not refreshed in time, or its dates come from a wrong clock.
+    /// Returns `true` if the session has ended: it was not refreshed in time, or its dates come from a wrong clock.
     ///
     /// - Parameters:
     ///   - now: The time, in milliseconds since 1970 UTC.
@@ -83,7 +83,7 @@ struct SessionRecord: Hashable, Sendable, Codable {
         expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockRollbackGuard.tolerance
     }
 
-    /// Reports whether the session belongs to this incarnation of the account.
+    /// Returns `true` if the session belongs to this incarnation of the account.
     func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
 
     static func prefix(of name: String) -> String {

@@ -6,7 +6,7 @@ import SyncCore
 /// approved device.
 ///
 /// It names the incarnation of the account and the credential epoch in which the check took place. A password change, a
-/// recovery and a log-out everywhere start a new epoch. Every operation that the proof authorises compares the epoch in
+/// recovery and a log-out everywhere start a new epoch. Every operation that the proof authorizes compares the epoch in
 /// its own atomic write, or with the record after the write, and is refused if the epoch has ended. New recovery codes
 /// do not start an epoch, so a recovery also requires that its code is still in the record. Only ``Credentials`` and
 /// ``AccountCaller`` create proofs.
@@ -27,7 +27,7 @@ struct VerifiedCredential: Sendable {
         self.init(account, epoch: record.epoch)
     }
 
-    /// Reports whether the epoch of the check still lasts, according to `record`.
+    /// Returns `true` if the epoch of the check still lasts, according to `record`.
     func isCurrent(in record: AccountRecord) -> Bool { record.account == account && record.epoch == epoch }
 }
 
@@ -43,7 +43,7 @@ extension RequestError {
         "the account was erased, or its password or sessions changed, while this was under way; log in and try again")
 }
 
-/// Checks the credentials of accounts, and makes the changes to account records that such a check authorises.
+/// Checks the credentials of accounts, and makes the changes to account records that such a check authorizes.
 struct Credentials: Sendable {
     let records: RecordStore
     let guesses: GuessLimiter
@@ -141,7 +141,7 @@ struct Credentials: Sendable {
         return VerifiedCredential(record)
     }
 
-    /// Reports whether the epoch of `credential` still lasts.
+    /// Returns `true` if the epoch of `credential` still lasts.
     func isCurrent(_ credential: VerifiedCredential) async throws(BackendError) -> Bool {
         guard let record = try await record(credential.name), record.activeAccount != nil else { return false }
         return credential.isCurrent(in: record)

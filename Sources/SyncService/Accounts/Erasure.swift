@@ -16,7 +16,7 @@ struct Erasure: Sendable {
     /// Marks this incarnation as erased in the account's record. Requests that are admitted from now on cannot change
     /// its keys.
     ///
-    /// - Parameter credential: The credential that authorises the erasure; `nil` for the operator.
+    /// - Parameter credential: The credential that authorizes the erasure; `nil` for the operator.
     /// - Returns: `false` if the account is already erased.
     /// - Throws: ``RequestError`` if the credential is out of date.
     func begin(_ account: Account, by credential: VerifiedCredential?) async throws -> Bool {

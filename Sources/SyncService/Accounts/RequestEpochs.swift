@@ -18,7 +18,7 @@ final class RequestEpochs: Sendable {
         var counts: [UInt64: Int] = [:]
         var waiting: [Waiting] = []
 
-        /// Reports whether a request of `epoch`, which has ended, or of an earlier one is running.
+        /// Returns `true` if a request of `epoch`, which has ended, or of an earlier one is running.
         func isBusy(_ epoch: UInt64) -> Bool { counts.keys.contains { $0 <= epoch } }
     }
 

@@ -28,7 +28,7 @@ final class ChangeHub: Sendable {
         case expired
     }
 
-    /// The session or account whose end or change ends a stream. Clients that are still authorised reconnect.
+    /// The session or account whose end or change ends a stream. Clients that are still authorized reconnect.
     enum Origin: Hashable, Sendable {
         /// A session, by its identifier.
         case session(String)

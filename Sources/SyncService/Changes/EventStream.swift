@@ -19,7 +19,7 @@ actor EventStream {
         1_000 + host.randomBits() % UInt64(1 + min(streamCount, 58_000) / 2)
     }
 
-    /// Reports whether a request asks for a stream of events.
+    /// Returns `true` if a request asks for a stream of events.
     static func isAskedFor(by request: HTTPRequest) -> Bool {
         (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
             part.split(separator: ";").first?.filter { $0 != " " } == mediaType

@@ -56,20 +56,20 @@ public final class KeyScope: Sendable {
         (self.readOnly, self.isEmpty, self.ledger) = (readOnly, isEmpty, ledger)
     }
 
-    /// Reports whether the caller may read `key`.
+    /// Returns `true` if the caller may read `key`.
     func mayRead(_ key: EntryKey) -> Bool { contains(key) || readable.contains(key) }
 
-    /// Reports whether the caller may write or delete `key`.
+    /// Returns `true` if the caller may write or delete `key`.
     func mayWrite(_ key: EntryKey) -> Bool { contains(key) && !readOnly.contains(key) }
 
-    /// Reports whether `key` is listed and followed.
+    /// Returns `true` if `key` is listed and followed.
     func contains(_ key: EntryKey) -> Bool {
         guard !isEmpty, key.hasPrefix(prefix) else { return false }
         guard let exclusion else { return true }
         return !key.hasPrefix(exclusion)
     }
 
-    /// Reports whether the value of `key` counts towards the account's quota.
+    /// Returns `true` if the value of `key` counts towards the account's quota.
     func isCounted(_ key: EntryKey) -> Bool { key != ledger && mayWrite(key) }
 
     /// The prefix to list in order to find all reachable keys that begin with `asked`; `nil` if none can be reached.

@@ -11,7 +11,7 @@ public struct KeyValueService: Sendable {
     public struct Limits: Hashable, Sendable {
         /// The longest value, in bytes.
         public var valueByteCount = 4 << 20
-        /// The largest number of keys or changes in a page, whatever the client asks for.
+        /// The maximum number of keys or changes in a page, whatever the client asks for.
         public var pageSize = 1_000
         /// The total size of the values in the answer to a batch, in bytes. A longer value is sent only as the first
         /// one.
@@ -261,7 +261,7 @@ private struct ReadCondition {
     var known: [EntryVersion] = []
     var isAnythingKnown = false
 
-    /// Reports whether the client has `version`.
+    /// Returns `true` if the client has `version`.
     func isKnown(_ version: EntryVersion) -> Bool { isAnythingKnown || known.contains(version) }
 
     /// `nil` if the field is malformed.

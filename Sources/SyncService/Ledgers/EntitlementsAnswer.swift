@@ -30,7 +30,7 @@ struct EntitlementsAnswer: Sendable {
         end = ends.min()
     }
 
-    /// Reports whether the answer is valid at `instant`.
+    /// Returns `true` if the answer is valid at `instant`.
     func holds(at instant: Timestamp) -> Bool { instant >= start && end.map { instant < $0 } ?? true }
 
     /// The JSON at `instant`, at which the answer must be valid.

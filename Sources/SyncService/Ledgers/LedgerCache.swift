@@ -49,7 +49,7 @@ final class LedgerCache: Sendable {
         state.withLock { $0.decisions.insert(decisions, under: key, weight: decisions.byteCount + key.text.utf8.count) }
     }
 
-    /// True if the refusals under `key` were not yet reconsidered in `minute`.
+    /// Returns `true` if the refusals under `key` were not yet reconsidered in `minute`.
     func isReviewDue(of key: EntryKey, in minute: Int64) -> Bool {
         state.withLock { $0.reviews.value(of: key) != minute }
     }

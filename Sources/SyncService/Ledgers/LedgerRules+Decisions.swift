@@ -30,7 +30,7 @@ extension LedgerRules {
 
     private var minute: Int64 { host.now() / 60_000 }
 
-    /// Reports whether there are refusals that were not reconsidered in this minute.
+    /// Returns `true` if there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
         !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }
@@ -91,7 +91,7 @@ extension LedgerRules {
     ///
     /// - Parameters:
     ///   - refused: The refusals that may end: those that existed before the transactions were claimed. A later refusal
-    ///     means that another account owns the transaction by now.
+    ///     means that another account now owns the transaction.
     ///   - unrecorded: The transactions that may be refused regardless of earlier decisions. The account's ledger does
     ///     not hold them, so the earlier decision concerned a ledger that was never stored.
     private func record(

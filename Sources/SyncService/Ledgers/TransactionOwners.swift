@@ -43,7 +43,7 @@ struct TransactionOwners: Sendable {
         /// The attempt that wrote it; `nil` in claims that older servers wrote.
         var attempt: String?
 
-        /// Reports whether the claim belongs to this incarnation of an account.
+        /// Returns `true` if the claim belongs to this incarnation of an account.
         func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
     }
 

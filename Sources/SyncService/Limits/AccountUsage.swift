@@ -31,7 +31,7 @@ final class AccountUsage: Sendable {
         /// The account's share of the capacity. An account without keys takes one place.
         var weight: Int { keyCount + 1 }
 
-        /// Reports whether `key` occupies a place.
+        /// Returns `true` if `key` occupies a place.
         func contains(_ key: EntryKey) -> Bool { sizes[key] != nil || deletions[key] != nil }
 
         /// Records the size of `key`, or that it holds nothing.

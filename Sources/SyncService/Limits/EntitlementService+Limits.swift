@@ -82,7 +82,7 @@ extension EntitlementService {
             account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
     }
 
-    /// Reports whether a request may change the usage of the caller's account. Reads and requests for the ledger do
+    /// Returns `true` if a request may change the usage of the caller's account. Reads and requests for the ledger do
     /// not.
     func isCounted(_ place: WireTarget.Place, _ method: HTTPRequest.Method, _ caller: Caller) -> Bool {
         guard usage.isLimited, method != .get, case .account(let caller) = caller else { return false }

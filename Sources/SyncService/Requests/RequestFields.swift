@@ -82,8 +82,8 @@ struct RequestFields {
 
 /// The strict reading of JSON from clients.
 package enum StrictJSON {
-    /// Reports whether `bytes` are one JSON text (RFC 8259) in which no object has a member twice. Foundation's decoder
-    /// would silently choose one of the two.
+    /// Returns `true` if `bytes` are one JSON text (RFC 8259) in which no object has a member twice. Foundation's
+    /// decoder would silently choose one of the two.
     package static func isUnambiguous(_ bytes: [UInt8]) -> Bool { (try? JSONValue(parsing: bytes)) != nil }
 }
 

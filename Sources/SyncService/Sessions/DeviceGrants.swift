@@ -14,7 +14,7 @@ struct DeviceGrants: Sendable {
     /// The shortest interval between two requests of a waiting device, in milliseconds.
     static let interval: Int64 = 5_000
 
-    /// Reports whether a code has expired. A code that would be valid for too long was created while the clock was
+    /// Returns `true` if a code has expired. A code that would be valid for too long was created while the clock was
     /// wrong.
     static func isOver(expires: Int64, at now: Int64) -> Bool {
         expires <= now || expires - now > lifetime + ClockRollbackGuard.tolerance
@@ -88,7 +88,7 @@ struct DeviceGrants: Sendable {
 
     /// Approves or denies the device that shows `text`.
     ///
-    /// - Parameter credential: The credential that authorises the decision. An approval is valid only in its epoch.
+    /// - Parameter credential: The credential that authorizes the decision. An approval is valid only in its epoch.
     func decide(
         _ text: String, isApproved: Bool, by credential: VerifiedCredential, peer: String
     ) async throws {

@@ -44,7 +44,7 @@ struct RefreshToken: Hashable {
     /// The text form for clients.
     var text: String { statement + "." + Self.base64URL(Data(code)) }
 
-    /// Reports whether a server with `key` issued the token.
+    /// Returns `true` if a server with `key` issued the token.
     func isAuthentic(_ cryptography: any ServiceCryptography, key: [UInt8]) -> Bool {
         // Digests are compared, so that the time reveals nothing about the code.
         let right = cryptography.authenticationCode(of: authenticated, key: key)

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The sessions of accounts. With its session, a device obtains access tokens without the password.
+/// The sessions of accounts. A session lets a device obtain access tokens without the password.
 struct Sessions: Sendable {
     let records: RecordStore
     let keys: KeyRing
@@ -16,11 +16,11 @@ struct Sessions: Sendable {
     let configuration: ServiceConfiguration
     let host: HostServices
 
-    /// The time for which a refresh token still works after its successor was issued, in milliseconds, because the
-    /// answer with the successor may have been lost.
+    /// The time for which a refresh token remains valid after its successor was issued, in milliseconds. The client may
+    /// not have received the successor.
     static let grace: Int64 = 60_000
-    /// The largest number of sessions of an account. Beyond it, the oldest end.
-    static let mostForAccount = 100
+    /// The maximum number of sessions of an account. A new session then ends the least recently refreshed one.
+    private static let maximumPerAccount = 100
 
     /// The tokens of a session.
     struct Grant: Sendable {
@@ -30,9 +30,9 @@ struct Sessions: Sendable {
         var expiresIn: Int
     }
 
-    /// Begins a session that a checked credential authorises.
+    /// Begins a session for a verified credential.
     ///
-    /// - Throws: ``RequestError`` with the code `invalid_grant` if the epoch of the check has ended.
+    /// - Throws: ``RequestError`` with the code `invalid_grant` if the credential's epoch has ended.
     func begin(_ credential: VerifiedCredential) async throws -> Grant {
         let (name, account) = (credential.name, credential.account)
         let now = host.now()
@@ -42,12 +42,13 @@ struct Sessions: Sendable {
             id: Hexadecimal.text(cryptography.randomBytes(16)), account: name,
             incarnation: account.incarnation, epoch: credential.epoch, secret: digest(secret), rotated: now,
             created: now, expires: now + lifetime)
-        try await endOldest(of: account, now: now)
+        try await endSurplus(of: account, now: now)
         let key = try SessionRecord.key(session.id, of: name)
         guard try await records.replace(key, with: session, if: nil) else {
             throw BackendError(.busy, key: key, message: "the new session's id is taken; try again")
         }
-        // A session of an ended epoch is void, and must not remain after the others were deleted.
+        // The epoch may have ended since the check. Its other sessions are then already deleted, so this one must not
+        // stay.
         guard let record = try await record(name), isValid(session, record.value) else {
             try await end(session.id, of: name)
             throw RequestError(
@@ -57,27 +58,27 @@ struct Sessions: Sendable {
         return try await grant(session, account, secret)
     }
 
-    /// Exchanges a refresh token for its successor: the same one for each attempt within ``grace``.
+    /// Exchanges a refresh token for its successor. Repeated attempts within ``grace`` get the same successor.
     ///
-    /// - Returns: `nil` for an invalid token. A token whose grace period is over or whose successor was used ends its
-    ///   session, because there is a copy of it.
+    /// - Returns: `nil` for an invalid token. If the token's grace period is over or its successor was used, the
+    ///   session also ends, because the token may have been copied.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
         if keys.secret.isEmpty { try await keys.load() }
         guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
-        // Derived from the old secret, so that a repeated request gets the same answer and only the server can create
-        // it.
+        // Derived from the old secret with the server's key: repeated requests get the same successor, and no client
+        // can compute it.
         let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
         let presented = digest(token.secret)
         let key = try SessionRecord.key(token.session, of: token.account)
         guard var record = try await record(token.account) else { return nil }
-        var (isReplayed, isOfOtherEpoch) = (false, false)
+        var (isReplayed, isFromOtherEpoch) = (false, false)
         let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
-            (isReplayed, isOfOtherEpoch) = (false, false)
+            (isReplayed, isFromOtherEpoch) = (false, false)
             guard var session = known, !session.isOver(at: now, lifetime: lifetime) else { return nil }
             guard isValid(session, record.value) else {
-                isOfOtherEpoch = true
+                isFromOtherEpoch = true
                 return nil
             }
             if session.secret == presented, session.generation == token.generation {
@@ -94,7 +95,7 @@ struct Sessions: Sendable {
             return nil
         }
         var session = try await records.update(key, rotate)
-        if isOfOtherEpoch, let current = try await self.record(token.account), current.version != record.version {
+        if isFromOtherEpoch, let current = try await self.record(token.account), current.version != record.version {
             // A password change moved the session to the new epoch after the account was read.
             record = current
             session = try await records.update(key, rotate)
@@ -116,8 +117,8 @@ struct Sessions: Sendable {
         throw BackendError(.busy, key: key, message: "this session keeps changing; try again")
     }
 
-    /// Moves a session to the epoch that its owner has just begun, if it belongs to the epoch in which the owner was
-    /// checked. Any other session remains ended.
+    /// Moves a session from the epoch of `old` to the epoch of `new`, which its owner has just begun. Does nothing if
+    /// the session belongs to another epoch.
     func move(
         _ id: String, from old: VerifiedCredential, to new: VerifiedCredential
     ) async throws(BackendError) {
@@ -129,8 +130,8 @@ struct Sessions: Sendable {
         }
     }
 
-    /// Deletes the sessions of epochs before that of `credential`. Sessions of other incarnations remain, because their
-    /// devices must learn of the erasure.
+    /// Deletes the account's sessions from epochs before that of `credential`. Sessions of other incarnations remain,
+    /// because their devices must learn of the erasure.
     func clear(before credential: VerifiedCredential) async throws(BackendError) {
         for session in try await all(of: credential.name)
         where session.isOf(credential.account) && session.epoch < credential.epoch {
@@ -142,8 +143,8 @@ struct Sessions: Sendable {
         try await records.read(try AccountRecord.key(of: name))
     }
 
-    /// Reports whether a session is valid: it belongs to the current incarnation and epoch of the account. A session of
-    /// an erased incarnation is valid too, because its device must learn of the erasure.
+    /// Returns `true` if a session belongs to the current incarnation and epoch of the account. A session of an erased
+    /// incarnation is also valid, because its device must learn of the erasure.
     private func isValid(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
         let isErased = record.isErased(session.incarnation)
         let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true
@@ -164,13 +165,14 @@ struct Sessions: Sendable {
         return sessions
     }
 
-    private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
+    /// Ends expired sessions and, at the limit, the least recently refreshed ones to make room for one more.
+    private func endSurplus(of account: Account, now: Int64) async throws(BackendError) {
         guard let name = account.name else { return }
         let sessions = try await all(of: name)
         let ended = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
         let current = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
             .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
-        let surplus = current.prefix(max(0, current.count - Self.mostForAccount + 1))
+        let surplus = current.prefix(max(0, current.count - Self.maximumPerAccount + 1))
         for session in ended + surplus { try await end(session.id, of: name) }
     }
 
@@ -186,7 +188,7 @@ struct Sessions: Sendable {
         do throws(CryptographyError) {
             token = try await cryptography.sign(claims, with: try await signingKey())
         } catch {
-            throw BackendError(.other, message: "a token cannot be signed: \(error.reason)", cause: error)
+            throw BackendError(.other, message: "cannot issue an access token: \(error.reason)", cause: error)
         }
         return Grant(
             accessToken: token,

@@ -29,7 +29,7 @@ extension Auditor {
         checkAcknowledged(in: remotes)
     }
 
-    /// True if the account of this place is not erased.
+    /// Returns `true` if the account of this place is not erased.
     private func isCurrent(_ place: LedgerPlace) -> Bool {
         place.name.map { !erasedNames.contains($0) } ?? false
     }
@@ -122,7 +122,7 @@ extension Auditor {
         }
     }
 
-    /// True if the device's session entry names this incarnation of an account.
+    /// Returns `true` if the device's session entry names this incarnation of an account.
     private func isLoggedIn(_ life: LedgerPlace, on device: SimulatedDevice) -> Bool {
         guard let note = device.contents.values.first(where: { $0.key.text == "device/session" })?.value else {
             return false

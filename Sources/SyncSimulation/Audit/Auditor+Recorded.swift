@@ -70,14 +70,14 @@ extension Auditor {
 
     func didStep(on device: SimulatedDevice) { stepsUnderWay[device.index, default: 1] -= 1 }
 
-    /// True if no other call has used the device's store since this call started.
+    /// Returns `true` if no other call has used the device's store since this call started.
     func isExclusive(_ call: World.Call) -> Bool {
         let device = call.process.device
         return call.process.isAlive && device.running.count == 1 && device.setup.pollingHours == nil
             && call.exclusiveStep != nil && call.exclusiveStep == stepsBegun[device.index] && !isErased(call.account)
     }
 
-    /// True if the spend with this id was acknowledged.
+    /// Returns `true` if the spend with this id was acknowledged.
     func hasSpent(_ id: String) -> Bool { acknowledged.contains { $0.words == "spend \(id)" } }
 
     /// Checks that spending a unit reduced the balance by one.

@@ -41,7 +41,7 @@ extension Auditor {
         world.report(.neverShrinks, "\(change.key) could not be read and was overwritten", lane: world.remote.lane)
     }
 
-    /// True if every fact of the anonymous ledger is in the ledger of an account that adopts on this device.
+    /// Returns `true` if every fact of the anonymous ledger is in the ledger of an account that adopts on this device.
     private func didMove(_ old: ModelLedger, on device: Int, from place: LedgerPlace) -> Bool {
         let ledgers = ledgers(on: device).filter { $0.place.name != nil && $0.place.kind == place.kind }.map(\.ledger)
         let rest = old.records.filter { record in
@@ -63,7 +63,7 @@ extension Auditor {
         }
     }
 
-    /// True if the device's anonymous ledger is claimed by an account and not moved yet.
+    /// Returns `true` if the device's anonymous ledger is claimed by an account and not moved yet.
     func hasClaim(on device: Int) -> Bool {
         ledgers(on: device).contains { $0.place.name == nil && $0.ledger.records.contains(where: \.isClaim) }
     }

@@ -118,8 +118,8 @@ final class Auditor {
             })
     }
 
-    /// True if a fact may be stored in a place: in its account's ledger, or, for an anonymous fact, in the anonymous
-    /// ledger of its device or in the ledger of an adopter.
+    /// Returns `true` if a fact may be stored in a place: in its account's ledger, or, for an anonymous fact, in the
+    /// anonymous ledger of its device or in the ledger of an adopter.
     func belongs(_ fact: Acknowledged, to place: LedgerPlace, on device: Int?) -> Bool {
         if fact.isOnDevice, device != fact.device { return false }
         if !fact.isOnDevice, place.kind == .device { return false }
@@ -205,7 +205,7 @@ extension Auditor {
         }
     }
 
-    /// True if a purchase with this transaction was recorded.
+    /// Returns `true` if a purchase with this transaction was recorded.
     func isKnown(_ transaction: String) -> Bool { sales[transaction] != nil }
 
     /// Checks that a purchase is active immediately afterwards.
@@ -265,7 +265,7 @@ extension Fact {
 }
 
 extension [UInt8] {
-    /// True if these bytes contain `part`.
+    /// Returns `true` if these bytes contain `part`.
     func contains(_ part: [UInt8]) -> Bool {
         guard !part.isEmpty, count >= part.count else { return part.isEmpty }
         return (0...(count - part.count)).contains { self[$0..<($0 + part.count)].elementsEqual(part) }

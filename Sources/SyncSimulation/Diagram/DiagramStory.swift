@@ -77,7 +77,7 @@ struct DiagramStory: Sendable {
         lanes.indices.contains(lane) ? lanes[lane].name : "lane \(lane)"
     }
 
-    /// True if a belief differs from the one before it.
+    /// Returns `true` if a belief differs from the one before it.
     func isChange(_ index: Int) -> Bool {
         guard let previous = predecessors[index] else { return true }
         return events[previous].kind != events[index].kind

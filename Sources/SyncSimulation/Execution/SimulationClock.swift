@@ -9,7 +9,7 @@ public struct SimulationClock: Clock {
         public func advanced(by duration: Duration) -> Instant { Instant(sinceBeginning: sinceBeginning + duration) }
         /// The time from this instant to `other`.
         public func duration(to other: Instant) -> Duration { other.sinceBeginning - sinceBeginning }
-        /// True if `left` is earlier.
+        /// Returns `true` if `left` is earlier.
         public static func < (left: Instant, right: Instant) -> Bool { left.sinceBeginning < right.sinceBeginning }
     }
 

@@ -4,8 +4,8 @@ struct ModelRecord: Hashable {
     var order: [UInt8]
     var payload: [UInt8]
 
-    /// True if `other`, under the same key, wins over this record: it has the larger order, or the same order and the
-    /// larger payload.
+    /// Returns `true` if `other`, under the same key, wins over this record: it has the larger order, or the same order
+    /// and the larger payload.
     func precedes(_ other: ModelRecord) -> Bool {
         if order != other.order { return order.lexicographicallyPrecedes(other.order) }
         return payload.lexicographicallyPrecedes(other.payload)
@@ -42,13 +42,13 @@ struct ModelLedger: Equatable {
         return low < records.count && records[low].key == key ? records[low] : nil
     }
 
-    /// True if this ledger contains `record`, or a stronger one under its key.
+    /// Returns `true` if this ledger contains `record`, or a stronger one under its key.
     func covers(_ record: ModelRecord) -> Bool {
         guard let own = self[record.key] else { return false }
         return !own.precedes(record)
     }
 
-    /// True if joining `other` changes nothing here.
+    /// Returns `true` if joining `other` changes nothing here.
     func covers(_ other: ModelLedger) -> Bool {
         isErased || (!other.isErased && missing(of: other) == nil)
     }

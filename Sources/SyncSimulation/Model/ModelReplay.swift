@@ -20,7 +20,7 @@ extension [ModelSpan] {
         return joined
     }
 
-    /// True if these spans, which must be joined, contain all instants of `others`.
+    /// Returns `true` if these spans, which must be joined, contain all instants of `others`.
     func covers(_ others: [ModelSpan]) -> Bool {
         others.joined.allSatisfy { other in contains { $0.start <= other.start && other.end <= $0.end } }
     }
@@ -77,7 +77,7 @@ struct ModelReplay {
         return (stacked(id) + facts.spans(ofRenewals: renewals)).joined
     }
 
-    /// True if `group` is paid at `instant`.
+    /// Returns `true` if `group` is paid at `instant`.
     func isActive(_ group: String, at instant: Int64) -> Bool {
         coverage(of: group).contains { $0.contains(instant) }
     }
@@ -87,12 +87,13 @@ struct ModelReplay {
         coverage(of: group).last { $0.start <= instant }?.end
     }
 
-    /// True if `product` was bought and not revoked, or its flag is set.
+    /// Returns `true` if `product` was bought and not revoked, or its flag is set.
     func owns(_ product: String) -> Bool {
         isMarked(product) || holdings(of: product).contains { $0.revokedAt == nil }
     }
 
-    /// True if `product` is owned at `instant`: bought by then and not revoked by then, or its flag was ever set.
+    /// Returns `true` if `product` is owned at `instant`: bought by then and not revoked by then, or its flag was ever
+    /// set.
     func owns(_ product: String, at instant: Int64) -> Bool {
         isMarked(product)
             || holdings(of: product).contains { sale in

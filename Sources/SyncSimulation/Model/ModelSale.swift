@@ -39,8 +39,8 @@ extension ModelFacts {
         return sale.isInBounds ? sale : nil
     }
 
-    /// True if a record made at `time` is void because its test environment was reset then or later. Production cannot
-    /// be reset.
+    /// Returns `true` if a record made at `time` is void because its test environment was reset then or later.
+    /// Production cannot be reset.
     func isReset(_ time: UInt64, in environment: ModelID) -> Bool {
         environment != "production" && resets.contains { $0.environment == environment && time <= $0.time }
     }
@@ -105,7 +105,7 @@ extension ModelFacts {
 }
 
 extension ModelSale {
-    /// True if `end` is at most 100 years after the purchase.
+    /// Returns `true` if `end` is at most 100 years after the purchase.
     func allows(end: Int64) -> Bool { end <= ModelCalendar.add(months: 1_200, to: date) }
 
     /// True if the sale is within bounds: quantities 1 to 10,000, units 1 to 1,000,000, durations greater than zero

@@ -88,7 +88,7 @@ public struct Sale: Codable, Hashable, Sendable {
     /// True if a store signed the purchase.
     public var isSigned: Bool
 
-    /// A purchase.
+    /// Creates a purchase.
     public init(
         _ transaction: String, of product: String, quantity: Int64 = 1, date: Int64? = nil, isSigned: Bool = false
     ) {

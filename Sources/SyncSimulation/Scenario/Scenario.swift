@@ -22,7 +22,7 @@ public struct Scenario: Codable, Hashable, Sendable {
     /// The duration in days. Afterwards faults end and the final checks start.
     public var days: Int
 
-    /// A scenario.
+    /// Creates a scenario.
     public init(
         seed: UInt64, devices: [DeviceSetup], remote: RemoteSetup = RemoteSetup(), faults: FaultRates = FaultRates(),
         sharesUnits: Bool = true, rules: String? = nil, steps: [Step], days: Int
@@ -130,7 +130,7 @@ public struct Step: Codable, Hashable, Sendable {
     /// The action.
     public var action: Action
 
-    /// A step.
+    /// Creates a step.
     public init(at: Int64, device: Int? = nil, process: Int = 0, _ action: Action) {
         self.at = at
         self.device = device

@@ -8,7 +8,7 @@ public struct Swarm: Sendable {
     /// The duration in days, 1 to 36,500; `nil` for a random one from 10 to 500.
     public var days: Int?
 
-    /// A swarm.
+    /// Creates a swarm.
     public init(replicas: Int? = nil, days: Int? = nil) {
         self.replicas = replicas
         self.days = days

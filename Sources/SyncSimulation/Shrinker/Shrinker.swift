@@ -39,13 +39,13 @@ public struct Shrinker: Sendable {
         public var isMinimal: Bool
     }
 
-    /// A shrinker.
+    /// Creates a shrinker.
     ///
     /// - Parameters:
     ///   - subject: The catalogues, rules and shared store under test.
     ///   - attempts: The maximum number of runs, 1 or more.
     public init(of subject: Subject = Subject(), attempts: Int = 2_000) {
-        precondition(attempts > 0, "attempts must be 1 or more")
+        precondition(attempts > 0, "attempts must be 1 or more, not \(attempts)")
         self.subject = subject
         self.attempts = attempts
     }

@@ -17,7 +17,7 @@ public struct Trace: Codable, Hashable, Sendable {
         /// A short name: `device 1`, `store 1`, `remote`.
         public var name: String
 
-        /// A lane.
+        /// Creates a lane.
         public init(_ kind: Kind, name: String) {
             self.kind = kind
             self.name = name
@@ -29,7 +29,7 @@ public struct Trace: Codable, Hashable, Sendable {
     /// The events in the order in which they happened; times never decrease.
     public var events: [TraceEvent]
 
-    /// A trace.
+    /// Creates a trace.
     public init(lanes: [Lane], events: [TraceEvent] = []) {
         self.lanes = lanes
         self.events = events
@@ -91,7 +91,7 @@ public struct TraceEvent: Codable, Hashable, Sendable {
     /// The kind of event.
     public var kind: Kind
 
-    /// An event.
+    /// Creates an event.
     public init(at: Int64, lane: Int, _ kind: Kind) {
         self.at = at
         self.lane = lane

@@ -2,15 +2,15 @@
 public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
     /// The invariants that are checked.
     public enum Oracle: String, Codable, Hashable, Sendable, CaseIterable {
-        /// Acknowledged facts are in the account's ledger at the end, unless every store that held them was lost.
+        /// Acknowledged facts are in the account's ledger at the end, unless all stores that held them were lost.
         case nothingLost
         /// All replicas of an account's ledger are equal at the end.
         case equalLedgers
         /// Facts other than revocations never remove covered time.
         case coverage
-        /// A buyer gets all the time that was paid.
+        /// A buyer gets all the time that was paid for.
         case paidTime
-        /// After healing and a fixed number of sync rounds, no device writes any more.
+        /// After healing and a fixed number of sync rounds, no device writes.
         case quiescence
         /// A ledger never loses a record within an incarnation.
         case neverShrinks
@@ -22,14 +22,14 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case activeAtOnce
         /// The state that a device shows equals the model's replay of the facts that it holds.
         case model
-        /// The error of a device's time is explained by its last contact with the remote and the moves of its clock
-        /// since then.
+        /// The error of a device's time lies in the range that its last contact with the remote and later changes of
+        /// its clock allow.
         case clock
-        /// No data of an erased incarnation comes back.
+        /// The data of an erased incarnation does not reappear.
         case erased
         /// A new device has the whole account after restoring.
         case restore
-        /// A reader of a store's change feed knows its contents.
+        /// The change feed of a store leads a reader to the store's contents.
         case changes
         /// All jobs run on the simulation's executor, and the run ends.
         case execution
@@ -46,7 +46,7 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
     /// The index of the lane in ``Trace/lanes``.
     public var lane: Int
 
-    /// A violation.
+    /// Creates a violation.
     public init(_ oracle: Oracle, _ message: String, at: Int64, lane: Int) {
         self.oracle = oracle
         self.message = message
@@ -54,6 +54,6 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         self.lane = lane
     }
 
-    /// The oracle and the message in one line.
+    /// The oracle and the message, in one line.
     public var description: String { "\(oracle.rawValue): \(message)" }
 }

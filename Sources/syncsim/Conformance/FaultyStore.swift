@@ -57,7 +57,7 @@ final class FaultyStore: KeyValueBackend {
         return try await body(reopens ? open() : shared)
     }
 
-    /// For one call in four: the limit on file sizes, and whether to open the store anew.
+    /// For one call in four: the limit on file sizes, and whether to reopen the store.
     private func draw() -> (size: UInt64, reopens: Bool)? {
         generator.withLock { generator in
             guard Int.random(in: 0..<4, using: &generator) == 0 else { return nil }

@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// Starts each further page one key too late.
+/// Omits the first key of every page but the first.
 struct SkipsAKey: OneFault {
     let memory = MemoryBackend()
 
@@ -12,7 +12,7 @@ struct SkipsAKey: OneFault {
     }
 }
 
-/// Sorts keys in human order.
+/// Sorts keys without regard to case.
 struct SortsLikePeople: OneFault {
     let memory = MemoryBackend()
 
@@ -45,7 +45,7 @@ final class ListsTheDeleted: OneFault {
     }
 }
 
-/// Returns the results of a batch of reads in the order of the keys.
+/// Returns the results of a batch of reads in key order instead of request order.
 struct SortsBatches: OneFault {
     let memory = MemoryBackend()
 
@@ -54,7 +54,7 @@ struct SortsBatches: OneFault {
     }
 }
 
-/// Performs nothing after the first conflict of a batch, but reports success.
+/// Undoes the writes after the first conflict of a batch, but reports them as successful.
 struct StopsAtAConflict: OneFault {
     let memory = MemoryBackend()
 

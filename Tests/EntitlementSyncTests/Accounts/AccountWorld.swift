@@ -123,7 +123,8 @@ final class AccountWorld {
         for id in waiting { facts[id]?.owner = adopter }
     }
 
-    /// True if the claiming account was erased before the fact was moved, so that the fact is anonymous again.
+    /// Returns `true` if the claiming account was erased before the fact was moved, so that the fact is anonymous
+    /// again.
     private func isClaimVoid(_ id: String, _ fact: TrackedFact, on device: Device, _ holdings: Holdings) -> Bool {
         fact.device == device.number && holdings.erased.contains(fact.owner) && !adopted.contains(id)
     }

@@ -8,7 +8,7 @@ import Testing
 struct LogOutTests {
     private let home: Household
     private let local = MemoryBackend()
-    private let isAway = Switch()
+    private let isOffline = Switch()
 
     init() throws {
         home = try Household()
@@ -17,7 +17,7 @@ struct LogOutTests {
     private func open(_ local: any KeyValueBackend) async throws -> EntitlementStore {
         try await EntitlementStore(
             catalog: home.catalog, local: local,
-            remote: FaultyBackend(home.remote) { [isAway] _ in isAway.isSet ? .transient : nil },
+            remote: FaultyBackend(home.remote) { [isOffline] _ in isOffline.isSet ? .transient : nil },
             host: home.machine.host)
     }
 
@@ -33,7 +33,7 @@ struct LogOutTests {
         try await store.sync()
         #expect(try await !store.hasUnsentFacts(alice))
 
-        isAway.set()
+        isOffline.set()
         try await store.record(.reported(Owls.nightOwl, transaction: "unsent"))
         let report = try await store.logOut()
         #expect(report.account == alice && report.hasUnsentFacts && report.failure?.kind == .sync)
@@ -41,7 +41,7 @@ struct LogOutTests {
         #expect(try await store.snapshot().owned.isEmpty)
         await #expect(throws: EntitlementError.self) { try await store.logOut() }
 
-        isAway.set(false)
+        isOffline.set(false)
         try await store.logIn("bob")
         #expect(try await store.snapshot().owned.isEmpty)
         try await store.record(.reported(Owls.threeMonths, transaction: "bob's"))
@@ -50,11 +50,11 @@ struct LogOutTests {
         #expect(try await !store.logOut().hasUnsentFacts)
         #expect(try await Holdings(of: home.remote)[alice] == ["sent"])
 
-        isAway.set()
+        isOffline.set()
         #expect(try await store.logIn("alice") == alice)
         #expect(try await store.snapshot().owned == [Owls.couchOwl, Owls.nightOwl])
         #expect(try await store.hasUnsentFacts(alice))
-        isAway.set(false)
+        isOffline.set(false)
         try await store.sync()
         #expect(try await !store.hasUnsentFacts(alice))
         let remote = try await Holdings(of: home.remote)
@@ -63,10 +63,10 @@ struct LogOutTests {
         #expect(here[alice] == ["sent", "unsent"] && here[bob] == ["bob's"] && here["anonymous"].isEmpty)
     }
 
-    @Test("An offline log-in of an account unknown to the device fails and changes nothing")
+    @Test("Logging in offline to an account unknown to the device fails and changes nothing")
     func unknownOffline() async throws {
         try await open(MemoryBackend()).createAccount("alice")
-        isAway.set()
+        isOffline.set()
         let store = try await open(local)
         let before = try await contents(of: local)
         let error = await #expect(throws: EntitlementError.self) {
@@ -74,24 +74,27 @@ struct LogOutTests {
         }
         #expect(error?.kind == .sync && error?.isTransient == true)
         #expect(try await contents(of: local) == before)
-        isAway.set(false)
+        isOffline.set(false)
         let unknown = await #expect(throws: EntitlementError.self) { try await store.logIn("unknown") }
         #expect(unknown?.kind == .unknownAccount)
     }
 
-    @Test("A damaged account entry on the remote makes the log-in fail, even of an account known to the device")
+    @Test("Logging in fails if the account's entry on the remote is damaged, even if the device knows the account")
     func damagedDirectory() async throws {
         let store = try await open(local)
         try await store.createAccount("alice")
         let key = try EntryKey("accounts/alice/account")
-        guard case .found(let entry) = try await home.remote.read(key).outcome else { return }
+        guard case .found(let entry) = try await home.remote.read(key).outcome else {
+            Issue.record("the remote has no entry \(key)")
+            return
+        }
         _ = try await home.remote.write(Array(entry.value.dropLast(3)), to: key, if: .any)
         let error = await #expect(throws: EntitlementError.self) { try await store.logIn("alice") }
         #expect(error?.message.contains("the account's entry cannot be read") == true)
         #expect(store.account.isAnonymous)
     }
 
-    @Test("A log-out does not end the session of an account that has logged in since")
+    @Test("Logging out does not affect an account that another store has logged in since")
     func laterLogInStays() async throws {
         let first = try await open(local)
         for name in ["alice", "bob"] { try await first.createAccount(name) }
@@ -104,7 +107,7 @@ struct LogOutTests {
         #expect(try await EntitlementStore.accountLoggedIn(in: local) == .anonymous)
     }
 
-    @Test("A log-in replaces an unreadable session entry")
+    @Test("Logging in replaces an unreadable session entry")
     func damagedSession() async throws {
         try await open(local).createAccount("alice")
         _ = try await local.write([1, 2, 3], to: EntryKey("device/session"), if: .any)
@@ -116,7 +119,7 @@ struct LogOutTests {
         #expect(try await open(local).account.name == "alice")
     }
 
-    @Test("After the remote was wiped, the account is created there again and all its facts return")
+    @Test("Creating the account again on a wiped remote restores all its facts")
     func wipedRemote() async throws {
         let store = try await open(local)
         let alice = try await store.createAccount("alice")

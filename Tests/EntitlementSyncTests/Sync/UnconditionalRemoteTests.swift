@@ -49,7 +49,10 @@ struct UnconditionalRemoteTests {
         try await phone.record(.reported(Owls.nightOwl))
         try await phone.sync()
         let item = try #require(try await home.remote.list(prefix: "", after: nil, limit: 1).outcome.items.first)
-        guard case .found(let entry) = try await home.remote.read(item.key).outcome else { return }
+        guard case .found(let entry) = try await home.remote.read(item.key).outcome else {
+            Issue.record("the remote has no entry \(item.key)")
+            return
+        }
         _ = try await home.remote.write(Array(entry.value.prefix(50)), to: item.key, if: .any)
         let tablet = try await home.device(remote: remote)
         let report = try await tablet.restore()

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 /// JSONParser and Foundation's parser agree where both follow RFC 8259. The known differences are not generated, or
-/// are recognised below:
+/// are recognized below:
 ///
 /// - A repeated member: JSONParser rejects it; Foundation keeps one of the values.
 /// - A comma after the last element or member: JSONParser rejects it; Foundation accepts it.

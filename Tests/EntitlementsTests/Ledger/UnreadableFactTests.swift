@@ -25,8 +25,8 @@ struct UnreadableFactTests {
     @Test(
         "Invalid keys are unreadable",
         arguments: [
-            ([0x22, 0], "a transaction lacks store, environment or id"),
-            ([0x2A, 0], "an assertion lacks group, source or environment"),
+            ([0x22, 0], "a transaction lacks a store, an environment or an id"),
+            ([0x2A, 0], "an assertion lacks a group, a source or an environment"),
             ([0xC2, 0x0C, 1, 7], "a kind of fact that this version does not know"),
             ([], "the key is empty"),
             ([0], "a field number is out of range"),
@@ -34,8 +34,8 @@ struct UnreadableFactTests {
             ([0x0A], "a number runs past the end"),
             ([0x0A, 10] + transaction, "a field runs past the end"),
             ([0x08, 1], "a length-delimited field is expected"),
-            ([0x0A, 0], "a transaction lacks store, environment or id"),
-            ([0x0A, 6] + transaction[..<6], "a transaction lacks store, environment or id"),
+            ([0x0A, 0], "a transaction lacks a store, an environment or an id"),
+            ([0x0A, 6] + transaction[..<6], "a transaction lacks a store, an environment or an id"),
             ([0x0A, 2, 0x0A, 0], "an id must not be empty"),
             ([0x0A, 3, 0x0A, 1, 0x0A], "\"\u{FFFD}\" contains control characters, which an id must not"),
             ([0x0A, 4, 0x0A, 2, 0xC3, 0x28], "a text is not UTF-8"),
@@ -46,9 +46,9 @@ struct UnreadableFactTests {
             (key + key, "the key is not written canonically"),
             (key + [0x78, 1], "the key is not written canonically"),
             ([0x0A, 12, 0x0A, 1, 0x72] + transaction, "the key is not written canonically"),
-            ([0x12, 11, 0x0A, 9] + transaction, "a recording lacks transaction or replica"),
+            ([0x12, 11, 0x0A, 9] + transaction, "a recording lacks a transaction or a replica"),
             ([0x12, 14, 0x0A, 9] + transaction + [0x12, 1, 7], "a replica id has 16 bytes"),
-            ([0x32, 0], "a flag lacks product or environment"),
+            ([0x32, 0], "a flag lacks a product or an environment"),
             ([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], "a number is longer than 64 bits"),
         ] as [([UInt8], String)])
     func keys(key: [UInt8], reason: String) {

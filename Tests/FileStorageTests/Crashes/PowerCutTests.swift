@@ -61,7 +61,7 @@ struct PowerCutTests {
         for seed in 1...2 as ClosedRange<UInt64> {
             let workload = try CrashWorkload(seed: seed, stepCount: 14)
             let sweep = try await sweep(workload, lie: lie, survivorCount: 2, seed: seed)
-            print("without synchronising a \(lie): \(sweep.findings.count) findings on \(sweep.inspections) disks")
+            print("without synchronizing a \(lie): \(sweep.findings.count) findings on \(sweep.inspections) disks")
             #expect(sweep.findings.contains { $0.contains("power cut") })
             #expect(!sweep.findings.contains { $0.contains("killed") }, "a kill loses nothing from the system's memory")
         }

@@ -191,7 +191,10 @@ struct ReplicaEntriesTests {
         let engine = home.engine("phone", local: phone)
         try await home.record(0b001, in: phone)
         _ = try await engine.sync(home.key)
-        guard case .found(let backup) = try await phone.read(home.key).outcome else { return }
+        guard case .found(let backup) = try await phone.read(home.key).outcome else {
+            Issue.record("the phone has no entry \(home.key)")
+            return
+        }
         try await home.record(0b010, in: phone)
         _ = try await engine.sync(home.key)
         _ = try await phone.write(backup.value, to: home.key, if: .any)
@@ -268,7 +271,7 @@ struct ReplicaEntriesTests {
             let error = await #expect(throws: SyncError.self) {
                 try await home.engine(name, local: phone).sync(home.key)
             }
-            #expect(error?.isTransient == false && error?.description.contains("name the replica") == true)
+            #expect(error?.isTransient == false && error?.description.contains("pass a replica name") == true)
         }
     }
 }

@@ -154,7 +154,7 @@ struct ToolWorld {
         devices[index].folder[name] = file
     }
 
-    /// True if the tool has sent everything that the device has under that name.
+    /// Returns `true` if the tool has sent everything that the device has under that name.
     private func isUntouched(_ name: String, on index: Int) -> Bool {
         guard let file = devices[index].folder[name] else { return true }
         return !file.isWhole || file == devices[index].base[name]?.file

@@ -17,7 +17,7 @@ struct Scene {
         case pause
     }
 
-    /// The way in which the scene treats an effect.
+    /// The scene's treatment of an effect.
     enum Answer {
         case perform
         /// Perform the effect, and report an unknown outcome.

@@ -170,7 +170,7 @@ enum CollidingKeys {
 
     private static func bytes(_ word: UInt64) -> [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
 
-    /// Returns true if all bytes are visible ASCII characters that a key allows.
+    /// Returns `true` if all bytes are visible ASCII characters that a key allows.
     private static func isText(_ word: UInt64) -> Bool {
         bytes(word).allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") }
     }

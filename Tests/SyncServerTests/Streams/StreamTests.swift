@@ -21,7 +21,7 @@ struct StreamTests {
             feed.onTermination = { _ in end.signal() }
         }
 
-        /// Returns true if the stream has ended or ends soon. Blocks the calling thread.
+        /// Returns `true` if the stream has ended or ends soon. Blocks the calling thread.
         func isEnded() -> Bool { end.wait(timeout: .now() + 30) == .success }
 
         @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {

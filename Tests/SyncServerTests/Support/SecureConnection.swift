@@ -98,7 +98,7 @@ final class SecureConnection {
         return count < 0 ? nil : Array(space[..<count])
     }
 
-    /// Returns true if the connection is closed before a timeout. A connection that failed counts as closed.
+    /// Returns `true` if the connection is closed before a timeout. A connection that failed counts as closed.
     func isClosed() -> Bool {
         while let more = receive() {
             if more.isEmpty { return true }

@@ -5,7 +5,7 @@ import SyncProtocol
 import SyncService
 import Testing
 
-/// Each test pauses a request between the check of its credential and the write that the check authorises. The owner
+/// Each test pauses a request between the check of its credential and the write that the check authorizes. The owner
 /// changes the password in the meantime, and the request must be refused.
 @Suite("A credential that is out of date when it is used")
 struct OutdatedCredentialTests {

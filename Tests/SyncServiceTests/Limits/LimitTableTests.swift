@@ -111,7 +111,7 @@ struct ClientAddressTests {
         #expect(ClientAddress(text) == nil)
     }
 
-    @Test("IPv6 counts by /64 and IPv4 by address; loopback addresses of both are recognised")
+    @Test("IPv6 counts by /64 and IPv4 by address; loopback addresses of both are recognized")
     func networks() throws {
         let address = try #require(ClientAddress("2001:db8:1:2:3:4:5:6"))
         #expect(address.network == ClientAddress("2001:db8:1:2::"))

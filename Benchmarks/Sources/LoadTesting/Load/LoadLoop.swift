@@ -158,7 +158,7 @@ final class LoadLoop {
         ending.succeed(report)
     }
 
-    /// Returns whether requests remain to be sent. Those that were due before the end are sent after it.
+    /// True if requests remain to be sent. Those that were due before the end are sent after it.
     private var isSending: Bool { NIODeadline.now() < end || (schedule?.next ?? end) < end }
 
     private var isDone: Bool { underway == 0 && !isSending && streams?.isQuiet ?? true }

@@ -49,7 +49,7 @@ package struct LoadReport: Sendable {
     /// Answers per second.
     package var rate: Double { seconds > 0 ? Double(answeredInTime) / seconds : 0 }
 
-    /// Returns whether every request had an expected answer.
+    /// True if every request had an expected answer.
     package var isSound: Bool { unexpected.isEmpty && troubles.isEmpty }
 
     mutating func note(_ trouble: Trouble, count: Int = 1) {

@@ -45,7 +45,7 @@ package struct AnswerReader: Sendable {
 
     private var state = State.head
     private var buffer = ByteBuffer()
-    /// Returns whether the server closes the connection after this answer.
+    /// True if the server closes the connection after this answer.
     package private(set) var closes = false
 
     package init() {}

@@ -49,7 +49,7 @@ package struct RequestBytes: Sendable {
         return written
     }
 
-    /// Returns whether the token has been replaced since the last call of ``bytes()``.
+    /// True if the token has been replaced since the last call of ``bytes()``.
     package var isOutdated: Bool { (credential?.current.generation ?? 0) != generation }
 
     /// The request with the current token, one more field and another body.

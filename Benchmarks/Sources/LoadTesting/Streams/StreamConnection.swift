@@ -13,11 +13,11 @@ final class StreamConnection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var isFinished = false
     private(set) var isOpen = false
-    /// Set while it is one of the connections that open before the run starts.
+    /// True for a stream that opens before the run starts, until it has opened or failed.
     var isInitial: Bool
-    /// Set while the event of a write is outstanding.
+    /// True while the event of a write is outstanding.
     var isExpecting = false
-    /// The time to wait before reconnecting, unless the server sends another one.
+    /// The time to wait before reconnecting, unless the server sends a reconnection time.
     private let defaultReconnectionTime: TimeAmount
 
     init(
@@ -25,14 +25,14 @@ final class StreamConnection: ChannelInboundHandler {
     ) {
         (self.slot, self.request, self.group, self.isInitial) = (slot, request, group, isInitial)
         defaultReconnectionTime = reconnectionTime
-        // Records which token is sent, for `isOutdated`.
+        // `isOutdated` compares with the token of the last call.
         _ = self.request.bytes()
     }
 
     /// The time to wait before reconnecting.
     var reconnectionTime: TimeAmount { events.reconnectionTime ?? defaultReconnectionTime }
 
-    /// Returns whether the token of the request has been replaced. The server ends a stream when its token expires.
+    /// True if the token of the request has been replaced. The server ends a stream when its token expires.
     var isOutdated: Bool { request.isOutdated }
 
     func channelActive(context: ChannelHandlerContext) {

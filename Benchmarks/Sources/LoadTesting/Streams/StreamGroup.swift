@@ -51,12 +51,12 @@ final class StreamGroup {
         ready = loop.eventLoop.makePromise()
     }
 
-    /// Returns whether no event is outstanding and no stream missing.
+    /// True if no event is outstanding and no stream missing.
     var isQuiet: Bool { missingCount == 0 && outstanding.allSatisfy { $0 == nil } }
 
     private var missingCount: Int { lost == nil ? 0 : totalCount - openCount }
 
-    /// Returns whether streams were missing at `instant` or are missing now.
+    /// Returns `true` if streams were missing at `instant` or are missing now.
     func isReopening(since instant: NIODeadline) -> Bool {
         missingCount > 0 || restored.map { instant < $0 } ?? false
     }
@@ -145,7 +145,7 @@ extension StreamGroup {
         outstanding[slot] = open.isEmpty ? nil : Outstanding(due: due, count: open.count)
     }
 
-    /// Returns whether events of the last write are outstanding. If so, `writer` becomes free when they have arrived.
+    /// Returns `true` if events of the last write are outstanding. If so, `writer` becomes free when they have arrived.
     func isWaiting(slot: Int, _ writer: LoadConnection) -> Bool {
         guard outstanding[slot] != nil else { return false }
         outstanding[slot]?.writer = writer

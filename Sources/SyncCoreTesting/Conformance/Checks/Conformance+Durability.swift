@@ -42,7 +42,7 @@ extension Conformance {
 }
 
 extension Trial {
-    /// Writes, replaces and deletes entries. Returns the expected values, `nil` for an absent key.
+    /// Writes, replaces and deletes entries. Returns the expected values; `nil` for an absent key.
     fileprivate mutating func writeSome(_ prefix: String) async throws -> [(EntryKey, [UInt8]?)] {
         var expected: [(EntryKey, [UInt8]?)] = []
         for number in 0..<12 {

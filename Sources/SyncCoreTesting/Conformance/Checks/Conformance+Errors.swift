@@ -73,7 +73,7 @@ extension Trial {
 /// The values that each key may hold, according to the answers to a writer.
 private struct ErrorLedger {
     var errorCount = 0
-    /// The values that each key may hold now, `nil` for absent; more than one only after an unknown outcome.
+    /// The values that each key may hold now; `nil` for absent; more than one only after an unknown outcome.
     private var possible: [EntryKey: [[UInt8]?]] = [:]
 
     func values(of key: EntryKey) -> [[UInt8]?] { possible[key] ?? [nil] }

@@ -1,5 +1,5 @@
 extension DiagramDrawing {
-    /// Draws the mark of an event on its lane. Marks differ in shape, so they can be told apart without colour.
+    /// Draws the mark of an event on its lane. Marks differ in shape, so they can be distinguished without colour.
     func mark(_ index: Int, in page: inout Markup) {
         let event = story.events[index]
         guard let column = layout.columns[event.lane],

@@ -1,4 +1,4 @@
-/// The hatching of a band. Each kind has its own direction, so bands can be told apart without colour. The lines are
+/// The hatching of a band. Each kind has its own direction, so bands can be distinguished without colour. The lines are
 /// clipped here, because an SVG pattern would need a reference by URL.
 struct DiagramHatching: Sendable {
     let path: String

@@ -1,7 +1,8 @@
-/// The page's colours for light and dark mode. Text has a contrast of at least 4.5 to its background, shapes at least
-/// 3 (WCAG 2.2, 1.4.3 and 1.4.11).
+/// The page's colours for light and dark mode.
+///
+/// Text has a contrast of at least 4.5 to its background, and shapes have at least 3 (WCAG 2.2, 1.4.3 and 1.4.11).
 enum DiagramPalette {
-    /// A named colour, as RGB in one number.
+    /// A named colour, as `0xRRGGBB`.
     struct Color: Sendable {
         let name: String
         let light: UInt32
@@ -27,7 +28,7 @@ enum DiagramPalette {
         Color(name: "good", light: 0x155F34, dark: 0x79D99B),
     ]
 
-    /// Colours of shapes. Those of the bars differ in lightness as well as in hue.
+    /// Colours of shapes. Those of the bars, `b0` to `b7`, differ in lightness as well as in hue.
     static let shapes = [
         Color(name: "request", light: 0x1F66C1, dark: 0x74B3FF),
         Color(name: "answer", light: 0x6B7785, dark: 0x98A4B2),
@@ -42,7 +43,8 @@ enum DiagramPalette {
         Color(name: "b7", light: 0x2B3A4A, dark: 0xD8E2EC),
     ]
 
-    /// The colours as CSS custom properties, for both colour schemes and for the choice made with the button.
+    /// The colours as CSS custom properties, for the system's colour scheme and for a choice made with the theme
+    /// button.
     static var style: String {
         let all = grounds + inks + shapes
         let light = all.map { "--\($0.name):\(hex($0.light));" }.joined()
