@@ -38,7 +38,7 @@ extension Refusal {
             "pass either --until or --for. See 'syncd help record grant'."),
         Refusal(
             2, "record grant random --for soon",
-            #"--for: "soon" is not a duration: it begins with P (write P3M, P1W or P1D)"#),
+            #"--for: "soon" is not a duration: it must begin with P (write P3M, P1W or P1D)"#),
         Refusal(
             2, "export --format xml",
             "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "
