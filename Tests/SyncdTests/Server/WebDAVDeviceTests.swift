@@ -72,7 +72,7 @@ struct WebDAVDeviceTests {
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         for command in ["sync", "restore"] {
             let outcome = try run(command, at: new)
-            #expect(outcome.exitCode == 3 && outcome.error.contains("there is no such folder"), "\(outcome)")
+            #expect(outcome.exitCode == 3 && outcome.error.contains("the folder does not exist"), "\(outcome)")
         }
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/new"))
         #expect(try run("sync --create-remote", at: new).exitCode == 0)
