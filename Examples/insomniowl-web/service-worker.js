@@ -6,7 +6,7 @@
 // together.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "b4f5f0661609366f";
+const version = "cd02ce9dea659da3";
 const files = [
   "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
   "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",
