@@ -158,8 +158,8 @@ extension EntitlementStore {
             guard error.kind == .damaged else { throw error }
         }
         try await entries.replace(keys.ledger) { _ in .erased }
-        // Contents that the account claimed but that have not moved yet become anonymous again. Behind the claim no
-        // reader would see them.
+        // Contents that the account claimed but that have not moved yet become anonymous again. As long as they
+        // are claimed, no reader sees them.
         try await Adoption(backend: local, host: host).settle(claimOf: account)
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {

@@ -160,7 +160,7 @@ struct RecordingPlan: Sendable {
     }
 }
 
-/// The group ends that a device knows while it records one purchase after the other. The rule `latestExpiryWins` needs
+/// The group ends that a device knows while it records successive purchases. The rule `latestExpiryWins` needs
 /// them.
 private struct KnownEnds {
     let replay: Replay

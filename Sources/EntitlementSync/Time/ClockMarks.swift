@@ -16,7 +16,7 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// The number of the contact among those this device has stored, in whichever process. A higher number is more
+        /// The number of the contact among those that any process on this device has stored. A higher number is more
         /// recent.
         var number: UInt64 = 1
     }
@@ -58,7 +58,7 @@ struct ClockMarks: Hashable, Sendable {
 
     /// Keeps `before`, the time before a correction, if it is ahead of the marks by at most `tolerance` milliseconds.
     ///
-    /// The error of the correction is of that size. If the time went back, a recent purchase would lie in the future.
+    /// The correction may be wrong by that much. If the time went back, a recent purchase would be dated in the future.
     mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
         let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
         if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { observe(before) }
@@ -67,8 +67,8 @@ struct ClockMarks: Hashable, Sendable {
     /// Accepts the time of a server's answer. Request and answer happened at `sent` and `received` by the wall clock.
     ///
     /// The server read its clock in between, so the accepted time is never ahead, and behind by at most the round trip.
-    /// The previous time is kept where the answer does not contradict it. Otherwise a purchase made while the request
-    /// was under way would lie in the future.
+    /// The previous time is kept if the answer does not contradict it. Otherwise a purchase made during the request
+    /// would be dated in the future.
     ///
     /// - Parameter number: The number of the last stored contact plus one. Processes may use the same number for
     ///   different contacts until one of them is stored.

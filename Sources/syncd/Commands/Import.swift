@@ -9,8 +9,8 @@ struct Import: AsyncParsableCommand {
             Formats:
               history       a JSON array of purchases, as written by export
               facts         a ledger, as written by export --format ledger
-              userdefaults  a property list with ExpirationDate and a Bool for each product
-              parse         an export of Parse's _User with ExpirationDate, one date or an array
+              userdefaults  a property list with ExpirationDate and a Boolean for each owned product
+              parse         an export of Parse's _User class; ExpirationDate is a date or an array of dates
 
             The whole file is checked before anything is written.
             """)

@@ -85,7 +85,7 @@ struct StoreTransfer {
 }
 
 extension StoreURL {
-    /// The store, which is not created if it is missing.
+    /// A backend of the store that does not create it if it is missing.
     func existing() -> any KeyValueBackend { open(host: .system).requiringExisting }
 
     /// Returns `false` if there is no store; `true` also for one that cannot be read.
@@ -109,7 +109,7 @@ func finding<Result: Sendable>(
     }
 }
 
-/// An unused key, for finding out if a store exists.
+/// An unused key, read to check that a store exists.
 private func probe() throws(BackendError) -> EntryKey {
     do { return try EntryKey("store-check") } catch { throw BackendError(.invalidKey, message: "\(error)") }
 }
