@@ -5,8 +5,8 @@ import Entitlements
 /// now = max(wall clock + offset, server time of the last contact, soft mark). The answer of a server replaces all
 /// three, also with earlier times, so that a clock that ran ahead, the device's or the server's, denies access only
 /// until the next answer. The soft mark is the greatest time seen since that answer, so that setting the clock back
-/// reactivates nothing that has expired before. Before the first answer there is no soft mark: a device without a
-/// server has no way to correct a wrong mark, so it trusts its own clock.
+/// reactivates nothing that has expired before. Before the first answer only dates signed by stores
+/// raise it: a device without a server could not correct a mark from its own clock, so it trusts that clock.
 struct ClockMarks: Hashable, Sendable {
     /// The last time a server reported its clock.
     struct Contact: Hashable, Sendable {

@@ -104,7 +104,8 @@ struct StoreBackup: AsyncParsableCommand {
             return false
         }
         try output.show(
-            .object([("from", .string(from.text)), ("to", .string(to.text))]), or: "\(from.text) is in \(to.text)")
+            .object([("from", .string(from.text)), ("to", .string(to.text))]),
+            or: "backed up: \(from.text) to \(to.text)")
     }
 }
 
@@ -191,7 +192,8 @@ struct StoreRecover: AsyncParsableCommand {
             lines.append("also lost: \(plural(findings.missingCount, "entry", "entries")) with unknown keys")
         }
         if findings.damagedRowCount > 0 {
-            lines.append("damaged: \(plural(findings.damagedRowCount, "row", "rows")) of the database, named or not")
+            let count = plural(findings.damagedRowCount, "row", "rows")
+            lines.append("damaged: \(count) of the database, with known and unknown keys")
         }
         try output.show(
             .object([

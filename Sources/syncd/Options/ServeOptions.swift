@@ -43,7 +43,7 @@ struct ListenOptions: ParsableArguments {
                 throw Failure(
                     .usage,
                     "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass --tls-certificate "
-                        + "and --tls-key, or --insecure-http behind a proxy that has them")
+                        + "and --tls-key, or --insecure-http behind a proxy that provides TLS")
             }
         default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
         }

@@ -80,10 +80,10 @@ struct StoreOptions: ParsableArguments {
             environment: catalog.environmentID, clock: clock.source, host: host)
     }
 
-    /// Throws if a command would record into a store that does not exist and looks like a misspelled server's store.
+    /// Throws if a command would record into a missing store that was probably meant to be an existing server's store.
     ///
-    /// A device's first purchase creates its store. Only a command line with `--local`, `--account` and no remote, the
-    /// form for support on a server's store, needs a store that exists.
+    /// A device's first purchase creates its store. A command line with `--local`, `--account` and no remote is the form
+    /// for support on a server's store, and requires a store that exists.
     private func requireExisting() async throws {
         guard let local = place.local, place.account != nil, remoteText == nil else { return }
         let url = try StoreURL(local, option: "--local")

@@ -144,7 +144,7 @@ struct AccountLogOut: AsyncParsableCommand {
     }
 
     private func show(_ report: LogOutReport?, note: String?) throws {
-        guard let report else { return try output(nil, "logged out at the server", unsent: false, failure: nil) }
+        guard let report else { return try output(nil, "logged out on the server", unsent: false, failure: nil) }
         let rest = report.hasUnsentFacts ? "; facts that the remote lacks stay here until the next log-in" : ""
         let failure = (report.failure?.message ?? note).map { " (\($0))" } ?? ""
         try output(
