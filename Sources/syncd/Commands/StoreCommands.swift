@@ -186,7 +186,7 @@ struct StoreRecover: AsyncParsableCommand {
 
     private func show(_ findings: Findings, _ from: StoreURL, _ to: StoreURL) throws {
         var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) recovered"]
-        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) is not created: no entry is intact"] }
+        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) was not created: no entry is intact"] }
         lines += findings.lostKeys.map { "lost: \($0.onOneLine)" }
         if findings.missingCount > 0 {
             lines.append("also lost: \(plural(findings.missingCount, "entry", "entries")) with unknown keys")

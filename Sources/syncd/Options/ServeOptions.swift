@@ -110,7 +110,8 @@ struct ServiceOptions: ParsableArguments {
 
     @Flag(
         help: ArgumentHelp(
-            "Accept a clock that is behind the store's latest time. Use it once, after the clock was wrongly ahead."))
+            "Accept a clock that is more than 5 minutes behind the store's latest time. Use it once, after the clock "
+                + "was wrongly ahead."))
     var acceptClock = false
 
     @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions

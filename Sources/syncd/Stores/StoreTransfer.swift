@@ -69,7 +69,7 @@ struct StoreTransfer {
     func show(_ report: StoreCopy.Report, isMade: Bool = true, _ output: OutputOptions) throws {
         var lines = ["\(to.text): \(plural(report.copiedCount, "entry", "entries")) copied"]
         if report.presentCount > 0 { lines[0] += ", \(report.presentCount) already present" }
-        if !isMade { lines = ["\(to.text) is not created: no entry is intact"] }
+        if !isMade { lines = ["\(to.text) was not created: no entry is intact"] }
         lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
         lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
         try output.show(
