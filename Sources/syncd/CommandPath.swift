@@ -1,15 +1,15 @@
 import ArgumentParser
 import Entitlements
 
-/// The command that a command line names, and the first word that names none.
+/// The command that a command line names, and the first word that is not a known subcommand.
 ///
 /// ArgumentParser reports an unknown subcommand as an unexpected argument, and `help` ignores it.
 struct CommandPath {
     /// The names of the command, starting with `syncd`.
     private(set) var names = ["syncd"]
-    /// The word in the place of a subcommand that is not one.
+    /// The word that was passed where a subcommand is expected; `nil` if all are known.
     private(set) var stray: String?
-    /// `true` if the command only groups others and none of them is named.
+    /// `true` if the command requires a subcommand and none was passed.
     private(set) var isIncomplete = false
     private var command: any ParsableCommand.Type = SyncD.self
     private let isHelp: Bool
@@ -49,7 +49,8 @@ struct CommandPath {
         }
     }
 
-    /// The subcommand here with the most similar name, or one of the same name elsewhere; `nil` if there is none.
+    /// The subcommand of this command with the most similar name, or else the path of a command called `word`; `nil` if
+    /// there is neither.
     private func suggestion(for word: String) -> String? {
         let near = command.configuration.subcommands.map { $0.name }
             .map { (name: $0, distance: Self.distance($0, word)) }

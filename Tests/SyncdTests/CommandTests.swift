@@ -112,10 +112,10 @@ struct CommandTests {
                   purchase    t1  \(Owls.threeMonths)  2026-01-01T00:00:00.000Z  → 2026-01-01T00:00:00.000Z to \
                 2026-02-01T00:00:00.000Z, cut off by a refund
                   revocation  t1  at 2026-02-01T00:00:00.000Z                                      \
-                → takes the purchase back
+                → revokes the purchase
 
                 units:\(Owls.units)
-                  purchase  t2  \(Owls.units)  2026-01-01T00:00:00.000Z  → +5, 5 then
+                  purchase  t2  \(Owls.units)  2026-01-01T00:00:00.000Z  → +5, balance 5
                 """)
     }
 
@@ -178,13 +178,13 @@ struct CommandTests {
         try expect(
             "catalog check own.json",
             prints: """
-                sound: 2 products, 1 entitlement
+                valid: 2 products, 1 entitlement
                   a  for good  Ä
                   b  P1M in g  b
 
                   e  product:a or group:g
                 """)
-        #expect(try sandbox.run("catalog check").output.hasPrefix("sound: 12 products, 10 entitlements\n"))
+        #expect(try sandbox.run("catalog check").output.hasPrefix("valid: 12 products, 10 entitlements\n"))
     }
 
     @Test("Help and version end with exit code 0")

@@ -49,8 +49,8 @@ struct OptionTests {
             try sandbox.run("catalog check \(flag)", environment: ["SYNCD_CATALOG": "own.json"]).output
                 .split(separator: ",").first.map(String.init)
         }
-        #expect(try count("") == "sound: 1 product")
-        #expect(try count("--catalog \(Sandbox.example)") == "sound: 12 products")
+        #expect(try count("") == "valid: 1 product")
+        #expect(try count("--catalog \(Sandbox.example)") == "valid: 12 products")
     }
 
     @Test("SYNCD_ACCOUNT names the account, and --account takes precedence")

@@ -202,7 +202,8 @@ struct StoreRepairTests {
         }
         let outcome = try sandbox.run("store recover file:A file:R")
         #expect(
-            outcome.exitCode == 1 && outcome.output.hasPrefix("file:R is not created: no entry is intact\nlost: k/100"))
+            outcome.exitCode == 1 && outcome.output.hasPrefix("file:R was not created: no entry is intact\nlost: k/100")
+        )
         #expect(try sandbox.tree() == before)
     }
 

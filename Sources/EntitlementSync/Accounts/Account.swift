@@ -10,7 +10,7 @@ public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// For new accounts a server accepts only names in composed form (NFC), without surrounding spaces or invisible
     /// characters.
     public let name: String?
-    /// The incarnation, which distinguishes accounts that had the same name one after the other.
+    /// The incarnation, which distinguishes successive accounts of the same name.
     public let incarnation: String
 
     /// The anonymous account. Its purchases stay in a ledger on this device, which is never synced.

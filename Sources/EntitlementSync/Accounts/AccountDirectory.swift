@@ -48,7 +48,7 @@ package struct AccountDirectory: Sendable {
     /// Creates the directory of the store in `backend`.
     package init(backend: any KeyValueBackend) { self.backend = backend }
 
-    /// Returns an encoded entry that says nothing but that this incarnation of the account was erased.
+    /// Returns an encoded entry that records only the erasure of this incarnation of the account.
     package static func entry(ofErased account: Account) -> [UInt8] {
         DirectoryEntry(incarnation: nil, erased: [account.incarnation]).bytes
     }
@@ -92,7 +92,7 @@ package struct AccountDirectory: Sendable {
         try await current(name, basedOn: try await entry(of: name)?.entry)
     }
 
-    /// Returns the same as ``current(_:)``, based on an entry that was just read.
+    /// Returns the result of ``current(_:)`` for an entry that was just read.
     func current(_ name: String, basedOn entry: DirectoryEntry?) async throws(BackendError) -> Account? {
         if let entry {
             guard let incarnation = entry.incarnation else { return nil }
@@ -108,7 +108,7 @@ package struct AccountDirectory: Sendable {
     func create(_ name: String, incarnation: String) async throws(BackendError) -> Account {
         for _ in 0..<LedgerEntries.maximumAttempts {
             // The decision and the write's precondition are based on a single read of the entry, so that an account
-            // created concurrently is never counted as erased.
+            // created concurrently is never treated as erased.
             let known = try await entry(of: name)
             var erased = Set(known?.entry.erased ?? [])
             if let current = known?.entry.incarnation {
@@ -123,7 +123,7 @@ package struct AccountDirectory: Sendable {
                 continue
             }
             if isInitialErased == true { erased.insert(Account.initialIncarnation) }
-            // The first account of a name has the incarnation that a store assumes if it is opened with the name alone.
+            // The first account of a name gets the initial incarnation, which a store opened by name alone assumes.
             let isFirst = known?.entry.incarnation == nil && erased.isEmpty
             try await write(
                 DirectoryEntry(

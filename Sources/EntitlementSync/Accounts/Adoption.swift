@@ -76,7 +76,7 @@ struct Adoption: Sendable {
             else { continue }
             try await join(held.ledger.withoutClaim, into: owner.ledger)
             try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).renew()
-            // A record added behind the claim has changed the version. The write then conflicts, and the loop moves the
+            // A record added after the claim has changed the version. The write then conflicts, and the loop moves the
             // record too.
             _ = try await entries.write(LedgerDocument(), to: keys.ledger, if: held.precondition)
         }

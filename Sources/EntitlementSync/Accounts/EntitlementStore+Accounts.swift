@@ -63,9 +63,9 @@ extension EntitlementStore {
 
     /// Logs an account in on this device.
     ///
-    /// From now on this store uses the account, and so does every other store that was opened without naming an
-    /// account. This store switches at once. Other stores switch when ``run(pollingEvery:noticeBeforeExpiry:)`` notices
-    /// the change. Calls in progress complete for the previous account.
+    /// This store switches to the account at once. Every other store on this device that was opened without naming an
+    /// account switches when its ``run(pollingEvery:noticeBeforeExpiry:)`` notices the change. Calls in progress
+    /// complete for the previous account.
     ///
     /// The first log-in on a device needs the remote. Afterwards the account is known on this device and can log in
     /// offline. Facts that could not be sent earlier go out with the next sync.
@@ -188,7 +188,7 @@ extension EntitlementStore {
     ///
     /// Both sides exchange what they know about erased incarnations: a remote restored from a backup may lack some, and
     /// this device may not have synced since. A remote that lost the account itself gets it back from this device,
-    /// because a new incarnation would not include the facts that this device still holds.
+    /// because a new incarnation would lack the facts that this device still holds.
     private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
         let directory = AccountDirectory(backend: remote)
         let known = try await entryHere(of: name)

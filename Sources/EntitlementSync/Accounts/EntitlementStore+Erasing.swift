@@ -46,10 +46,10 @@ extension EntitlementStore {
     }
 
     /// Replaces the entries of all replicas of an erased account with the marker, on a remote that keeps one entry per
-    /// replica. Otherwise the entry of a device that never returns would stay there.
+    /// replica. Otherwise the entry of a device that never syncs again would stay there.
     ///
-    /// A device that writes its entry concurrently loses nothing that is not erased anyway. It clears the entries again
-    /// when it learns of the erasure.
+    /// Overwriting a concurrent write of another device is harmless: its facts are erased anyway. That device clears the
+    /// entries again when it learns of the erasure.
     func clear(_ key: EntryKey, on remote: any KeyValueBackend) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         var after: EntryKey?
@@ -158,8 +158,8 @@ extension EntitlementStore {
             guard error.kind == .damaged else { throw error }
         }
         try await entries.replace(keys.ledger) { _ in .erased }
-        // Contents that the account claimed but that have not moved yet become anonymous again. Behind the claim no
-        // reader would see them.
+        // Contents that the account claimed but that have not moved yet become anonymous again. As long as they
+        // are claimed, no reader sees them.
         try await Adoption(backend: local, host: host).settle(claimOf: account)
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {

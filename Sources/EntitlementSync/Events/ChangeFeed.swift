@@ -4,9 +4,9 @@ import Synchronization
 
 /// Publishes the changes of a store to subscribers: each change once, and never an older state after a newer one.
 ///
-/// A publisher takes a turn, then reads the store, then publishes what it read. A turn is dropped if a later turn has
-/// already been published: the later one started reading when the earlier one's facts were durable, and has published
-/// them too.
+/// A publisher takes a numbered turn, reads the store, and publishes the state that it read. A turn is dropped if a
+/// later turn has already been published. This loses nothing: the later turn began after the facts of the earlier one
+/// were durable, and included them.
 final class ChangeFeed: Sendable {
     private struct Published {
         var turn: UInt64 = 0
@@ -45,8 +45,8 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Publishes only states of `account` from now on. Changes are counted from `current`, so its facts are not
-    /// reported as new.
+    /// Publishes only states of `account` from now on. `current` is the new baseline, so its facts are not reported as
+    /// new.
     func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
         state.withLock { state in
             let old = state.account
@@ -63,7 +63,7 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Publishes what is new since the last published state. The first state is the baseline and publishes nothing.
+    /// Publishes the changes since the last published state. The first state is the baseline and publishes nothing.
     func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
         state.withLock { state in
             // Drop the state of a call that started under another account.

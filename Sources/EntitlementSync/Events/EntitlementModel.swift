@@ -42,13 +42,13 @@ public final class EntitlementModel {
         case change(from: ProductID)
         /// The product is owned permanently.
         case owned
-        /// The purchase waits for approval.
+        /// The purchase awaits approval.
         case pending
     }
 
     /// One row for each product that is for sale, owned or pending, in the catalogue's order.
     public private(set) var rows: [Row] = []
-    /// Everything that holds now; `nil` until ``run()`` or ``refresh()`` has read the store.
+    /// The latest snapshot; `nil` until ``run()`` or ``refresh()`` has read the store.
     public private(set) var snapshot: Snapshot?
     /// The error of the last attempt to read the store; `nil` after a success.
     public private(set) var failure: EntitlementError?

@@ -34,7 +34,7 @@ extension EntitlementStore {
     /// Returns the decisions of the account's server, if the remote has reported a version that this device does not
     /// have.
     ///
-    /// Sends one request in that case. Sends none if there are no decisions, or no new ones.
+    /// Sends one request in that case, and otherwise none.
     ///
     /// - Throws: ``EntitlementError`` of kind `sync` if the decisions cannot be read.
     func newDecisions(for session: AccountSession, beyond known: VersionedLedger) async throws(EntitlementError)

@@ -136,8 +136,8 @@ final class LocalLedgers: Sendable {
             guard !state.account.ledger.isErased else { throw Self.erased }
             let name = try await name()
             if let unsettledName, unsettledName != name {
-                // An adoption came between. The earlier facts may have moved with it, which this device cannot find
-                // out.
+                // An adoption has happened since the last attempt and may have moved the facts. This device cannot
+                // find out.
                 throw entries.busy(keys.ledger, isUnknown: true)
             }
             let held = state[target]

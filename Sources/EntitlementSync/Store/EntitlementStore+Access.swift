@@ -15,7 +15,8 @@ extension EntitlementStore {
         return access
     }
 
-    /// Returns everything that holds now, as derived from the local store. Needs no network.
+    /// Returns the current subscriptions, products, balances and access, as derived from the local store. Needs no
+    /// network.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
@@ -50,7 +51,7 @@ extension EntitlementStore {
         guard let known = catalog[product: product] else { throw .unknown(product) }
         guard case .nonRenewing = known.kind else {
             throw EntitlementError(
-                .invalid, "\"\(product)\" is \(known.kind.name); only a nonRenewing has an end to preview")
+                .invalid, "\"\(product)\" is \(known.kind.name); only a nonRenewing product has an end to preview")
         }
         guard Purchase.quantityRange.contains(quantity),
             let end = try await session.ledgers.current().replay.end(afterBuying: product, quantity: quantity, at: now)

@@ -23,7 +23,7 @@ public struct SyncReport: Sendable {
 public struct RestoreReport: Sendable {
     /// The purchases that this device did not know, in ascending order of date.
     public var purchases: [Purchase]
-    /// Everything that holds after the restore.
+    /// The snapshot after the restore.
     public var snapshot: Snapshot
     /// The report of the underlying sync.
     public var sync: SyncReport
@@ -93,7 +93,7 @@ extension EntitlementStore {
         } else {
             if let decisions { try await session.ledgers.note(decisions) }
             try await log(contradictions, in: session)
-            // After the answer "unchanged" nothing was written: the remote holds the same as this device.
+            // After the answer "unchanged" nothing was written: both sides hold the same facts.
             var held = report.remoteContent ?? report.content
             // A part that cannot be read now was read before, and is assumed to be unchanged.
             if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
@@ -131,8 +131,7 @@ extension EntitlementStore {
 
     /// Writes contradictions found in a merge to the conflict log, which is part of the device ledger.
     private func log(_ contradictions: [Contradiction], in session: AccountSession) async throws(EntitlementError) {
-        // The log is for people, who read no more than this. The limit keeps repeated contradictions from filling the
-        // ledger.
+        // The limit keeps repeated contradictions from filling the ledger. It is ample for a person who reads the log.
         let known = try await session.ledgers.current().facts.contradictions.count
         guard !contradictions.isEmpty, known < Self.longestLog else { return }
         _ = try await session.ledgers.append(to: .device) { _ in contradictions.map(Fact.contradiction) }

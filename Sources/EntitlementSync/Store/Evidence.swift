@@ -117,7 +117,7 @@ public struct Evidence: Sendable {
                     group: group, until: until, source: source, assertedAt: assertedAt, environment: environment)))
     }
 
-    /// A purchase that waits for approval ("Ask to Buy").
+    /// A purchase that awaits approval ("Ask to Buy").
     ///
     /// It is pending until a purchase of the product is recorded or the request is ``withdrawn(_:)``. Pending purchases
     /// stay on this device.

@@ -113,7 +113,7 @@ extension RecordingPlan {
                 throw .signed(revocation.transaction, isReinstated: revocation.revokedAt == nil)
             }
         }
-        // There is no refund to reverse. A signed reinstatement is kept even so: it overrides a refund that arrives
+        // There is no refund to reverse. A signed reinstatement is recorded anyway: it overrides a refund that arrives
         // later.
         guard let known else { return revocation.revokedAt != nil || revocation.stamp.signedDate != nil }
         if known.revokedAt == revocation.revokedAt {

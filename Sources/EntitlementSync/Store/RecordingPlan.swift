@@ -133,7 +133,7 @@ struct RecordingPlan: Sendable {
                 stamp: Stamp(signedDate: sale.report.signedAt, logicalTime: time))
             if isStronger { facts.append(.purchase(purchase)) }
             if recordings.contains(where: { $0.replica == replica }) { continue }
-            // A group end that already includes this purchase is not the end before it.
+            // If the purchase is known, the group's end already includes it, and the end before it is unknown.
             let knownEnd = known == nil ? knownEnds.end(before: purchase) : nil
             let recording = Recording(
                 transaction: sale.transaction, replica: replica, recordedAt: now, knownEnd: knownEnd,
@@ -160,7 +160,7 @@ struct RecordingPlan: Sendable {
     }
 }
 
-/// The group ends that a device knows while it records one purchase after the other. The rule `latestExpiryWins` needs
+/// The group ends that a device knows while it records successive purchases. The rule `latestExpiryWins` needs
 /// them.
 private struct KnownEnds {
     let replay: Replay

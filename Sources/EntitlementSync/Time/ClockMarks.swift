@@ -5,8 +5,8 @@ import Entitlements
 /// now = max(wall clock + offset, server time of the last contact, soft mark). The answer of a server replaces all
 /// three, also with earlier times, so that a clock that ran ahead, the device's or the server's, denies access only
 /// until the next answer. The soft mark is the greatest time seen since that answer, so that setting the clock back
-/// reactivates nothing that has expired before. Before the first answer there is no soft mark: a device without a
-/// server has no way to correct a wrong mark, so it trusts its own clock.
+/// reactivates nothing that has expired before. Before the first answer only dates signed by stores
+/// raise it: a device without a server could not correct a mark from its own clock, so it trusts that clock.
 struct ClockMarks: Hashable, Sendable {
     /// The last time a server reported its clock.
     struct Contact: Hashable, Sendable {
@@ -16,7 +16,7 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// The number of the contact among those this device has stored, in whichever process. A higher number is more
+        /// The number of the contact among those that any process on this device has stored. A higher number is more
         /// recent.
         var number: UInt64 = 1
     }
@@ -58,7 +58,7 @@ struct ClockMarks: Hashable, Sendable {
 
     /// Keeps `before`, the time before a correction, if it is ahead of the marks by at most `tolerance` milliseconds.
     ///
-    /// The error of the correction is of that size. If the time went back, a recent purchase would lie in the future.
+    /// The correction may be wrong by that much. If the time went back, a recent purchase would be dated in the future.
     mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
         let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
         if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { observe(before) }
@@ -67,8 +67,8 @@ struct ClockMarks: Hashable, Sendable {
     /// Accepts the time of a server's answer. Request and answer happened at `sent` and `received` by the wall clock.
     ///
     /// The server read its clock in between, so the accepted time is never ahead, and behind by at most the round trip.
-    /// The previous time is kept where the answer does not contradict it. Otherwise a purchase made while the request
-    /// was under way would lie in the future.
+    /// The previous time is kept if the answer does not contradict it. Otherwise a purchase made during the request
+    /// would be dated in the future.
     ///
     /// - Parameter number: The number of the last stored contact plus one. Processes may use the same number for
     ///   different contacts until one of them is stored.

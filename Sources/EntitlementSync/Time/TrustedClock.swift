@@ -159,7 +159,7 @@ final class TrustedClock: Sendable {
 }
 
 extension ClockMarks {
-    /// Adopts the more recent contact, and of equal contacts the later mark.
+    /// Adopts the more recent contact. If both have the same contact, adopts the later mark.
     fileprivate mutating func learn(from other: ClockMarks, at wall: Timestamp) {
         if other.contact == contact {
             softMark = max(softMark, other.softMark)
@@ -170,9 +170,9 @@ extension ClockMarks {
         }
     }
 
-    /// True if its contact is more recent. Contacts with a small correction are not stored at once, and none are while
-    /// the store fails, so two processes may give different contacts the same number. The server's time decides between
-    /// these.
+    /// True if its contact is more recent. Two processes may give different contacts the same number, because a contact
+    /// with a small correction is not stored at once, nor is any while the store fails. Between these the server's time
+    /// decides.
     private func isLater(than other: ClockMarks) -> Bool {
         guard let theirs = other.contact else { return contact != nil }
         guard let contact else { return false }

@@ -26,7 +26,7 @@ struct CatalogCheck: AsyncParsableCommand {
             [entitlement.id.rawValue, entitlement.grantedBy.map(\.description).joined(separator: " or ")]
         }
         let head =
-            "sound: \(plural(catalog.products.count, "product")), "
+            "valid: \(plural(catalog.products.count, "product")), "
             + plural(catalog.entitlements.count, "entitlement")
         try output.show(
             .object([

@@ -9,8 +9,8 @@ struct Import: AsyncParsableCommand {
             Formats:
               history       a JSON array of purchases, as written by export
               facts         a ledger, as written by export --format ledger
-              userdefaults  a property list with ExpirationDate and a Bool for each product
-              parse         an export of Parse's _User with ExpirationDate, one date or an array
+              userdefaults  a property list with ExpirationDate and a Boolean for each owned product
+              parse         an export of Parse's _User class; ExpirationDate is a date or an array of dates
 
             The whole file is checked before anything is written.
             """)
@@ -111,7 +111,7 @@ struct Import: AsyncParsableCommand {
         }
         let leftOut = ledger.count - ledger.transferable.count
         let newFacts = try await store.join(ledger).count
-        let note = leftOut == 0 ? "" : "; \(leftOut) left out, which only their own store can state"
+        let note = leftOut == 0 ? "" : "; \(leftOut) left out, which are valid only in their original ledger"
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("facts", .number(Int64(ledger.count))),
@@ -156,9 +156,9 @@ struct Import: AsyncParsableCommand {
     ) -> String {
         let expiries = plural(report.newExpiries.count, "new expiry", "new expiries")
         let flags = plural(report.newlyOwned.count, "new flag")
-        var lines = ["imported for \(account): \(expiries) and \(flags), \(report.knownCount) known already"]
+        var lines = ["imported for \(account): \(expiries) and \(flags), \(report.knownCount) already known"]
         lines += ends.map { "  \($0.group) ends at \($0.end)" }
-        lines += report.lapsed.map { "  nothing is left of the expiry \($0)" }
+        lines += report.lapsed.map { "  adds nothing, already expired: \($0)" }
         lines += report.ignored.map { "  left out: \($0.key): \($0.reason)" }
         if others > 0 { lines.append("  left out: \(plural(others, "key")) without purchases") }
         return lines.joined(separator: "\n")

@@ -6,8 +6,8 @@ struct Record: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Record a purchase, a refund, or another fact.",
         discussion: """
-            Each of these commands writes to the store on this device, and can be repeated: a known fact adds nothing. \
-            On a server's store (--local sqlite:FILE --account NAME) the account must exist.
+            Each of these commands writes to the store on this device, and can be repeated: recording a known fact \
+            adds nothing. On a server's store (--local sqlite:FILE --account NAME) the account must exist.
             """,
         subcommands: [
             RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordGrant.self,
@@ -22,7 +22,7 @@ struct TransactionOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The date on which the store signed this; verify the signature first. Signed statements replace unsigned "
+            "The date of the store's signature; verify the signature first. Signed statements replace unsigned "
                 + "ones.", valueName: "date"))
     var signedAt: String?
 
@@ -48,16 +48,18 @@ struct RecordPurchase: AsyncParsableCommand {
     var date: String?
 
     @Option(
-        parsing: .unconditional, help: ArgumentHelp("The quantity, 1 to 10,000.", valueName: "count"),
+        parsing: .unconditional, help: ArgumentHelp("The quantity, 1 to 10,000 (default: 1).", valueName: "count"),
         transform: parsedQuantity)
     var quantity: Int64 = 1
 
     @Option(
-        help: ArgumentHelp("The expiry date that the store gave, for an auto-renewable product.", valueName: "date"))
+        help: ArgumentHelp("The expiry date that the store stated, for an auto-renewable product.", valueName: "date"))
     var expires: String?
 
     @Option(
-        help: ArgumentHelp("The first transaction of the subscription that this purchase renews.", valueName: "id"))
+        help: ArgumentHelp(
+            "The id of the first transaction of the subscription that this purchase renews (default: its own id).",
+            valueName: "id"))
     var original: String?
 
     @Flag(help: "The purchase used the introductory offer.")
@@ -99,7 +101,7 @@ struct RecordRefund: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "refund", abstract: "Record the refund of a purchase.")
 
-    @Argument(help: "The transaction's id. The purchase may still be unknown.")
+    @Argument(help: "The transaction's id. The purchase need not be recorded yet.")
     var transaction: String
 
     @Option(
@@ -161,12 +163,12 @@ struct RecordFlag: AsyncParsableCommand {
 
 struct RecordPending: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "pending", abstract: "Record a purchase that waits for approval.")
+        commandName: "pending", abstract: "Record a purchase that awaits approval.")
 
     @Argument(help: "The product's id.")
     var product: String
 
-    @Flag(help: "The request was declined or withdrawn.")
+    @Flag(help: "Record that the request was declined or withdrawn.")
     var withdraw = false
 
     @OptionGroup var creation: CreationOptions

@@ -47,7 +47,7 @@ struct RecordRenewal: AsyncParsableCommand {
     @Flag(help: "A payment failed, and the store retries it.")
     var billingRetry = false
 
-    @Option(help: ArgumentHelp("The product that it renews as, if another one.", valueName: "product"))
+    @Option(help: ArgumentHelp("The product of the next period, if it changes.", valueName: "product"))
     var pending: String?
 
     @OptionGroup var origin: TransactionOptions
@@ -74,10 +74,10 @@ struct RecordRenewal: AsyncParsableCommand {
 struct RecordGrant: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "grant",
-        abstract: "Record that a group is paid until a date, on the word of a system that keeps no purchases.",
+        abstract: "Record paid time for a group, as stated by a system that keeps no purchases.",
         discussion: """
-            The grant adds the time from the current end of the group to the new one, and nothing if the group is \
-            already paid for longer.
+            The grant extends the group from its current end to the stated end. It adds nothing if the group already \
+            ends later.
 
             Examples:
               syncd record grant random --until 2027-01-31 --source campaign
@@ -93,7 +93,7 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(
         name: .customLong("for"),
         help: ArgumentHelp(
-            "The paid time from --date on, an ISO 8601 duration such as P1M or P14D; instead of --until.",
+            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D.",
             valueName: "duration"))
     var duration: String?
 
@@ -103,7 +103,7 @@ struct RecordGrant: AsyncParsableCommand {
             "The date of the statement: RFC 3339, or a plain date (default: now).", valueName: "date"))
     var assertedAt: String?
 
-    @Option(help: ArgumentHelp("The name of the system, or of the occasion.", valueName: "name"))
+    @Option(help: ArgumentHelp("The name of the system or campaign.", valueName: "name"))
     var source: String = "promotion"
 
     @OptionGroup var creation: CreationOptions
@@ -135,7 +135,7 @@ struct RecordGrant: AsyncParsableCommand {
             ]), or: text + state)
     }
 
-    /// The end that `--until` names, or that `--for` gives from `start`.
+    /// The end from `--until`, or `start` plus the duration from `--for`.
     private func until(from start: Timestamp) throws -> Timestamp {
         guard let duration else { return try date(until, option: "--until") ?? start }
         do { return start.adding(try CalendarDuration(duration)) } catch { throw Failure(.usage, "--for: \(error)") }

@@ -37,7 +37,7 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The cost of hashing a password: 2^N rounds of scrypt, N from 10 to 20; 17 takes 128 MiB "
+            "The cost of hashing a password: 2^N rounds of scrypt, N from 10 to 20; 17 takes 128 MiB for each hash "
                 + "(SYNCD_PASSWORD_COST; default: 17).", valueName: "N"))
     var passwordCost: String?
 
@@ -61,7 +61,7 @@ struct Serve: AsyncParsableCommand {
         let host = try makeHost()
         let store = try openStore(host, limits)
         let logger = try makeLogger()
-        if let at { logger.warning("for tests, the clock started at \(at.singleLine)") }
+        if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         var configuration = try service.configuration(
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers

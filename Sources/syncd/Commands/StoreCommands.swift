@@ -76,10 +76,10 @@ struct StoreBackup: AsyncParsableCommand {
         commandName: "backup", abstract: "Copy a store to a new one while it is in use.",
         usage: "syncd store backup <url> <new-url> [<options>]",
         discussion: """
-            From SQLite to SQLite the backup is a snapshot. Between other kinds, entries are copied one by one, each \
-            of them atomically. The backup appears under its name only when it is complete. An interrupted backup \
-            leaves NEW.incomplete, which the next backup of that name removes. A store with unreadable entries is not \
-            backed up: use recover.
+            From SQLite to SQLite the backup is a snapshot of one moment. Between other kinds, each entry is copied \
+            atomically, but not all at one moment. The backup appears under its name only when it is complete. An \
+            interrupted backup leaves NEW.incomplete, which the next backup of that name removes. A store with \
+            unreadable entries is not backed up: use recover.
             """)
 
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
@@ -104,7 +104,8 @@ struct StoreBackup: AsyncParsableCommand {
             return false
         }
         try output.show(
-            .object([("from", .string(from.text)), ("to", .string(to.text))]), or: "\(from.text) is in \(to.text)")
+            .object([("from", .string(from.text)), ("to", .string(to.text))]),
+            or: "backed up: \(from.text) to \(to.text)")
     }
 }
 
@@ -116,7 +117,7 @@ struct StoreRecover: AsyncParsableCommand {
             The damaged store is not changed; do not write to it meanwhile. Lost entries are listed if their keys can \
             still be found. The new store appears under its name only when it is complete.
 
-            Exit codes: 0 all entries recovered, 1 some entries are lost, 4 no store was found.
+            Exit codes: 0 all entries recovered, 1 some entries are lost, 3 there is no such store, 4 it is not a store.
             """)
 
     @Argument(help: ArgumentHelp("The damaged store.", valueName: "url"))
@@ -142,7 +143,7 @@ struct StoreRecover: AsyncParsableCommand {
         }
         try from.refuseOverlap(with: to)
         let database = SQLiteBackend(path: source, creating: .never)
-        // Checked before anything is created beside the new store.
+        // A missing source is reported before anything is created.
         try await finding(from) { () async throws(BackendError) in
             if access(source, F_OK) != 0 { _ = try await database.integrityCheck() }
         }
@@ -152,7 +153,7 @@ struct StoreRecover: AsyncParsableCommand {
                 try await finding(from) { () async throws(BackendError) in
                     try await database.recover(to: staged.stagedPath)
                 })
-            // Nothing found: an empty store can be opened, any other file is rejected.
+            // Without any finding the file is either an empty store, which opens, or no store, which is rejected.
             if findings.isEmpty {
                 try await finding(from) { () async throws(BackendError) in _ = try await database.integrityCheck() }
             }
@@ -185,13 +186,14 @@ struct StoreRecover: AsyncParsableCommand {
 
     private func show(_ findings: Findings, _ from: StoreURL, _ to: StoreURL) throws {
         var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) recovered"]
-        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) is not created: no entry is intact"] }
+        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) was not created: no entry is intact"] }
         lines += findings.lostKeys.map { "lost: \($0.onOneLine)" }
         if findings.missingCount > 0 {
             lines.append("also lost: \(plural(findings.missingCount, "entry", "entries")) with unknown keys")
         }
         if findings.damagedRowCount > 0 {
-            lines.append("damaged: \(plural(findings.damagedRowCount, "row", "rows")) of the database, named or not")
+            let count = plural(findings.damagedRowCount, "row", "rows")
+            lines.append("damaged: \(count) of the database, with known and unknown keys")
         }
         try output.show(
             .object([

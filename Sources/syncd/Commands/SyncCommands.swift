@@ -5,13 +5,15 @@ import SyncCore
 
 struct Sync: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Exchange facts with the remote, so that both hold the same.")
+        abstract: "Exchange facts with the remote, so that both sides have all of them.")
 
     @Flag(help: "Show what would change, without changing anything.")
     var dryRun = false
 
     @Flag(
-        help: "Create the remote if it is missing. Without this flag a share that is not mounted is reported.")
+        help: ArgumentHelp(
+            "Create the remote if it is missing. Without this flag a missing remote, such as a share that is not "
+                + "mounted, is an error."))
     var createRemote = false
 
     @OptionGroup var options: StoreOptions

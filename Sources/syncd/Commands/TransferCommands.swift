@@ -59,7 +59,7 @@ extension Facts {
 
 struct Evaluate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Evaluate a purchase history by a catalogue's rules, without a store.",
+        abstract: "Evaluate a purchase history under a catalogue's rules, without a store.",
         usage: "syncd evaluate --history <file> [<options>]")
 
     @Option(help: ArgumentHelp("The history, a JSON file as written by export.", valueName: "file"))

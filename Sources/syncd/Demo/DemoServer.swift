@@ -1,8 +1,8 @@
 import Foundation
 import Synchronization
 
-/// The server of the demo: a separate process that ends with the demo, also when one of the signals INT, TERM, HUP,
-/// QUIT or PIPE ends the demo.
+/// The server of the demo: a separate process that is stopped when the demo ends, also by a signal (INT, TERM, HUP,
+/// QUIT or PIPE).
 final class DemoServer {
     /// The server's URL.
     let url: String
@@ -80,7 +80,7 @@ final class DemoServer {
     private static func installSignalHandlers() {
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
             signal(number) { number in
-                // Stored before the process id is read, so that one of both sides sees the other's value.
+                // Stored before the process id is read, so that at least one side sees the other's value.
                 DemoServer.awaiting.store(number, ordering: .sequentiallyConsistent)
                 let server = DemoServer.running.load(ordering: .sequentiallyConsistent)
                 if server < 0 { return }

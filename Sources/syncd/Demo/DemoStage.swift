@@ -32,7 +32,7 @@ final class DemoStage {
         guard let server else { return }
         self.server = nil
         let exitCode = server.stop()
-        guard exitCode == 0 else { throw Failure(.failed, "the demo's server ended with \(exitCode)") }
+        guard exitCode == 0 else { throw Failure(.failed, "the demo's server exited with \(exitCode)") }
     }
 
     func chapter(_ title: String) {
@@ -51,7 +51,7 @@ final class DemoStage {
             print("    \(line)")
         }
         guard result.exitCode == expected else {
-            throw Failure(.failed, "\(device): \"\(command)\" ended with \(result.exitCode), not \(expected)")
+            throw Failure(.failed, "\(device): \"\(command)\" exited with \(result.exitCode), not \(expected)")
         }
     }
 

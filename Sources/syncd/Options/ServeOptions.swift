@@ -10,7 +10,7 @@ import SyncService
 struct ListenOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The address to listen at; port 0 for a free one (SYNCD_LISTEN; default: 127.0.0.1:8440).",
+            "The address to listen on; port 0 picks a free port (SYNCD_LISTEN; default: 127.0.0.1:8440).",
             valueName: "host:port"))
     var listen: String?
 
@@ -20,7 +20,7 @@ struct ListenOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The certificate's private key, unencrypted PEM (SYNCD_TLS_KEY).", valueName: "file"))
     var tlsKey: String?
 
-    @Flag(help: "Listen without TLS at an address that other machines reach (SYNCD_INSECURE_HTTP=1).")
+    @Flag(help: "Listen without TLS on an address that other machines can reach (SYNCD_INSECURE_HTTP=1).")
     var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
@@ -38,12 +38,12 @@ struct ListenOptions: ParsableArguments {
             try secrets.check(key, option: "--tls-key")
             configuration.certificate = .init(chainFile: chain, keyFile: key)
         case (nil, nil):
-            let isMeant = try isSet("SYNCD_INSECURE_HTTP")
-            guard insecureHTTP || isMeant || Self.isLoopback(host) else {
+            let isAllowed = try isSet("SYNCD_INSECURE_HTTP")
+            guard insecureHTTP || isAllowed || Self.isLoopback(host) else {
                 throw Failure(
                     .usage,
-                    "--listen: other machines reach \(text.singleLine), so passwords need TLS: pass --tls-certificate "
-                        + "and --tls-key, or --insecure-http behind a proxy that has them")
+                    "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass --tls-certificate "
+                        + "and --tls-key, or --insecure-http behind a proxy that provides TLS")
             }
         default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
         }
@@ -77,7 +77,7 @@ struct ListenOptions: ParsableArguments {
 struct ServiceOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The server's public URL, which its tokens carry (SYNCD_NAME; default: the address of --listen).",
+            "The server's public URL, the issuer of its tokens (SYNCD_NAME; default: the address of --listen).",
             valueName: "url"))
     var name: String?
 
@@ -98,8 +98,8 @@ struct ServiceOptions: ParsableArguments {
 
     @Flag(
         help: ArgumentHelp(
-            "With --issuer: let clients create accounts with passwords as well. Users of the issuer cannot take their "
-                + "names (SYNCD_SIGN_UP=1)."))
+            "With --issuer: let clients create accounts with passwords as well. The names of these accounts are not "
+                + "available to users of the issuer (SYNCD_SIGN_UP=1)."))
     var signUp = false
 
     @Option(
@@ -108,7 +108,10 @@ struct ServiceOptions: ParsableArguments {
                 + "keepWithFirst).", valueName: "rule"))
     var ownership: String?
 
-    @Flag(help: "Accept the clock although the store has seen later times; once, after the clock was ahead.")
+    @Flag(
+        help: ArgumentHelp(
+            "Accept a clock that is more than 5 minutes behind the store's latest time. Use it once, after the clock "
+                + "was wrongly ahead."))
     var acceptClock = false
 
     @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions

@@ -80,10 +80,10 @@ struct StoreOptions: ParsableArguments {
             environment: catalog.environmentID, clock: clock.source, host: host)
     }
 
-    /// Throws if a command would record into a store that does not exist and looks like a misspelled server's store.
+    /// Throws if a command would record into a missing store that was probably meant to be an existing server's store.
     ///
-    /// A device's first purchase creates its store. Only a command line with `--local`, `--account` and no remote, the
-    /// form for support on a server's store, needs a store that exists.
+    /// A device's first purchase creates its store. A command line with `--local`, `--account` and no remote is the form
+    /// for support on a server's store, and requires a store that exists.
     private func requireExisting() async throws {
         guard let local = place.local, place.account != nil, remoteText == nil else { return }
         let url = try StoreURL(local, option: "--local")
@@ -108,10 +108,10 @@ struct StoreOptions: ParsableArguments {
         throw Failure(.usage, "--account is required: this store holds \(names)")
     }
 
-    /// Throws if `store` is a server's, which knows all of its accounts, and does not know this one.
+    /// Throws if `store` is a server's store and has no such account.
     private func requireKnown(_ account: Account, in store: any KeyValueBackend, mayCreate: Bool) async throws {
         guard try await isServer(store), try await !AccountDirectory(backend: store).isKnown(account) else { return }
-        let hint = mayCreate ? "; pass --create to record for it all the same" : ""
+        let hint = mayCreate ? "; pass --create to create it" : ""
         throw Failure(.notFound, "--account: this server's store has no account \"\(account)\"\(hint)")
     }
 
@@ -143,13 +143,13 @@ private struct PlaceOptions: ParsableArguments {
     var accountText: String? { account ?? environmentVariable("SYNCD_ACCOUNT") }
 }
 
-/// Permission to create what a command would write to.
+/// Permission to create the store or account that a command writes to.
 struct CreationOptions: ParsableArguments {
     @Flag(help: "Create the store, or the account on a server's store, if it does not exist.")
     var create = false
 }
 
-/// The catalogue and the rules that facts are read by.
+/// The catalogue and the rules under which facts are interpreted.
 struct CatalogOptions: ParsableArguments {
     static let title = "Catalogue options"
 
@@ -227,7 +227,7 @@ struct ClockOptions: ParsableArguments {
         }
     }
 
-    /// The clock's source: an explicit time is used as it is, the system's may be corrected by remotes.
+    /// The clock's source: a time from `--at` is used as it is; remotes may correct the system's clock.
     var source: ClockSource { at == nil ? .trusted : .host }
 
     func now() throws -> Timestamp { Timestamp(milliseconds: try host().now()) }

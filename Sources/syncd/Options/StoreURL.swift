@@ -17,7 +17,7 @@ struct StoreURL {
     /// A store on a server, with its credentials.
     struct ServerStore: Equatable {
         let backend: any KeyValueBackend
-        /// The same store with permission to create it if missing; `nil` if there is no such difference.
+        /// The same store with permission to create it if missing; `nil` if `backend` serves both cases.
         var creating: (any KeyValueBackend)?
 
         static func == (left: Self, right: Self) -> Bool { left.backend.label == right.backend.label }

@@ -12,14 +12,15 @@ struct SupplementOptions: ParsableArguments {
     @Option(
         name: .customLong("group-of"),
         help: ArgumentHelp(
-            "The group of a non-renewing subscription in a .storekit file (default: its own id).",
+            "The group of a non-renewing subscription in a .storekit file (default: its own id); repeat for others.",
             valueName: "ID=GROUP"))
     var groups: [String] = []
 
     @Option(
         name: .customLong("units"),
         help: ArgumentHelp(
-            "The units that a consumable in a .storekit file gives (default: 1).", valueName: "ID=N"))
+            "The units that a consumable in a .storekit file grants, 1 to 1,000,000 (default: 1); repeat for others.",
+            valueName: "ID=N"))
     var units: [String] = []
 
     func supplement() throws -> StoreKitSupplement {

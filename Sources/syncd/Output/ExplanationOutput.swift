@@ -65,17 +65,17 @@ extension Explanation.Effect {
             "\(period.start) to \(period.end)" + (period.revokedAt == nil ? "" : ", cut off by a refund")
         case .ownership(let period) where period.end == .latest: "owned since \(period.start)"
         case .ownership(let period): "owned from \(period.start) to \(period.end)"
-        case .units(let units, let balance): "+\(units), \(balance) then"
+        case .units(let units, let balance): "+\(units), balance \(balance)"
         case .spent(let units, let writtenOff, let balance):
-            "−\(units), \(balance) then" + (writtenOff == 0 ? "" : ", \(writtenOff) written off")
+            "−\(units), balance \(balance)" + (writtenOff == 0 ? "" : ", \(writtenOff) written off")
         case .reinstates: "the purchase counts again"
-        case .informs: "gives no time of its own"
+        case .informs: "adds no time of its own"
         case .redates(let date): "counts as of \(date)"
-        case .accepts: "counts as it stands"
-        case .revokes: "takes the purchase back"
+        case .accepts: "counts as recorded"
+        case .revokes: "revokes the purchase"
         case .flagCounts: "counts"
-        case .waits: "waits for approval"
-        case .notYet: "lies in the future"
+        case .waits: "awaits approval"
+        case .notYet: "is in the future"
         case .setAside(let reason): "does not count: \(reason)"
         }
     }

@@ -45,7 +45,7 @@ extension ClockStatus {
         let seconds = offset.components.seconds
         let distance = abs(seconds) < 7_200 ? "\(abs(seconds) / 60) min" : "\(abs(seconds) / 3_600) h"
         return [
-            "", "this device's clock is \(distance) \(seconds > 0 ? "behind" : "ahead"); the time is that of \(remote)",
+            "", "this device's clock is \(distance) \(seconds > 0 ? "behind" : "ahead"); using the time of \(remote)",
         ]
     }
 }

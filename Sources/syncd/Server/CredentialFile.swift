@@ -9,7 +9,7 @@ import SyncCore
 /// a new token.
 struct CredentialFile: SessionStore {
     let path: String
-    /// The local store and the server. A file of another pair is rejected.
+    /// The local store and the server. A file that belongs to another pair is rejected.
     let local: String
     let server: String
 

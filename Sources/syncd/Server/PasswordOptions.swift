@@ -2,7 +2,7 @@ import ArgumentParser
 import Entitlements
 import Foundation
 
-/// The source of passwords and codes. Arguments are no such source: every user of the machine can read them.
+/// The source of passwords and codes. They are never passed as arguments, which every user of the machine can read.
 struct PasswordOptions: ParsableArguments {
     @Flag(help: "Read passwords and codes from standard input, one on each line, in the order of the prompts.")
     var passwordStdin = false
@@ -61,14 +61,13 @@ struct PasswordOptions: ParsableArguments {
     private func ask(_ question: String) throws(Failure) -> String {
         FileHandle.standardError.write(Data("\(question): ".utf8))
         var shown = termios()
-        guard tcgetattr(STDIN_FILENO, &shown) == 0 else { throw Failure(.failed, "the terminal cannot hide an answer") }
+        let cannotHide = Failure(.failed, "the terminal cannot hide the input: pass --password-stdin")
+        guard tcgetattr(STDIN_FILENO, &shown) == 0 else { throw cannotHide }
         var hidden = shown
         hidden.c_lflag &= ~tcflag_t(ECHO | ISIG)
         // Control-C ends the line and is rejected below.
         withUnsafeMutableBytes(of: &hidden.c_cc) { $0[Int(VEOL)] = 3 }
-        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0 else {
-            throw Failure(.failed, "the terminal cannot hide an answer")
-        }
+        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0 else { throw cannotHide }
         var buffer = [UInt8](repeating: 0, count: 4_096)
         let count = Foundation.read(STDIN_FILENO, &buffer, buffer.count)
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)

@@ -3,7 +3,7 @@ import Entitlements
 import Foundation
 import SyncCore
 
-/// Files with secrets that `syncd` writes, which only their owner may read.
+/// Files with secrets that only their owner may access: sessions, and passwords for WebDAV servers.
 enum PrivateFile {
     /// The folder for persistent state (XDG base directories); `nil` without a home folder.
     static var stateFolder: String? {
@@ -12,7 +12,7 @@ enum PrivateFile {
         return nil
     }
 
-    /// Reads a file that only its owner may read; `nil` for a missing file.
+    /// Reads a file; `nil` for a missing one. Throws if it is not a regular file that only the current user may access.
     static func read(_ path: String) throws(BackendError) -> Data? {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else {
@@ -23,14 +23,14 @@ enum PrivateFile {
         }
         defer { close(file) }
         var status = stat()
-        let isKnown = fstat(file, &status) == 0
-        guard isKnown, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0
+        let hasStatus = fstat(file, &status) == 0
+        guard hasStatus, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0
         else {
             throw BackendError(
                 .permissionDenied, operation: .read,
                 message:
-                    "\(path): other users can read this session: chmod 600 it, and log out everywhere if they may have "
-                    + "read it")
+                    "\(path) must be your own file, which other users cannot access: chmod 600 it; if they may have read "
+                    + "it, change the password in it, or end its session with syncd account logout --everywhere")
         }
         do {
             return try FileHandle(fileDescriptor: file, closeOnDealloc: false).readToEnd() ?? Data()
@@ -44,14 +44,15 @@ enum PrivateFile {
 struct SecretOptions: ParsableArguments {
     @Flag(
         help: ArgumentHelp(
-            "Accept files with tokens and keys that every user of this machine can read (SYNCD_ALLOW_OPEN_SECRETS=1)."))
+            "Accept files with tokens and keys that every user of this machine can access (SYNCD_ALLOW_OPEN_SECRETS=1)."
+        ))
     var allowOpenSecrets = false
 
     /// Throws if every user of this machine can read or replace the file at `path`.
     ///
-    /// The group may: a server often runs as its own user in the group of the secret. Secrets that systemd or a
-    /// container runtime provides have modes that the administrator does not choose, in folders that others cannot
-    /// enter. A missing file passes; reading it reports that.
+    /// Access by the file's group is allowed: a server often runs as its own user, who is in that group. Files from
+    /// systemd or a container runtime are allowed too: the administrator cannot choose their modes, and other users
+    /// cannot enter their folders. A missing file passes, because reading it reports the error.
     ///
     /// - Parameter option: the option that names the file, for the error.
     func check(_ path: String, option: String) throws(Failure) {
@@ -69,12 +70,13 @@ struct SecretOptions: ParsableArguments {
 
     /// Returns `true` if systemd or a container runtime provides the file.
     private static func isProvided(_ path: String) -> Bool {
-        guard let place = resolved(path) else { return false }
+        guard let file = resolved(path) else { return false }
         return [environmentVariable("CREDENTIALS_DIRECTORY"), "/run/secrets"].contains { folder in
-            folder.flatMap(resolved).map { $0 != "/" && place.hasPrefix($0 + "/") } ?? false
+            folder.flatMap(resolved).map { $0 != "/" && file.hasPrefix($0 + "/") } ?? false
         }
     }
 
+    /// The absolute path without symbolic links; `nil` if there is no such file.
     private static func resolved(_ path: String) -> String? {
         guard let resolved = realpath(path, nil) else { return nil }
         defer { free(resolved) }

@@ -12,7 +12,7 @@ struct ServerOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The file for the session on a server (SYNCD_CREDENTIALS; default: one for each store and server in "
+            "The file in which to keep the session on a server (SYNCD_CREDENTIALS; default: one for each store and server in "
                 + "$XDG_STATE_HOME/syncd). For webdav(s): a file with "
                 + "{\"webdavs://HOST\":{\"user\":…,\"password\":…}} (or set SYNCD_WEBDAV_PASSWORD).", valueName: "file")
     )
@@ -26,7 +26,8 @@ struct ServerOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The only trusted certificate authorities, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file"))
+            "The only certificate authorities to trust, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file")
+    )
     var caFile: String?
 
     @Flag(help: "Allow a server without TLS, which exposes passwords and purchases (SYNCD_INSECURE_HTTP=1).")
@@ -41,7 +42,7 @@ struct ServerOptions: ParsableArguments {
         if let file = caFile ?? environmentVariable("SYNCD_CA_FILE") {
             let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
             guard text.contains("-----BEGIN ") else {
-                throw Failure(.usage, "--ca-file: \(file): holds no certificate in PEM form")
+                throw Failure(.usage, "--ca-file: \(file) has no certificate in PEM form")
             }
             configuration.trust = .file(file)
         }
@@ -74,9 +75,9 @@ struct ServerOptions: ParsableArguments {
     func requireSafe(
         _ host: String, isEncrypted: Bool, _ text: String, option: String
     ) throws(Failure) -> String {
-        let isTold = try isSet("SYNCD_INSECURE_HTTP")
+        let isAllowed = try isSet("SYNCD_INSECURE_HTTP")
         let plain = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
-        guard isEncrypted || insecureHTTP || isTold || ListenOptions.isLoopback(plain) else {
+        guard isEncrypted || insecureHTTP || isAllowed || ListenOptions.isLoopback(plain) else {
             throw Failure(
                 .usage,
                 "\(option): \(text.singleLine) would send passwords and purchases unencrypted: write "
@@ -86,7 +87,7 @@ struct ServerOptions: ParsableArguments {
         return plain
     }
 
-    /// Host and port in the form that URLs have.
+    /// The host and port as written in a URL.
     static func authority(_ host: String, _ port: Int?) -> String {
         (host.contains(":") ? "[\(host)]" : host) + (port.map { ":\($0)" } ?? "")
     }

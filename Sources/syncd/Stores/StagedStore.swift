@@ -6,8 +6,8 @@ import SyncCore
 /// A new store that appears only when it is complete, even if the process is killed.
 ///
 /// It is created as `NAME.incomplete/store` and renamed in one step when it is durable. `NAME.incomplete/lock` marks
-/// the folder as made by syncd, and is held while a process works in it. The next process for the same name removes the
-/// remains of a killed one.
+/// the folder as made by syncd, and is locked while a process works in it. If a process is killed, the next one for the
+/// same name removes its remains.
 struct StagedStore {
     /// The store under its temporary name. The first write creates it.
     let store: any KeyValueBackend
@@ -22,7 +22,7 @@ struct StagedStore {
 
     private static let fileSystem = POSIXFileSystem()
     private static let note = Array("syncd makes a store here and removes this folder afterwards\n".utf8)
-    /// The names in the folder, with those of SQLite's files.
+    /// The names that syncd and SQLite use in the folder.
     private static let names: Set = [
         "lock", "store", "store-wal", "store-shm", "store-journal",
     ]
@@ -30,10 +30,10 @@ struct StagedStore {
     /// The prefix of the names of SQLite's drafts.
     private static let draft = "store.pending-"
 
-    /// Creates the store `url` with `body`, and gives it its name if `body` returns `true`. A `body` that renames a
+    /// Creates the store `url` with `body`, and moves it to its name if `body` returns `true`. A `body` that renames a
     /// draft in ``folder`` itself returns `false`.
     ///
-    /// - Throws: ``Failure`` if the name is taken, and the errors of `body`. Then there is no new store.
+    /// - Throws: ``Failure`` if the name is taken, and the errors of `body`. On an error no store is created.
     static func make(_ url: StoreURL, _ body: (StagedStore) async throws -> Bool) async throws {
         guard let location = url.location else { return }
         let store = try StagedStore(url, at: location.path)
@@ -115,7 +115,7 @@ struct StagedStore {
         }
     }
 
-    /// Throws unless the folder is empty or was left by a process of syncd.
+    /// Throws unless the folder is missing, is empty, or was left by a process of syncd.
     private static func checkOurs(_ folder: String) throws(Failure) {
         let isOurs: Bool
         do throws(FileSystemError) {
@@ -135,7 +135,7 @@ struct StagedStore {
         }
     }
 
-    /// Returns `true` if the lock file has the note of syncd. A lock file that is alone may still be empty.
+    /// Returns `true` if the lock file contains the note of syncd. If the folder has no other file, it may be empty.
     private static func isNoted(_ folder: String, alone: Bool) throws(FileSystemError) -> Bool {
         let lock = try fileSystem.open(folder + "/lock", .read)
         defer { fileSystem.close(lock) }
@@ -159,11 +159,11 @@ struct StagedStore {
 
     private var taken: Failure { Failure(.refused, "\(url.text) already exists: choose a new name") }
 
-    /// Gives the store its name.
+    /// Moves the store to its name.
     private func finish() async throws {
         if let database = store as? SQLiteBackend {
-            // Durable, without a log beside it, and never in the place of another file. A second database object would
-            // conflict with the first while that is closing.
+            // The backup is durable, has no log beside it, and replaces no other file. A second database object would
+            // conflict with the first while that one closes.
             return try await database.backup(to: path, draftingIn: folder)
         }
         var status = stat()

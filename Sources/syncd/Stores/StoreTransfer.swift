@@ -69,7 +69,7 @@ struct StoreTransfer {
     func show(_ report: StoreCopy.Report, isMade: Bool = true, _ output: OutputOptions) throws {
         var lines = ["\(to.text): \(plural(report.copiedCount, "entry", "entries")) copied"]
         if report.presentCount > 0 { lines[0] += ", \(report.presentCount) already present" }
-        if !isMade { lines = ["\(to.text) is not created: no entry is intact"] }
+        if !isMade { lines = ["\(to.text) was not created: no entry is intact"] }
         lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
         lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
         try output.show(
@@ -85,7 +85,7 @@ struct StoreTransfer {
 }
 
 extension StoreURL {
-    /// The store, which is not created if it is missing.
+    /// A backend of the store that does not create it if it is missing.
     func existing() -> any KeyValueBackend { open(host: .system).requiringExisting }
 
     /// Returns `false` if there is no store; `true` also for one that cannot be read.
@@ -109,7 +109,7 @@ func finding<Result: Sendable>(
     }
 }
 
-/// An unused key, for finding out if a store exists.
+/// An unused key, read to check that a store exists.
 private func probe() throws(BackendError) -> EntryKey {
     do { return try EntryKey("store-check") } catch { throw BackendError(.invalidKey, message: "\(error)") }
 }

@@ -43,7 +43,7 @@ struct MigrationTests {
             """
         try expect(
             "import \(file) --format userdefaults \(phone) --at 2026-01-10",
-            prints: "imported for alice: 1 new expiry and 2 new flags, 0 known already\n" + rest)
+            prints: "imported for alice: 1 new expiry and 2 new flags, 0 already known\n" + rest)
         try expect(
             "sync --create-remote \(phone) --at 2026-01-10",
             prints: "synced alice: received nothing, sent what the remote lacked")
@@ -63,7 +63,7 @@ struct MigrationTests {
                 #expect(try sandbox.run("sync \(device) --at 2026-01-13").exitCode == 0)
                 try expect(
                     "import \(file) --format userdefaults \(device) --at 2026-01-13",
-                    prints: "imported for alice: 0 new expiries and 0 new flags, 3 known already\n"
+                    prints: "imported for alice: 0 new expiries and 0 new flags, 3 already known\n"
                         + rest.replacing("2026-03-10", with: "2026-06-10"))
                 #expect(try end("\(device) --at 2026-01-13", "random-owls") == appended)
                 #expect(try kinds(device) == ["purchase", "recording", "assertion", "flag", "flag"])
@@ -86,7 +86,7 @@ struct MigrationTests {
         try expect(
             "\(command) --user ragefan \(phone) --at 2026-01-10",
             prints: """
-                imported for ragefan: 2 new expiries and 0 new flags, 0 known already
+                imported for ragefan: 2 new expiries and 0 new flags, 0 already known
                   comics ends at 2026-05-15T08:00:00.000Z
                 """)
         try sandbox.run("sync --create-remote \(phone) --at 2026-01-10")
@@ -101,7 +101,7 @@ struct MigrationTests {
                 try expect(
                     "\(command) --user g7y9tkhB7O \(device) --at 2026-01-13",
                     prints: """
-                        imported for ragefan: 0 new expiries and 0 new flags, 2 known already
+                        imported for ragefan: 0 new expiries and 0 new flags, 2 already known
                           comics ends at 2026-08-16T08:00:00.000Z
                         """)
                 #expect(try end("\(device) --at 2026-01-13", "nightlyrage") == appended)
@@ -111,7 +111,7 @@ struct MigrationTests {
         try expect(
             "\(command) --user lapsed --local file:other\(catalog) --at 2026-01-10",
             prints: """
-                imported for ragefan: 1 new expiry and 0 new flags, 0 known already
+                imported for ragefan: 1 new expiry and 0 new flags, 0 already known
                   comics ends at 2013-09-02T00:00:00.000Z
                 """)
         #expect(
@@ -142,7 +142,7 @@ struct MigrationTests {
             try expect(
                 "import echo.plist --format userdefaults \(device) --at \(today)",
                 prints: """
-                    imported for alice: 0 new expiries and 0 new flags, 1 known already
+                    imported for alice: 0 new expiries and 0 new flags, 1 already known
                       random ends at \(end).000Z
                     """)
         }

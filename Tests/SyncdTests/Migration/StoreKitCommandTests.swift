@@ -32,7 +32,7 @@ struct StoreKitCommandTests {
             try sandbox.run("catalog check \(name) \(Self.supplement)")
                 == .done(
                     """
-                    sound: 5 products, 4 entitlements
+                    valid: 5 products, 4 entitlements
                       coins    5 units                           Coins
                       half     P6M in random                     half
                       owl      for good                          owl

@@ -42,7 +42,7 @@ struct CertificateFileTests {
             try sandbox.run("\(command) --ca-file \(file)", environment: ["SYNCD_TOKEN": "token"])
         }
         #expect(try check("none.pem") == .refused(3, "none.pem: no such file"))
-        #expect(try check("garbage") == .refused(2, "--ca-file: garbage: holds no certificate in PEM form"))
+        #expect(try check("garbage") == .refused(2, "--ca-file: garbage has no certificate in PEM form"))
         #expect(try check("a.pem").exitCode == 75)
     }
 }

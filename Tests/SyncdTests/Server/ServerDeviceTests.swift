@@ -112,7 +112,7 @@ struct ServerDeviceTests {
         #expect(before.contains("refresh_token") && !before.contains("correct horse"))
         try FileManager.default.setAttributes([.posixPermissions: 0o640], ofItemAtPath: path)
         let open = try run("sync")
-        #expect(open.exitCode == 4 && open.error.contains("other users can read this session: chmod 600 it"), "\(open)")
+        #expect(open.exitCode == 4 && open.error.contains("which other users cannot access: chmod 600 it"), "\(open)")
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
         let other = try run("sync", on: "tablet", ["SYNCD_CREDENTIALS": path])
         #expect(other.exitCode == 4 && other.error.contains("pass another --credentials"), "\(other)")

@@ -28,7 +28,7 @@ struct SupportCommandTests {
         let unknown = #"--account: this server's store has no account "alcie""#
         #expect(
             try grant("\(store) --account alcie")
-                == .refused(3, "\(unknown); pass --create to record for it all the same"))
+                == .refused(3, "\(unknown); pass --create to create it"))
         #expect(try sandbox.run("status \(store) --account alcie") == .refused(3, unknown))
         #expect(
             try grant(store) == .refused(2, "--account is required: this store holds the accounts of a server"))

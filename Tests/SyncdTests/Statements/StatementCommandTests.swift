@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("Commands for what stores and other systems state")
+@Suite("Commands that record statements of stores and other systems")
 struct StatementCommandTests {
     private let sandbox: Sandbox
 
@@ -15,7 +15,7 @@ struct StatementCommandTests {
         #expect(try sandbox.run(command) == .done(text), sourceLocation: sourceLocation)
     }
 
-    @Test("A refund is reversed, and what a store signed only its signature can take back")
+    @Test("A refund can be reversed, and only a signed statement revokes a signed purchase")
     func reinstatement() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
         try expect(
@@ -38,7 +38,7 @@ struct StatementCommandTests {
         #expect(try sandbox.run("check night-owl --at 2026-02-03").exitCode == 10)
     }
 
-    @Test("A grant adds the time to its later date once, and an unknown group is reported")
+    @Test("A grant extends a group to its date and adds nothing when repeated, and an unknown group is reported")
     func grant() throws {
         try sandbox.write(
             #"{"products": [{"id": "a", "type": "nonRenewing", "group": "rage", "duration": "P1M"}]}"#,
@@ -69,7 +69,7 @@ struct StatementCommandTests {
         #expect(try sandbox.run("record grant random --until soon").exitCode == 2)
     }
 
-    @Test("A renewal state is shown with the level, and a grace period extends access")
+    @Test("status shows the renewal state beside the level, and a grace period extends access")
     func renewal() throws {
         try sandbox.write(
             """
@@ -104,7 +104,7 @@ struct StatementCommandTests {
         try expect("record renewal t2 --cancelled", prints: "recorded: renewal state of t2 for anonymous")
     }
 
-    @Test("Conflicts are listed on the device that noticed them, and --flags applies another rule")
+    @Test("The device that syncs last lists the conflict")
     func conflicts() throws {
         try expect("conflicts", prints: "no conflicts")
         let remote = "--remote file:remote --account alice"
@@ -119,6 +119,10 @@ struct StatementCommandTests {
         try sandbox.run("sync \(remote) --local file:tablet")
         let log = try sandbox.run("conflicts --account alice --local file:tablet").output
         #expect(log.hasPrefix("  contradiction  A  kept ") && log.split(separator: "\n").count == 1)
+    }
+
+    @Test("--flags replaces the catalogue's flag rule")
+    func flagRule() throws {
         try sandbox.run("record flag \(Owls.shy)")
         try sandbox.run("record flag \(Owls.shy) --clear")
         #expect(try sandbox.run("check shy-owl").exitCode == 0)

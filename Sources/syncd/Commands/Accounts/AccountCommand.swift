@@ -5,10 +5,10 @@ import SyncCore
 
 struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "account", abstract: "Create accounts, log in and out, and erase.",
+        commandName: "account", abstract: "Create and erase accounts, and log in and out.",
         discussion: """
-            A remote that is a server (https://HOST) keeps the accounts and requires passwords, which are read from \
-            the terminal, from standard input with --password-stdin, or from SYNCD_PASSWORD.
+            A server (--remote https://HOST) keeps the accounts and requires passwords. They are read from the \
+            terminal, from standard input with --password-stdin, or from SYNCD_PASSWORD.
             """,
         subcommands: [
             AccountCreate.self, AccountLogIn.self, AccountLogOut.self, AccountList.self, AccountShow.self,

@@ -8,8 +8,8 @@ struct AccountCreate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create", abstract: "Create an account, unless it exists.",
         discussion: """
-            On a server this signs up and prints recovery codes. Any one of them sets another password, and ends the \
-            others. Signing up again with the same password changes nothing.
+            On a server this signs up and prints recovery codes. Any one of them can set a new password once; this \
+            makes the others invalid. Signing up again with the same password changes nothing.
             """)
 
     @Argument(help: "The account's name.")
@@ -47,7 +47,8 @@ struct AccountCreate: AsyncParsableCommand {
 
     private func show(_ account: Account, recoveryCodes: [String]?) throws {
         let codes = recoveryCodes.map { [("recoveryCodes", JSON.array($0.map(JSON.string)))] } ?? []
-        let lines = recoveryCodes.map { ["recovery codes, to be kept somewhere else:"] + $0.map { "  \($0)" } } ?? []
+        let head = "recovery codes, shown only once; keep them in a safe place:"
+        let lines = recoveryCodes.map { [head] + $0.map { "  \($0)" } } ?? []
         try options.output.show(
             .object([("account", .string("\(account)")), ("incarnation", .string(account.incarnation))] + codes),
             or: (["account: \(account)"] + lines).joined(separator: "\n"))

@@ -59,7 +59,7 @@ struct AccountErase: AsyncParsableCommand {
             guard error.kind == .notAllowed else { throw error }
         }
         if let session { try await eraseLocally(try session.life(), in: local, at: server) }
-        // From now on its session could only read the marker of the erasure.
+        // The session is of no more use: it could only read the erasure marker.
         try? await server.client.logOut(token: server.token)
         if try await kept.session() != nil { try await kept.tokens.forget() }
     }

@@ -37,7 +37,7 @@ extension StoreOptions {
 struct AccountList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List the accounts that have a ledger on this device.",
-        discussion: "With the operator's token (--token-file or SYNCD_TOKEN): list the accounts of the server.")
+        discussion: "With the operator's token (--token-file or SYNCD_TOKEN): list the accounts on the server.")
 
     @OptionGroup var options: StoreOptions
 
@@ -87,7 +87,9 @@ struct AccountList: AsyncParsableCommand {
 struct AccountShow: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show", abstract: "Show the account that is logged in on this device.",
-        discussion: "With a name and the operator's token (--token-file, SYNCD_TOKEN): show an account of the server.")
+        discussion: """
+            With a name and the operator's token (--token-file or SYNCD_TOKEN): show an account on the server.
+            """)
 
     @Argument(help: "The account's name; requires the operator's token.")
     var name: String?

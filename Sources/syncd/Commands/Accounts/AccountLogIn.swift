@@ -29,7 +29,7 @@ struct AccountLogIn: AsyncParsableCommand {
         try options.refuseAccount()
         guard let server = try options.remoteServer(of: device ? nil : name) else {
             guard !device else { throw Failure(.usage, "--device requires a server: pass --remote https://HOST") }
-            // The former session, which may be unreadable, does not matter.
+            // The stored session is not used, and may be unreadable.
             return try await logIn(try required(), to: try await options.openDeviceStore(as: .anonymous))
         }
         // Local errors are reported before any request.
@@ -101,7 +101,8 @@ extension StoreOptions {
 
 struct AccountLogOut: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "logout", abstract: "Log out. Facts that cannot be sent stay here for the account's next log-in.")
+        commandName: "logout",
+        abstract: "Log out. Facts that cannot be sent stay on this device until the next log-in.")
 
     @Flag(help: "End all sessions of the account on the server, on other devices as well.")
     var everywhere = false
@@ -131,7 +132,8 @@ struct AccountLogOut: AsyncParsableCommand {
                 guard !everywhere else {
                     throw Failure(
                         .tryAgain,
-                        "logged out here; the other sessions at \(server.origin) could not end: try again (\(error))"
+                        "logged out here; the other sessions at \(server.origin) could not be ended: try again "
+                            + "(\(error))"
                     )
                 }
                 note = "its session at \(server.origin) will expire: \(error)"
@@ -142,7 +144,7 @@ struct AccountLogOut: AsyncParsableCommand {
     }
 
     private func show(_ report: LogOutReport?, note: String?) throws {
-        guard let report else { return try output(nil, "logged out at the server", unsent: false, failure: nil) }
+        guard let report else { return try output(nil, "logged out on the server", unsent: false, failure: nil) }
         let rest = report.hasUnsentFacts ? "; facts that the remote lacks stay here until the next log-in" : ""
         let failure = (report.failure?.message ?? note).map { " (\($0))" } ?? ""
         try output(

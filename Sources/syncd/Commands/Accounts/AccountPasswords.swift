@@ -48,8 +48,8 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recovery-codes", abstract: "Create new recovery codes, which replace the old ones.",
         discussion: """
-            With a name and the operator's token (--token-file): create one additional code for an account whose owner \
-            has lost password and codes. Its other codes stay valid.
+            With a name and the operator's token (--token-file or SYNCD_TOKEN): create one additional code for an \
+            account whose owner has lost the password and all codes. The other codes stay valid.
             """)
 
     @Argument(help: "The account's name; requires the operator's token.")
@@ -109,19 +109,22 @@ struct AccountRecover: AsyncParsableCommand {
 
 struct AccountDevice: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "device", abstract: "Approve or deny the log-in of a device without a keyboard.",
+        commandName: "device", abstract: "Approve or deny the log-in of another device.",
         subcommands: [AccountDeviceApprove.self])
 }
 
 struct AccountDeviceApprove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "approve", abstract: "Log in the device that shows this code to the account of this device.",
-        discussion: "Approving requires the account's password; denying does not.")
+        commandName: "approve", abstract: "Approve or deny the device that shows this code.",
+        discussion: """
+            An approved device is logged in to the account that is logged in on this device. Approving requires the \
+            account's password; denying does not.
+            """)
 
-    @Argument(help: "The code on the other device.")
+    @Argument(help: "The code that the other device shows.")
     var code: String
 
-    @Flag(help: "Deny the log-in.")
+    @Flag(help: "Deny the log-in instead.")
     var deny = false
 
     @OptionGroup var passwords: PasswordOptions
