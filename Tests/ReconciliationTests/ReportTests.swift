@@ -116,9 +116,9 @@ struct RewrittenRemoteTests {
             #expect(!report.localGains && !report.remoteGains)
         }
         #expect(remote.fetchedByteCount - before == document.count)
-        // Without compare-and-swap, each replica has its own entry. Such entries hold no checkpoints, so saving one here
-        // causes no further write. A shared entry may be another replica's local copy: the two replicas would record
-        // each other's checkpoints forever.
+        // Without compare-and-swap, each replica has its own entry. Such entries hold no checkpoints, so saving one
+        // here causes no further write. A shared entry may be another replica's local copy: the two replicas would
+        // record each other's checkpoints forever.
         #expect(local.takeCounts().writes == (comparesAndSwaps ? 0 : 1))
         #expect(remote.takeCounts().writes == 0)
     }

@@ -112,7 +112,7 @@ struct CommandTests {
                   purchase    t1  \(Owls.threeMonths)  2026-01-01T00:00:00.000Z  → 2026-01-01T00:00:00.000Z to \
                 2026-02-01T00:00:00.000Z, cut off by a refund
                   revocation  t1  at 2026-02-01T00:00:00.000Z                                      \
-                → revokes the purchase
+                → revokes it
 
                 units:\(Owls.units)
                   purchase  t2  \(Owls.units)  2026-01-01T00:00:00.000Z  → +5, balance 5

@@ -126,8 +126,8 @@ struct DamageTests {
             try sandbox.run("sync --remote file:remote")
                 == .refused(
                     1,
-                    "remote store: the document cannot be read: at byte 0: this is not a ledger: it does not begin with "
-                        + "ESLG"
+                    "remote store: the document cannot be read: at byte 0: this is not a ledger: it does not begin "
+                        + "with ESLG"
                 ))
         #expect(
             try sandbox.tree().filter { !$0.key.hasPrefix("remote") } == before.filter { !$0.key.hasPrefix("remote") })

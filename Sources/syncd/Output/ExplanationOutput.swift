@@ -72,7 +72,7 @@ extension Explanation.Effect {
         case .informs: "adds no time of its own"
         case .redates(let date): "counts as of \(date)"
         case .accepts: "counts as recorded"
-        case .revokes: "revokes the purchase"
+        case .revokes: "revokes it"
         case .flagCounts: "counts"
         case .waits: "awaits approval"
         case .notYet: "is in the future"
