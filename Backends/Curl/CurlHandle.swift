@@ -286,8 +286,8 @@ extension CurlHandle {
         }
         guard head.isComplete, !hasToldHead, let response = head.response else { return true }
         // Failing the exchange closes its connection, or its HTTP/2 stream; other exchanges have their own.
-        guard response.mayAnswer(requestID: requestID) else {
-            failure = failure ?? .answerOfAnother
+        guard response.matchesRequestID(requestID: requestID) else {
+            failure = failure ?? .mismatchedAnswer
             return false
         }
         switch receiver {

@@ -102,14 +102,14 @@ public final class URLSessionClient: HTTPStreamingTransport {
         of exchange: URLSessionExchange, _ request: HTTPRequest
     ) async throws(TransportError) -> HTTPResponse {
         let response = try await exchange.head()
-        guard response.mayAnswer(request) else {
+        guard response.matchesRequestID(request) else {
             // The connection of the exchange is unknown, so all connections are dropped.
             connections.withLock { connections in
                 guard connections.exchanges === exchange.exchanges else { return }
                 connections.end()
                 connections = Connections(configuration)
             }
-            throw .answerOfAnother
+            throw .mismatchedAnswer
         }
         return response
     }

@@ -13,7 +13,7 @@ extension WireFields {
     /// - Parameters:
     ///   - request: The request's header fields.
     ///   - fields: The answer's header fields.
-    public static func noteRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
+    public static func copyRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
         guard let name = requestIDName, let id = request.value(of: name), (1...64).contains(id.utf8.count),
             id.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { return }
@@ -28,7 +28,7 @@ extension WireFields {
 
 extension TransportError {
     /// The error of an answer that carries the identifier of another request.
-    package static let answerOfAnother = TransportError(
+    package static let mismatchedAnswer = TransportError(
         .interrupted, mayHaveArrived: true,
         message: "the answer belongs to another request; a proxy between client and server mixes up answers")
 }
@@ -45,7 +45,7 @@ extension HTTPTransport {
     ) async throws(TransportError) -> TransportAnswer {
         let request = request.named(id)
         let answer = try await send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
-        guard answer.response.mayAnswer(request) else { throw .answerOfAnother }
+        guard answer.response.matchesRequestID(request) else { throw .mismatchedAnswer }
         return answer
     }
 }
@@ -61,7 +61,7 @@ extension HTTPStreamingTransport {
     ) async throws(TransportError) -> TransportStream {
         let request = request.named(id)
         let stream = try await stream(request, idleTimeout: idleTimeout)
-        guard stream.response.mayAnswer(request) else { throw .answerOfAnother }
+        guard stream.response.matchesRequestID(request) else { throw .mismatchedAnswer }
         return stream
     }
 }
@@ -77,12 +77,12 @@ extension HTTPRequest {
 
 extension HTTPResponse {
     /// Returns `true` if the answer belongs to `request` or carries no identifier.
-    package func mayAnswer(_ request: HTTPRequest) -> Bool {
-        mayAnswer(requestID: WireFields.requestID(of: request.headerFields))
+    package func matchesRequestID(_ request: HTTPRequest) -> Bool {
+        matchesRequestID(requestID: WireFields.requestID(of: request.headerFields))
     }
 
     /// Returns `true` if the answer belongs to the request identified by `id` or carries no identifier.
-    package func mayAnswer(requestID id: String?) -> Bool {
+    package func matchesRequestID(requestID id: String?) -> Bool {
         guard let id, let other = WireFields.requestID(of: headerFields) else { return true }
         return other == id
     }

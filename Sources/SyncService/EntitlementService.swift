@@ -150,9 +150,9 @@ public final class EntitlementService: Sendable {
     }
 
     /// Returns `true` if `request` asks for an event stream, judging by its header alone.
-    public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
+    public static func requestsEventStream(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
-            && EventStream.isAskedFor(by: request)
+            && EventStream.isRequested(by: request)
     }
 
     /// Adds the header fields that every answer under `/v1` has: the server's time, the request's identifier, caching,
@@ -160,7 +160,7 @@ public final class EntitlementService: Sendable {
     public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is not sent.
         if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
-        WireFields.noteRequestID(of: request.headerFields, in: &fields)
+        WireFields.copyRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
         CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
     }
@@ -190,7 +190,7 @@ public final class EntitlementService: Sendable {
         defer { if let epoch { requests.finish(epoch) } }
         do {
             if place.isOpen(to: request.head.method) {
-                try admitStranger(place, peer: request.peer)
+                try admitUnauthenticated(place, peer: request.peer)
                 return ServiceAnswer(try await respondUnauthenticated(target, request), route: place.route)
             }
             let caller = try await identify(request.head, peer: request.peer)
@@ -215,7 +215,7 @@ public final class EntitlementService: Sendable {
                 values.reserve = { request.reserveAnswer($0, caller.name) }
                 answer = await values.respond(to: target, request.head, body: request.body)
             case .changes:
-                if EventStream.isAskedFor(by: request.head) {
+                if EventStream.isRequested(by: request.head) {
                     return try await stream(target, request, caller)
                 }
                 answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)

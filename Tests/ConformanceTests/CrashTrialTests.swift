@@ -99,10 +99,10 @@ struct CrashTrialTests {
     }
 
     @Test(
-        "rejects an invalid errand", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
-    func wrongErrand(_ errand: String) throws {
-        let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", errand])
-        #expect(child.hear() == .line("! \"\(errand)\" is not an errand; pass the text from `command` unchanged"))
+        "rejects an invalid assignment", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
+    func wrongErrand(_ assignment: String) throws {
+        let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", assignment])
+        #expect(child.hear() == .line("! \"\(assignment)\" is not an assignment; pass the text from `command` unchanged"))
         #expect(child.hear() == .end)
         #expect(child.wait() == 1)
     }

@@ -17,8 +17,8 @@ struct VersionTests {
     private func store() throws -> String { try folder.freshFolder() + "/store" }
 
     private static func probe(_ kind: String, _ path: String) async throws -> WrittenHistory {
-        try await CrashTrial.history { errand in
-            CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", errand])
+        try await CrashTrial.history { assignment in
+            CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", assignment])
         }
     }
 

@@ -23,7 +23,7 @@ final class FaultyLine: Sendable {
         /// The answer is sent twice.
         case answerTwice
         /// The previous answer of the connection is sent again, before this one.
-        case answerOfAnother
+        case mismatchedAnswer
         /// The proxy answers with an error of its own and does not forward the request.
         case failure
         /// The request is forwarded, but the proxy answers with an error of its own.
@@ -85,7 +85,7 @@ final class FaultyLine: Sendable {
                 state.deck = (Fault.allCases + Fault.allCases.filter { $0 != .silence })
                     .shuffled(using: &state.generator)
             }
-            let next = state.deck.firstIndex { $0 != .answerOfAnother || hasAnswered }
+            let next = state.deck.firstIndex { $0 != .mismatchedAnswer || hasAnswered }
             guard let next else { return nil }
             let fault = state.deck.remove(at: next)
             state.counts[fault, default: 0] += 1
@@ -129,7 +129,7 @@ final class FaultyLine: Sendable {
             guard let second = server.readMessage() else { return nil }
             answer = second
         case .answerTwice: client.write(answer)
-        case .answerOfAnother: if let last { client.write(last) }
+        case .mismatchedAnswer: if let last { client.write(last) }
         case .wrongClock: answer = withWrongClock(answer)
         default: break
         }

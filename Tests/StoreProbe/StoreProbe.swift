@@ -29,7 +29,7 @@ struct StoreProbe {
     private static func run(_ arguments: [String]) async throws {
         let store = arguments.count > 2 ? arguments[2] : ""
         switch (arguments.dropFirst().first, arguments.count) {
-        case ("write", 4): await CrashTrial.writer(try ProbedStore.open(store), errand: arguments[3])
+        case ("write", 4): await CrashTrial.writer(try ProbedStore.open(store), assignment: arguments[3])
         case ("count", 6):
             try await count(
                 EntryKey(arguments[3]), times: Int(arguments[4]) ?? 0, tasks: Int(arguments[5]) ?? 0, in: store)

@@ -62,7 +62,7 @@ struct MemoryBackendTests {
 struct ChangeLogTests {
     @Test("is bounded by its keys and recognized cursors, for any number of writes")
     func bounded() throws {
-        var log = ChangeLog(recognisedCount: 50)
+        var log = ChangeLog(recognizedCount: 50)
         let keys = try (0..<10).map { try EntryKey("\($0)") }
         for number in 0..<100_000 { log.append(keys[number % 10], tag: UInt64(number)) }
         #expect(log.count <= 2 * (10 + 50))
@@ -73,7 +73,7 @@ struct ChangeLogTests {
 
     @Test("recognizes the newest cursors and rejects older ones as expired")
     func recognition() throws {
-        var log = ChangeLog(recognisedCount: 50)
+        var log = ChangeLog(recognizedCount: 50)
         let key = try EntryKey("k")
         for number in 1...1_000 { log.append(key, tag: UInt64(number)) }
         for number in 951...1_000 {

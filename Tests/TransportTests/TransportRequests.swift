@@ -73,7 +73,7 @@ extension RawServer {
                     request, body: [], timeout: .seconds(20), maximumByteCount: 100, id: 10 * id + 1
                 ).response
             }
-            #expect(error == .answerOfAnother, sourceLocation: sourceLocation)
+            #expect(error == .mismatchedAnswer, sourceLocation: sourceLocation)
             #expect(connectionCount == Int(id), sourceLocation: sourceLocation)
         }
     }

@@ -65,7 +65,7 @@ final class ChangeReader: Sendable {
         let found = try folder.wholeLog()
         // An outcome may depend on this record, so it must be durable (see `confirmDurable`).
         if let last = found?.records.last, !last.isSettled { try folder.synchronize(KeyFileName(last.record.key)) }
-        var sequence = ChangeSequence(recognisedCount: folder.changePolicy.recognisedCount)
+        var sequence = ChangeSequence(recognizedCount: folder.changePolicy.recognizedCount)
         for located in found?.records ?? [] { sequence.append(located.record) }
         let corrections = try folder.corrections(of: sequence)
         let records = (found?.records.map(\.record) ?? []) + corrections

@@ -5,10 +5,10 @@ struct ChangeSequence: Sendable {
     /// Sorted by sequence, with gaps where superseded changes were dropped.
     private var records: [ChangeFile.Record] = []
     private var latest: [EntryKey: (sequence: UInt64, version: EntryVersion?)] = [:]
-    private let recognisedCount: Int
+    private let recognizedCount: Int
 
-    init(recognisedCount: Int = 0) {
-        self.recognisedCount = recognisedCount
+    init(recognizedCount: Int = 0) {
+        self.recognizedCount = recognizedCount
     }
 
     /// The sequence of the last change, 0 if there is none.
@@ -21,7 +21,7 @@ struct ChangeSequence: Sendable {
     mutating func append(_ record: ChangeFile.Record) {
         records.append(record)
         latest[record.key] = (record.cursor.sequence, record.version)
-        if records.count > 2 * (latest.count + recognisedCount) + 16 { dropSuperseded() }
+        if records.count > 2 * (latest.count + recognizedCount) + 16 { dropSuperseded() }
     }
 
     /// Returns the keys that changed after `cursor`, at most `limit`, in the order of their latest change.
@@ -53,7 +53,7 @@ struct ChangeSequence: Sendable {
     }
 
     private mutating func dropSuperseded() {
-        let first = records.count - min(records.count, recognisedCount)
+        let first = records.count - min(records.count, recognizedCount)
         records = records.enumerated().filter { index, record in
             index >= first || latest[record.key]?.sequence == record.cursor.sequence
         }.map(\.element)

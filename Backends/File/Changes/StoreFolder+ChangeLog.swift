@@ -249,15 +249,15 @@ extension ChangeFile.Located {
 /// Of the other changes only the newest are kept, so that their cursors are recognized.
 package struct ChangePolicy: Sendable {
     /// The number of newest changes whose cursors are recognized.
-    package var recognisedCount = 10_000
+    package var recognizedCount = 10_000
     /// The growth of the file, in bytes, after which superseded changes are dropped.
     package var compactionByteCount = 4 << 20
 
-    package init(recognisedCount: Int = 10_000, compactionByteCount: Int = 4 << 20) {
+    package init(recognizedCount: Int = 10_000, compactionByteCount: Int = 4 << 20) {
         precondition(
-            recognisedCount >= 0 && compactionByteCount >= 1,
-            "recognisedCount must be 0 or more, and compactionByteCount 1 or more")
-        self.recognisedCount = recognisedCount
+            recognizedCount >= 0 && compactionByteCount >= 1,
+            "recognizedCount must be 0 or more, and compactionByteCount 1 or more")
+        self.recognizedCount = recognizedCount
         self.compactionByteCount = compactionByteCount
     }
 
@@ -265,7 +265,7 @@ package struct ChangePolicy: Sendable {
     func kept(of records: [ChangeFile.Located]) -> [ChangeFile.Located] {
         var latest: [EntryKey: UInt64] = [:]
         for located in records { latest[located.record.key] = located.record.cursor.sequence }
-        let first = records.count - min(records.count, recognisedCount)
+        let first = records.count - min(records.count, recognizedCount)
         return records.enumerated().filter { index, located in
             index >= first || latest[located.record.key] == located.record.cursor.sequence
         }.map(\.element)

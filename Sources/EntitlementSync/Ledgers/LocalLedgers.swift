@@ -38,7 +38,7 @@ final class LocalLedgers: Sendable {
     private let host: HostServices
     private let catalog: Catalog
     private let environment: EnvironmentID
-    private let asksRemote: Bool
+    private let dependsOnRemote: Bool
     private let cache = Mutex<State?>(nil)
 
     /// Creates the ledgers under `keys`. Reads nothing.
@@ -54,7 +54,7 @@ final class LocalLedgers: Sendable {
         self.catalog = catalog
         self.environment = environment
         let rules = catalog.policy.rules
-        asksRemote = hasRemote && (rules.expiry.asksRemote || rules.flags.asksRemote)
+        dependsOnRemote = hasRemote && (rules.expiry.dependsOnRemote || rules.flags.dependsOnRemote)
     }
 
     /// Returns the current contents of the local store.
@@ -66,7 +66,7 @@ final class LocalLedgers: Sendable {
         let cached = cache.withLock { $0 }
         let device = try await entries.read(keys.device, cached: cached?.device)
         let account = try await entries.read(keys.ledger, cached: cached?.account)
-        let remote = asksRemote ? try await entries.read(keys.remote, cached: cached?.remote) : nil
+        let remote = dependsOnRemote ? try await entries.read(keys.remote, cached: cached?.remote) : nil
         let decisions = try await readDecisions(cached: cached?.decisions)
         if let cached, cached.account.version == account.version, cached.device.version == device.version,
             cached.remote?.version == remote?.version, cached.decisions.version == decisions.version
@@ -220,7 +220,7 @@ final class LocalLedgers: Sendable {
 
     /// Stores the remote's ledger of the last sync, if a rule depends on it.
     func note(remote ledger: Ledger) async throws(EntitlementError) {
-        guard asksRemote, try await current().remote?.ledger != ledger else { return }
+        guard dependsOnRemote, try await current().remote?.ledger != ledger else { return }
         try await entries.replace(keys.remote) { $0.isErased ? $0 : ledger }
     }
 

@@ -180,7 +180,7 @@ extension Replay {
     /// The reason to set aside a fact of another environment or one that precedes a reset; otherwise `nil`.
     private func objection(to time: LogicalTime?, in other: EnvironmentID) -> SetAside? {
         guard other == environment else { return .otherEnvironment(other) }
-        return time.map { facts.isBehindReset($0, in: other) } ?? false ? .behindReset : nil
+        return time.map { facts.precedesReset($0, in: other) } ?? false ? .precedesReset : nil
     }
 
     private func flags(of product: ProductID) -> [Explanation.Line] {

@@ -54,7 +54,7 @@ public struct Facts: Sendable {
     ///   - account: The account's ledger.
     ///   - device: The ledger that stays on this device.
     ///   - server: The ledger that only the account's server writes.
-    ///   - remote: The ledger that the remote held at the last contact, for rules with ``ConflictRule/asksRemote``.
+    ///   - remote: The ledger that the remote held at the last contact, for rules with ``ConflictRule/dependsOnRemote``.
     ///     If `nil`, every fact counts as held by the remote.
     /// - Complexity: O(*n* log *n*) in the number of records.
     public init(
@@ -183,7 +183,7 @@ public struct Facts: Sendable {
     ///   if it is unsigned while a store signed the purchase.
     public func revocation(of purchase: Purchase) -> Revocation? {
         guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil,
-            !isBehindReset(revocation.stamp.logicalTime, in: revocation.transaction.environment)
+            !precedesReset(revocation.stamp.logicalTime, in: revocation.transaction.environment)
         else { return nil }
         return isOverruled(revocation) ? nil : revocation
     }
@@ -194,7 +194,7 @@ public struct Facts: Sendable {
     ///   signed the purchase.
     func renewalState(of purchase: Purchase) -> RenewalState? {
         guard let state = renewalStates[purchase.line],
-            !isBehindReset(state.stamp.logicalTime, in: state.line.environment),
+            !precedesReset(state.stamp.logicalTime, in: state.line.environment),
             state.stamp.signedDate != nil || purchase.stamp.signedDate == nil
         else { return nil }
         return state
@@ -212,7 +212,7 @@ public struct Facts: Sendable {
     func isConfirmed(_ fact: Fact) -> Bool { confirmedKeys?.contains(fact.record.key) ?? true }
 
     /// Returns `true` if a fact with this logical time was recorded before its environment was reset.
-    func isBehindReset(_ time: LogicalTime, in environment: EnvironmentID) -> Bool {
+    func precedesReset(_ time: LogicalTime, in environment: EnvironmentID) -> Bool {
         resets[environment].map { time <= $0.logicalTime } ?? false
     }
 

@@ -60,7 +60,7 @@ extension Replay {
     }
 
     private func counts(_ spend: Spend) -> Bool {
-        spend.environment == environment && !facts.isBehindReset(spend.logicalTime, in: environment)
+        spend.environment == environment && !facts.precedesReset(spend.logicalTime, in: environment)
             && (rules.consumables == .shared || facts.isOnDevice(spend))
     }
 

@@ -69,7 +69,7 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     /// Units count only on the device that bought them, which is not this one.
     case otherDevice
     /// The fact was recorded before its test environment was reset.
-    case behindReset
+    case precedesReset
     /// The account's server refused the purchase, for this reason.
     case refused(String)
     /// The purchase now belongs to the account with this name.
@@ -97,7 +97,7 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .outOfBounds: "quantity or duration is out of bounds"
         case .otherEnvironment(let environment): "it belongs to environment \(environment)"
         case .otherDevice: "its units stay on the device that bought them (consumables: deviceLocal)"
-        case .behindReset: "its environment was reset later"
+        case .precedesReset: "its environment was reset later"
         case .refused(let reason): "the account's server refused it: \(reason.singleLine)"
         case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
         case .unsigned: "a store signed the purchase, but this statement is unsigned"

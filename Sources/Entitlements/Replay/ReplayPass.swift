@@ -40,7 +40,7 @@ struct ReplayPass {
 
     private func counts(_ assertion: Assertion) -> Bool {
         assertion.reference.environment == environment
-            && !facts.isBehindReset(assertion.logicalTime, in: environment)
+            && !facts.precedesReset(assertion.logicalTime, in: environment)
     }
 
     private func asserted(_ assertions: [Assertion]) -> [AssertedTime] {
@@ -81,7 +81,7 @@ struct ReplayPass {
     private func objection(to purchase: Purchase) -> SetAside? {
         let sold = purchase.transaction.environment
         guard sold == environment else { return .otherEnvironment(sold) }
-        if facts.isBehindReset(facts.firstRecorded(purchase), in: sold) { return .behindReset }
+        if facts.precedesReset(facts.firstRecorded(purchase), in: sold) { return .precedesReset }
         switch facts.acceptances[purchase.transaction]?.decision {
         case .refused(let reason): return .refused(reason)
         case .transferred(let account): return .transferred(to: account)

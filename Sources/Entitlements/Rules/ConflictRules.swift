@@ -53,12 +53,12 @@ public protocol ConflictRule: Sendable {
     ///
     /// If it is `true` for a rule in use, the store records the state of the remote at each contact. The default is
     /// `false`.
-    var asksRemote: Bool { get }
+    var dependsOnRemote: Bool { get }
 }
 
 extension ConflictRule {
     /// `false`. The rule uses all known facts, regardless of their origin.
-    public var asksRemote: Bool { false }
+    public var dependsOnRemote: Bool { false }
 }
 
 /// A rule that turns the purchases and assertions of one non-renewing group into periods.

@@ -87,7 +87,7 @@ public struct RemoteWins: ExpiryRule, FlagRule {
     /// The string `remoteWins`.
     public let name = "remoteWins"
     /// `true`.
-    public let asksRemote = true
+    public let dependsOnRemote = true
 
     /// Creates the rule.
     public init() {}

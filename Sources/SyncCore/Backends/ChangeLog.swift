@@ -2,7 +2,7 @@
 ///
 /// The latest change of every key is kept for ever, deletions included, because a reader may start from nothing. A
 /// change that was superseded by a later one of the same key is kept only to recognize old cursors. At least the newest
-/// ``recognisedCount`` cursors are recognized; older ones may get ``BackendError/Kind/cursorExpired``. The log
+/// ``recognizedCount`` cursors are recognized; older ones may get ``BackendError/Kind/cursorExpired``. The log
 /// therefore holds O(keys ever used + recognized) records, for any number of writes.
 package struct ChangeLog: Sendable {
     private struct Record {
@@ -16,11 +16,11 @@ package struct ChangeLog: Sendable {
     private var lastSequence: UInt64 = 0
 
     /// The number of newest changes whose cursors are always recognized.
-    package let recognisedCount: Int
+    package let recognizedCount: Int
 
-    package init(recognisedCount: Int = 10_000) {
-        precondition(recognisedCount >= 0, "recognisedCount must be 0 or more, not \(recognisedCount)")
-        self.recognisedCount = recognisedCount
+    package init(recognizedCount: Int = 10_000) {
+        precondition(recognizedCount >= 0, "recognizedCount must be 0 or more, not \(recognizedCount)")
+        self.recognizedCount = recognizedCount
     }
 
     /// The number of records in the log.
@@ -31,7 +31,7 @@ package struct ChangeLog: Sendable {
         lastSequence += 1
         records.append(Record(cursor: ChangeCursor(sequence: lastSequence, tag: tag), key: key))
         latestSequences[key] = lastSequence
-        if records.count > 2 * (latestSequences.count + recognisedCount) { dropSuperseded() }
+        if records.count > 2 * (latestSequences.count + recognizedCount) { dropSuperseded() }
     }
 
     /// Returns the keys that changed after `cursor`, in the order of their latest change.
@@ -70,7 +70,7 @@ package struct ChangeLog: Sendable {
     }
 
     private mutating func dropSuperseded() {
-        let threshold = lastSequence - min(lastSequence, UInt64(recognisedCount))
+        let threshold = lastSequence - min(lastSequence, UInt64(recognizedCount))
         records.removeAll { record in
             record.cursor.sequence <= threshold && latestSequences[record.key] != record.cursor.sequence
         }

@@ -27,7 +27,7 @@ struct CrashAudit {
         do {
             var tally = RoundTally()
             let isConditional = backend.capabilities.compareAndSwap
-            for (errand, lines) in reported { try tally.add(errand, lines, isConditional: isConditional) }
+            for (assignment, lines) in reported { try tally.add(assignment, lines, isConditional: isConditional) }
             report.acknowledged += tally.acknowledged
             report.kills += reported.count
             try await checkEntries(of: round, tally, backend)
@@ -130,17 +130,17 @@ struct CrashAudit {
         var raises = 0
         var unacknowledgedRaises = 0
 
-        mutating func add(_ errand: CrashAssignment, _ lines: [String], isConditional: Bool) throws {
-            var counts = Array(repeating: 0, count: errand.taskCount)
+        mutating func add(_ assignment: CrashAssignment, _ lines: [String], isConditional: Bool) throws {
+            var counts = Array(repeating: 0, count: assignment.taskCount)
             for line in lines {
                 let parts = line.split(separator: " ").compactMap { Int($0) }
                 guard parts.count == 2, counts.indices.contains(parts[0]), parts[1] == counts[parts[0]] + 1 else {
-                    throw Finding(line: "process \(errand.process) said: \(line)")
+                    throw Finding(line: "process \(assignment.process) said: \(line)")
                 }
                 counts[parts[0]] += 1
             }
             for (task, count) in counts.enumerated() {
-                var script = CrashScript(errand, task: task, isConditional: isConditional)
+                var script = CrashScript(assignment, task: task, isConditional: isConditional)
                 for _ in 0..<count {
                     switch try script.next() {
                     case .write(let key, let value): expected[key] = .some(value)

@@ -54,11 +54,11 @@ struct CrashScript {
 
     /// - Parameter isConditional: True if the store supports compare-and-swap; otherwise the steps do not use the
     ///   counter.
-    init(_ errand: CrashAssignment, task: Int, isConditional: Bool) {
-        prefix = CrashAssignment.prefix(ofRound: errand.round) + "\(errand.process)/\(task)/"
+    init(_ assignment: CrashAssignment, task: Int, isConditional: Bool) {
+        prefix = CrashAssignment.prefix(ofRound: assignment.round) + "\(assignment.process)/\(task)/"
         self.isConditional = isConditional
-        let number = UInt64(errand.round) << 20 | UInt64(errand.process) << 10 | UInt64(task)
-        var mixer = SeededGenerator(seed: errand.seed &+ number &* 0xD134_2543_DE82_EF95)
+        let number = UInt64(assignment.round) << 20 | UInt64(assignment.process) << 10 | UInt64(task)
+        var mixer = SeededGenerator(seed: assignment.seed &+ number &* 0xD134_2543_DE82_EF95)
         generator = mixer.split()
     }
 

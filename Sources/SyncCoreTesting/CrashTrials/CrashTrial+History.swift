@@ -2,16 +2,16 @@
 import SyncCore
 
 extension CrashTrial {
-    /// The errand of a child that is not killed: it writes, reports the versions and tags that it received, and exits.
+    /// The assignment of a child that is not killed: it writes, reports the versions and tags that it received, and exits.
     static let historyErrand = "history"
 
     /// Lets one process open the store, write and exit; see ``StoreUnderTest/lives``.
     ///
-    /// - Parameter command: Returns the command line of a child that calls ``writer(_:errand:)`` with the given errand.
+    /// - Parameter command: Returns the command line of a child that calls ``writer(_:assignment:)`` with the given assignment.
     /// - Returns: The versions and tags that the process received.
     /// - Throws: The errors of `command`, and a `BackendError` if the child failed or wrote no output for a minute.
     public static func history(
-        command: @Sendable (_ errand: String) async throws -> Command
+        command: @Sendable (_ assignment: String) async throws -> Command
     ) async throws -> WrittenHistory {
         let command = try await command(historyErrand)
         let child = try ChildProcess(command.executable, command.arguments)

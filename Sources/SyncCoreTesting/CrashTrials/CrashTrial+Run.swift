@@ -17,14 +17,14 @@ extension CrashTrial {
     ///   - tasks: The number of writing tasks in each process, 1 to 64.
     ///   - limit: The time after which no further round starts; `nil` for no limit.
     ///   - host: The timer for the moments of the kills and for `limit`.
-    ///   - command: Returns the command line of a child that calls ``writer(_:errand:)`` with the given errand.
+    ///   - command: Returns the command line of a child that calls ``writer(_:assignment:)`` with the given assignment.
     ///   - reopen: Opens the store in this process.
     ///   - afterRound: An additional check, for example of the files of the store.
     /// - Returns: The findings. A child that exits on its own, or that writes no output for a minute, is a failure.
     /// - Throws: The errors of `command`, `reopen` and `afterRound`.
     public static func run(
         rounds: Int, seed: UInt64, processes: Int = 2, tasks: Int = 3, limit: Duration? = nil,
-        host: HostServices = .system, command: @Sendable (_ errand: String) async throws -> Command,
+        host: HostServices = .system, command: @Sendable (_ assignment: String) async throws -> Command,
         reopen: @Sendable () async throws -> any KeyValueBackend,
         afterRound: (@Sendable (_ round: Int) async throws -> Void)? = nil
     ) async throws -> CrashReport {
@@ -37,18 +37,18 @@ extension CrashTrial {
         let isShared = try await reopen().capabilities.sharedBetweenProcesses
         for round in 0..<rounds {
             if let limit, watch.elapsed > limit, round > 0 { break }
-            let errands = (0..<(isShared ? processes : 1)).map {
+            let assignments = (0..<(isShared ? processes : 1)).map {
                 CrashAssignment(seed: seed, round: round, process: $0, taskCount: tasks)
             }
             var commands: [Command] = []
-            for errand in errands { commands.append(try await command(errand.text)) }
+            for assignment in assignments { commands.append(try await command(assignment.text)) }
             // In the first round the processes are killed while the store is created, unless it is the only round.
             let isEarly = round == 0 && rounds > 1
             let reported = try await killed(commands, atOnce: isEarly, host: host, using: &generator)
             let backend = try await reopen()
             let isLast = round == rounds - 1 || (limit.map { watch.elapsed > $0 } ?? false)
             let isThorough = isLast || round % 100 == 99
-            guard await audit.settle(round, zip(errands, reported).map { ($0, $1) }, backend, readsAll: isThorough)
+            guard await audit.settle(round, zip(assignments, reported).map { ($0, $1) }, backend, readsAll: isThorough)
             else {
                 break
             }

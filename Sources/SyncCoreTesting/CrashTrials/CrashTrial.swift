@@ -12,12 +12,12 @@ import Glibc
 
 /// Kills processes with SIGKILL while they write to a store, and checks that their acknowledged changes are present.
 ///
-/// It needs an executable that opens the store and calls ``writer(_:errand:)``:
+/// It needs an executable that opens the store and calls ``writer(_:assignment:)``:
 ///
 /// ```swift
 /// @main enum StoreWriter {
 ///     static func main() async {
-///         await CrashTrial.writer(MyBackend(CommandLine.arguments[1]), errand: CommandLine.arguments[2])
+///         await CrashTrial.writer(MyBackend(CommandLine.arguments[1]), assignment: CommandLine.arguments[2])
 ///     }
 /// }
 /// ```
@@ -27,7 +27,7 @@ import Glibc
 /// ```swift
 /// let report = try await CrashTrial.run(
 ///     rounds: 100, seed: 1,
-///     command: { errand in CrashTrial.Command(pathOfStoreWriter, [folder, errand]) },
+///     command: { assignment in CrashTrial.Command(pathOfStoreWriter, [folder, assignment]) },
 ///     reopen: { MyBackend(folder) })
 /// #expect(report.hasPassed, "\(report)")
 /// ```
@@ -56,23 +56,23 @@ public enum CrashTrial {
     /// a counter that all processes share.
     ///
     /// The function does not return. Transient errors are retried; any other error is reported to the parent, and the
-    /// process exits with code 1. The errand of ``history(command:)`` ends with exit code 0.
+    /// process exits with code 1. The assignment of ``history(command:)`` ends with exit code 0.
     ///
     /// - Parameters:
     ///   - backend: The store to write to.
-    ///   - text: The errand that the parent passed to `command`, unchanged.
-    public static func writer(_ backend: any KeyValueBackend, errand text: String) async {
+    ///   - text: The assignment that the parent passed to `command`, unchanged.
+    public static func writer(_ backend: any KeyValueBackend, assignment text: String) async {
         guard text != historyErrand else { return await reportHistory(of: backend) }
-        guard let errand = CrashAssignment(text) else {
-            report("! \"\(text)\" is not an errand; pass the text from `command` unchanged\n")
+        guard let assignment = CrashAssignment(text) else {
+            report("! \"\(text)\" is not an assignment; pass the text from `command` unchanged\n")
             exit(1)
         }
         report("\(CrashAssignment.greeting)\n")
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for task in 0..<errand.taskCount {
+                for task in 0..<assignment.taskCount {
                     group.addTask {
-                        var writer = CrashWriter(errand, task: task, backend: backend)
+                        var writer = CrashWriter(assignment, task: task, backend: backend)
                         var count = 0
                         while true {
                             try await writer.step()
@@ -116,9 +116,9 @@ private struct CrashWriter {
     private var script: CrashScript
     private var versions: [EntryKey: EntryVersion] = [:]
 
-    init(_ errand: CrashAssignment, task: Int, backend: any KeyValueBackend) {
+    init(_ assignment: CrashAssignment, task: Int, backend: any KeyValueBackend) {
         self.backend = backend
-        script = CrashScript(errand, task: task, isConditional: backend.capabilities.compareAndSwap)
+        script = CrashScript(assignment, task: task, isConditional: backend.capabilities.compareAndSwap)
     }
 
     /// Returns when the next change has been acknowledged.

@@ -19,7 +19,7 @@ struct ConnectionChannel: ServerChildChannel {
         let channel: any Channel
     }
 
-    let door: FrontDoor
+    let door: ListenerContext
     /// `nil` for plain HTTP.
     let tls: NIOSSLContext?
 

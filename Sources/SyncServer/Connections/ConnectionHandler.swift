@@ -19,11 +19,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         case error(any Error)
     }
 
-    let door: FrontDoor
+    let door: ListenerContext
     let isStream: Bool
     var state: ConnectionState
     private(set) var context: ChannelHandlerContext?
-    private var loop: FrontDoor.Loop?
+    private var loop: ListenerContext.Loop?
     private let peer: Peer
     /// The request that is being received.
     private var incoming: IncomingRequest?
@@ -42,7 +42,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     var endPieces: (@Sendable () -> Void)?
 
     /// - Parameter isStream: `true` for an HTTP/2 stream.
-    init(_ door: FrontDoor, peer: Peer, isStream: Bool) {
+    init(_ door: ListenerContext, peer: Peer, isStream: Bool) {
         (self.door, self.peer, self.isStream) = (door, peer, isStream)
         state = ConnectionState(door.timeouts, isStream: isStream, now: NIODeadline.now())
     }

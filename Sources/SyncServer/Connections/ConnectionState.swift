@@ -58,7 +58,7 @@ struct ConnectionState {
             lateBody = .seconds(configuration.lateBodySeconds)
             write = .seconds(configuration.writeSeconds)
             shutdown = .seconds(configuration.shutdownSeconds)
-            leastBodyByteCount = Int(configuration.bodySeconds) * configuration.leastByteRate
+            leastBodyByteCount = Int(configuration.bodySeconds) * configuration.minimumByteRate
         }
     }
 

@@ -19,7 +19,7 @@ import Darwin
 /// requests in flight.
 public struct Listener: Service {
     private let server: any Service
-    private let door: FrontDoor
+    private let door: ListenerContext
 
     /// - Parameters:
     ///   - configuration: the address and the limits.
@@ -31,7 +31,7 @@ public struct Listener: Service {
         _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
         onListening: @escaping @Sendable (Int) async -> Void
     ) throws(ListenerError) {
-        door = FrontDoor(responder)
+        door = ListenerContext(responder)
         let channel = ConnectionChannel(door: door, tls: try configuration.certificate.map(Self.tls))
         server = channel.server(
             configuration: ServerConfiguration(

@@ -45,10 +45,10 @@ public struct ListenerConfiguration: Sendable {
     /// The maximum number of open event streams of one address, or of one /64 for IPv6 (429).
     public var addressStreamCount = 1_024
     /// The time limit for a body, in seconds from the end of the header (408). It is extended by the same time as long
-    /// as the body arrives at ``leastByteRate`` or faster.
+    /// as the body arrives at ``minimumByteRate`` or faster.
     public var bodySeconds: Int64 = 30
     /// The minimum rate of a body that takes longer than ``bodySeconds``, in bytes per second.
-    public var leastByteRate = 16 << 10
+    public var minimumByteRate = 16 << 10
     /// The time limit for an HTTP/1 header, in seconds from the start of the connection, or from the first byte of a
     /// later header. Then the connection is closed.
     public var headerSeconds: Int64 = 20

@@ -81,12 +81,12 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         }
     }
 
-    private let door: FrontDoor
+    private let door: ListenerContext
     private var state: State
     private var context: ChannelHandlerContext?
     private var streams: [ObjectIdentifier: ConnectionHandler] = [:]
 
-    init(_ door: FrontDoor) {
+    init(_ door: ListenerContext) {
         self.door = door
         state = State(door.timeouts, now: NIODeadline.now())
     }

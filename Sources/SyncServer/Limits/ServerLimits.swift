@@ -137,7 +137,7 @@ extension ServerLimits {
         return [
             Setting("address-requests", .rate(\.addressRequests), "requests of an address: 429"),
             Setting(
-                "stranger-requests", .rate(\.strangerRequests), "requests of an address without a valid token: 429"),
+                "stranger-requests", .rate(\.unauthenticatedRequests), "requests of an address without a valid token: 429"),
             Setting("log-ins", .rate(\.logIns), "log-ins and token refreshes of an address: 429"),
             Setting("sign-ups", .rate(\.signUps), "new accounts of an address: 429"),
             Setting("account-reads", .rate(\.accountReads), "reads of an account: 429"),
@@ -165,7 +165,7 @@ extension ServerLimits {
                 "total bytes of answers over 64K in flight: 503"),
             Setting("body-seconds", .seconds(\.bodySeconds), "seconds for each part of a body: 408"),
             Setting(
-                "body-rate", .bytes(\.leastByteRate, 1...(1 << 30)), "minimum bytes a second of a body: 408"),
+                "body-rate", .bytes(\.minimumByteRate, 1...(1 << 30)), "minimum bytes a second of a body: 408"),
             Setting("late-body-seconds", .seconds(\.lateBodySeconds), "seconds for a body during shutdown: 408"),
             Setting(
                 "header-bytes", .bytes(\.headerByteCount, 1_024...(1 << 20)),

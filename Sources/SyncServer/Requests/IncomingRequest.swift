@@ -53,7 +53,7 @@ struct IncomingRequest {
 
     /// Returns `true` if `count` more bytes make the body so long that the caller must be authenticated first.
     func isLong(with count: Int) -> Bool {
-        max(announcedByteCount, body.count + count) > EntitlementService.strangerBodyByteCount
+        max(announcedByteCount, body.count + count) > EntitlementService.unauthenticatedBodyByteCount
     }
 
     /// Checks that the budget can take the announced body now, without reserving it.

@@ -125,7 +125,7 @@ public struct Responder: Sendable {
     private static func isShort(_ request: ServiceRequest) -> Bool {
         guard request.body.count <= 16_384 else { return false }
         return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
-            || EntitlementService.isStreamAskedFor(by: request.head)
+            || EntitlementService.requestsEventStream(by: request.head)
     }
 
     /// Returns `true` if a request has the operator's token.

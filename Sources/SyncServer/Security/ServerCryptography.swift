@@ -10,7 +10,7 @@ import Foundation
 /// The cryptography of a server: scrypt for passwords, Ed25519 for its tokens, and the tokens of other issuers.
 public final class ServerCryptography: ServiceCryptography {
     private let passwords: PasswordHashing
-    private let tokens: OwnTokens
+    private let tokens: TokenIssuer
     private let server: String
     private let issuers: [IssuerVerifier]
 
@@ -35,7 +35,7 @@ public final class ServerCryptography: ServiceCryptography {
     ) {
         self.server = server
         self.passwords = passwords
-        tokens = OwnTokens(server: server)
+        tokens = TokenIssuer(server: server)
         self.issuers = issuers.map { IssuerVerifier($0, instant: instant, onError: onError) }
     }
 

@@ -20,7 +20,7 @@ actor EventStream {
     }
 
     /// Returns `true` if a request asks for a stream of events.
-    static func isAskedFor(by request: HTTPRequest) -> Bool {
+    static func isRequested(by request: HTTPRequest) -> Bool {
         (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
             part.split(separator: ";").first?.filter { $0 != " " } == mediaType
         }

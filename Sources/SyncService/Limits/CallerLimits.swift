@@ -7,7 +7,7 @@ public struct CallerLimits: Hashable, Sendable {
     /// Requests of one address, of any kind. Many people may share an address.
     public var addressRequests: Rate? = Rate(perSecond: 2_000, burst: 20_000)
     /// Requests of one address without a valid token: the catalogue, waiting devices, rejected tokens.
-    public var strangerRequests: Rate? = Rate(perSecond: 200, burst: 2_000)
+    public var unauthenticatedRequests: Rate? = Rate(perSecond: 200, burst: 2_000)
     /// Log-ins and refreshed sessions of one address. Wrong passwords have lower limits of their own.
     public var logIns: Rate? = Rate(perSecond: 20, burst: 300)
     /// New accounts from one address.

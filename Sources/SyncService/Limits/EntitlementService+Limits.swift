@@ -5,9 +5,9 @@ import SyncProtocol
 
 extension EntitlementService {
     /// The longest body that is received from an unknown sender, in bytes.
-    public static let strangerBodyByteCount = 1 << 16
+    public static let unauthenticatedBodyByteCount = 1 << 16
 
-    /// The answer to a request whose body is longer than ``strangerBodyByteCount`` and must not be received: the sender
+    /// The answer to a request whose body is longer than ``unauthenticatedBodyByteCount`` and must not be received: the sender
     /// is unknown or writes too often, or the path accepts no long body. `nil` if the body may be received. The server
     /// calls this method before it receives the body.
     public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
@@ -31,7 +31,7 @@ extension EntitlementService {
                     answer = ServiceAnswer(failure(error), route: place.route)
                 }
             } else {
-                let most = Self.strangerBodyByteCount
+                let most = Self.unauthenticatedBodyByteCount
                 answer = ServiceAnswer(
                     .refusal(.contentTooLarge, "the body must have at most \(most) bytes here"), route: place.route)
             }
@@ -65,8 +65,8 @@ extension EntitlementService {
     }
 
     /// Counts a request that needs no token.
-    func admitStranger(_ place: WireTarget.Place, peer: String) throws(RequestError) {
-        let kind: RequestLimiter.StrangerKind =
+    func admitUnauthenticated(_ place: WireTarget.Place, peer: String) throws(RequestError) {
+        let kind: RequestLimiter.UnauthenticatedKind =
             switch place {
             case .accounts: .signUp
             case .sessions: .logIn

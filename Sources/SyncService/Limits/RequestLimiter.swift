@@ -5,7 +5,7 @@ import Synchronization
 /// and allocates nothing. All times are in milliseconds since 1970 UTC.
 final class RequestLimiter: Sendable {
     /// The kinds of requests whose sender is not yet known.
-    enum StrangerKind {
+    enum UnauthenticatedKind {
         case other, logIn, signUp
     }
 
@@ -44,10 +44,10 @@ final class RequestLimiter: Sendable {
     }
 
     /// Counts a request of `peer` whose sender is not known. Throws like ``admit(_:now:)``.
-    func admit(stranger peer: String, _ kind: StrangerKind, now: Int64) throws(RequestError) {
+    func admit(stranger peer: String, _ kind: UnauthenticatedKind, now: Int64) throws(RequestError) {
         let (rate, lane) =
             switch kind {
-            case .other: (limits.strangerRequests, Lane.strangers)
+            case .other: (limits.unauthenticatedRequests, Lane.strangers)
             case .logIn: (limits.logIns, Lane.logIns)
             case .signUp: (limits.signUps, Lane.signUps)
             }

@@ -66,10 +66,10 @@ struct CrashWriter: AsyncParsableCommand {
         commandName: "crash-writer", abstract: "Write until killed.", shouldDisplay: false)
 
     @Argument var url: String
-    @Argument var errand: String
+    @Argument var assignment: String
     @OptionGroup var wrapping: WrappingOptions
 
     func run() async throws {
-        await CrashTrial.writer(try TrialStore(url, wrapping: wrapping).open(), errand: errand)
+        await CrashTrial.writer(try TrialStore(url, wrapping: wrapping).open(), assignment: assignment)
     }
 }

@@ -43,7 +43,7 @@ struct EnvironmentTests {
         let empty = story.replay(environment: .sandbox).snapshot(at: now)
         #expect(empty == (try Story().replay(environment: .sandbox).snapshot(at: now)))
         let explained = try #require(story.replay(environment: .sandbox).explanation(of: Shop.randomOwls, at: now))
-        #expect(explained.sections.flatMap(\.lines).allSatisfy { $0.effect == .setAside(.behindReset) })
+        #expect(explained.sections.flatMap(\.lines).allSatisfy { $0.effect == .setAside(.precedesReset) })
         let again = try story.buying(Shop.oneMonth, at: "2026-02-02", transaction: "N", environment: .sandbox)
             .flagging(Shop.owl, in: .sandbox, at: "2026-02-02")
         #expect(again.replay(environment: .sandbox).chains() == [days("2026-02-02", "2026-03-02")])
@@ -67,7 +67,7 @@ struct EnvironmentTests {
         #expect(replay.chains(of: Shop.selfies) == [days("2026-01-10", "2026-02-10")])
         #expect(try replay.snapshot(at: Timestamp("2026-02-03"))[group: Shop.selfies]?.renewal == nil)
         let lines = try #require(replay.explanation(of: Shop.randomOwls, at: Timestamp("2026-02-03"))).sections[0].lines
-        #expect(lines.map(\.effect).last == .setAside(.behindReset))
+        #expect(lines.map(\.effect).last == .setAside(.precedesReset))
     }
 
     @Test("A reset of production has no effect")

@@ -189,9 +189,9 @@ struct ChangeTests {
 
     @Test("Compaction drops superseded changes: the log stays small, new cursors stay valid, old ones expire")
     func compaction() async throws {
-        let store = open(ChangePolicy(recognisedCount: 20, compactionByteCount: 4_000))
+        let store = open(ChangePolicy(recognizedCount: 20, compactionByteCount: 4_000))
         _ = try await store.write([1], to: keys[1], if: .absent)
-        let follower = open(ChangePolicy(recognisedCount: 20, compactionByteCount: 4_000))
+        let follower = open(ChangePolicy(recognizedCount: 20, compactionByteCount: 4_000))
         _ = try await store.write([1], to: keys[0], if: .absent)
         let (_, oldest) = try await changes(follower)
         var newest = oldest

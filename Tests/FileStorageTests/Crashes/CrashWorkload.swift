@@ -65,7 +65,7 @@ struct CrashWorkload: Sendable {
     func open(_ fileSystem: ModelFileSystem, life: UInt64 = 0) -> FileBackend {
         FileBackend(
             folder: Self.root, fileSystem: fileSystem, host: ManualHost(seed: seed &+ life &* 7_919).host,
-            lockTimeout: .milliseconds(50), changePolicy: ChangePolicy(recognisedCount: 6, compactionByteCount: 700))
+            lockTimeout: .milliseconds(50), changePolicy: ChangePolicy(recognizedCount: 6, compactionByteCount: 700))
     }
 
     /// Performs the steps until `fileSystem` ends. An earlier error is thrown.

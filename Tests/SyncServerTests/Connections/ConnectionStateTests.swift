@@ -10,7 +10,7 @@ struct ConnectionStateTests {
         var limits = ListenerConfiguration(port: 0)
         (limits.headerSeconds, limits.idleSeconds, limits.silenceSeconds) = (20, 60, 120)
         (limits.bodySeconds, limits.lateBodySeconds, limits.writeSeconds) = (30, 2, 30)
-        (limits.shutdownSeconds, limits.leastByteRate) = (10, 100)
+        (limits.shutdownSeconds, limits.minimumByteRate) = (10, 100)
         return ConnectionState.Timeouts(limits)
     }()
 

@@ -76,7 +76,7 @@ struct FastReadTests {
     func together() throws {
         var handlers = Responder.Handlers { Self.answer($0.head) }
         handlers.fastRead = { [counting] request, _, longest in counting.fastRead(request, longest: longest) }
-        let door = FrontDoor(
+        let door = ListenerContext(
             Responder(
                 handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }))

@@ -26,7 +26,7 @@ struct IncompleteRequestTests {
         weak var latest: ConnectionHandler?
         do {
             let peer = Peer("127.0.0.1", TrustedProxies())
-            let handler = ConnectionHandler(FrontDoor(responder), peer: peer, isStream: true)
+            let handler = ConnectionHandler(ListenerContext(responder), peer: peer, isStream: true)
             latest = handler
             try channel.pipeline.syncOperations.addHandler(handler)
             let head = HTTPRequest(method: .put, scheme: "http", authority: "x", path: "/v1/kv/a")

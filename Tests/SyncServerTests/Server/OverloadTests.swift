@@ -242,7 +242,7 @@ struct OverloadTests {
         let handler = handler
         handler.open()
         var limits = limits
-        (limits.bodySeconds, limits.leastByteRate) = (1, 10_000)
+        (limits.bodySeconds, limits.minimumByteRate) = (1, 10_000)
         try await LocalListener.run(limits, respond: handler.respond) { port in
             let start = ContinuousClock.now
             let steady = try RawConnection(port: port)

@@ -142,7 +142,7 @@ struct RateTests {
 
     @Test("Invalid tokens count against the address, which does not block valid tokens from it")
     func strangers() async throws {
-        let service = try await open { $0.strangerRequests = Rate(perSecond: 1, burst: 3) }
+        let service = try await open { $0.unauthenticatedRequests = Rate(perSecond: 1, burst: 3) }
         let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"]

@@ -12,7 +12,7 @@ import Foundation
 /// The access tokens of this server: JSON Web Tokens signed with Ed25519.
 ///
 /// The algorithm, issuer and audience are fixed; the header names the key.
-final class OwnTokens: Sendable {
+final class TokenIssuer: Sendable {
     static let algorithm = "EdDSA"
     /// The maximum number of cached keys. Keys rotate, and fewer are in use at a time.
     private static let keyCount = 16

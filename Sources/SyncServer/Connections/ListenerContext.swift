@@ -2,7 +2,7 @@ import NIOCore
 import Synchronization
 
 /// The objects that all connections of a listener share.
-final class FrontDoor: Sendable {
+final class ListenerContext: Sendable {
     let responder: Responder
     let limits: ListenerConfiguration
     let timeouts: ConnectionState.Timeouts
