@@ -100,9 +100,10 @@ struct CrashTrialTests {
 
     @Test(
         "rejects an invalid assignment", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
-    func wrongErrand(_ assignment: String) throws {
+    func wrongAssignment(_ assignment: String) throws {
         let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", assignment])
-        #expect(child.hear() == .line("! \"\(assignment)\" is not an assignment; pass the text from `command` unchanged"))
+        #expect(
+            child.hear() == .line("! \"\(assignment)\" is not an assignment; pass the text from `command` unchanged"))
         #expect(child.hear() == .end)
         #expect(child.wait() == 1)
     }

@@ -20,7 +20,9 @@ extension Catalog {
     {
         let bytes: Data
         do { bytes = try Data(contentsOf: url) } catch {
-            throw InputError(path: url.path, reason: "the file cannot be read: \(error)")
+            let isMissing = (error as? CocoaError)?.code == .fileReadNoSuchFile
+            throw InputError(
+                path: url.path, reason: isMissing ? "there is no such file" : "the file cannot be read: \(error)")
         }
         do {
             return url.pathExtension == "storekit"

@@ -7,7 +7,8 @@ extension EntitlementStore {
     /// Recording the same transaction again, on this device or another, adds nothing.
     ///
     /// - Returns: The transactions, and the facts that were new.
-    /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (a quantity or an id), `contradiction` (the
+    /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (a quantity, an id, or a
+    ///   renewal state of a product that does not renew), `contradiction` (the
     ///   transaction is already recorded with a different product, date, quantity or end, or the evidence is an
     ///   unsigned revocation or reinstatement of a transaction that its store has signed), `ledgerFull`, `storage` or
     ///   `damaged`.

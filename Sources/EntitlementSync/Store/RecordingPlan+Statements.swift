@@ -95,12 +95,12 @@ extension RecordingPlan {
 
     /// Throws if the purchase that starts `line` is known to be of a product that never renews.
     private func checkRenews(_ line: TransactionReference, in facts: Facts) throws(EntitlementError) {
-        guard let purchase = facts[line], let kind = (purchase.terms ?? catalog.terms(of: purchase.product))?.kind
-        else { return }
+        let stored = facts[line].map { ($0.product, $0.terms ?? catalog.terms(of: $0.product)) }
+        guard let (product, terms) = stored ?? sale(of: line), let kind = terms?.kind else { return }
         if case .autoRenewable = kind { return }
         throw EntitlementError(
             .invalid,
-            "transaction \"\(line.id.rawValue.singleLine)\" has no renewal state: \"\(purchase.product)\" is "
+            "transaction \"\(line.id.rawValue.singleLine)\" has no renewal state: \"\(product)\" is "
                 + "\(kind.name), not autoRenewable")
     }
 

@@ -93,6 +93,11 @@ struct RecordingPlan: Sendable {
         positions[transaction].map { sales[$0].target }
     }
 
+    /// The product and the terms of a purchase in this plan; `nil` if the plan does not contain it.
+    func sale(of transaction: TransactionReference) -> (ProductID, Terms?)? {
+        positions[transaction].map { (sales[$0].report.product, sales[$0].terms) }
+    }
+
     static func check(_ transaction: TransactionReference) throws(EntitlementError) {
         do {
             try transaction.store.validate()

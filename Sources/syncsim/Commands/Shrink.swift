@@ -36,9 +36,10 @@ struct Shrink: ParsableCommand {
         guard let shrunk = found else {
             throw Failure(.failed, "\(options.title(of: scenario)): all held, so there is nothing to shrink")
         }
-        if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
         writeNotice(Self.summary(of: shrunk, from: scenario) + "\n")
+        // The test is printed first, because the search is expensive and the file may not be writable.
         try writeOutput(Self.text(of: shrunk))
+        if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
     }
 
     private static func text(of shrunk: Shrinker.Shrunk) -> String {
