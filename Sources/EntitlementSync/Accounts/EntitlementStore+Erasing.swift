@@ -48,8 +48,8 @@ extension EntitlementStore {
     /// Replaces the entries of all replicas of an erased account with the marker, on a remote that keeps one entry per
     /// replica. Otherwise the entry of a device that never syncs again would stay there.
     ///
-    /// Overwriting a concurrent write of another device is harmless: its facts are erased anyway. That device clears the
-    /// entries again when it learns of the erasure.
+    /// Overwriting a concurrent write of another device is harmless: its facts are erased anyway. That device clears
+    /// the entries again when it learns of the erasure.
     func clear(_ key: EntryKey, on remote: any KeyValueBackend) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         var after: EntryKey?

@@ -96,8 +96,8 @@ extension EntitlementStore {
             replay.nextBoundary(after: Timestamp(milliseconds: now.milliseconds + notice.milliseconds))
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
-        // `now` does not advance until the corrected clock reaches its marks, so the wait is measured from the corrected
-        // clock.
+        // `now` does not advance until the corrected clock reaches its marks, so the wait is measured from the
+        // corrected clock.
         let corrected = clock.corrected
         let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - corrected.milliseconds) }
         return ([longest] + waits.filter { $0 > .zero }).min() ?? longest

@@ -54,8 +54,8 @@ public struct Facts: Sendable {
     ///   - account: The account's ledger.
     ///   - device: The ledger that stays on this device.
     ///   - server: The ledger that only the account's server writes.
-    ///   - remote: The ledger that the remote held at the last contact, for rules with ``ConflictRule/dependsOnRemote``.
-    ///     If `nil`, every fact counts as held by the remote.
+    ///   - remote: The ledger that the remote held at the last contact, for rules with
+    ///     ``ConflictRule/dependsOnRemote``. If `nil`, every fact counts as held by the remote.
     /// - Complexity: O(*n* log *n*) in the number of records.
     public init(
         account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil

@@ -2,12 +2,14 @@
 import SyncCore
 
 extension CrashTrial {
-    /// The assignment of a child that is not killed: it writes, reports the versions and tags that it received, and exits.
+    /// The assignment of a child that is not killed: it writes, reports the versions and tags that it received, and
+    /// exits.
     static let historyErrand = "history"
 
     /// Lets one process open the store, write and exit; see ``StoreUnderTest/lives``.
     ///
-    /// - Parameter command: Returns the command line of a child that calls ``writer(_:assignment:)`` with the given assignment.
+    /// - Parameter command: Returns the command line of a child that calls ``writer(_:assignment:)`` with the given
+    ///   assignment.
     /// - Returns: The versions and tags that the process received.
     /// - Throws: The errors of `command`, and a `BackendError` if the child failed or wrote no output for a minute.
     public static func history(

@@ -137,8 +137,7 @@ extension ServerLimits {
         return [
             Setting("address-requests", .rate(\.addressRequests), "requests of an address: 429"),
             Setting(
-                "stranger-requests", .rate(\.unauthenticatedRequests),
-                "requests of an address without a valid token: 429"),
+                "stranger-requests", .rate(\.unauthenticatedRequests), "unauthenticated requests of an address: 429"),
             Setting("log-ins", .rate(\.logIns), "log-ins and token refreshes of an address: 429"),
             Setting("sign-ups", .rate(\.signUps), "new accounts of an address: 429"),
             Setting("account-reads", .rate(\.accountReads), "reads of an account: 429"),

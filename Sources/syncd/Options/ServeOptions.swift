@@ -42,8 +42,8 @@ struct ListenOptions: ParsableArguments {
             guard insecureHTTP || isAllowed || Self.isLoopback(host) else {
                 throw Failure(
                     .usage,
-                    "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass --tls-certificate "
-                        + "and --tls-key, or --insecure-http behind a proxy that provides TLS")
+                    "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass "
+                        + "--tls-certificate and --tls-key, or --insecure-http behind a proxy that provides TLS")
             }
         default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
         }

@@ -82,8 +82,8 @@ struct StoreOptions: ParsableArguments {
 
     /// Throws if a command would record into a missing store that was probably meant to be an existing server's store.
     ///
-    /// A device's first purchase creates its store. A command line with `--local`, `--account` and no remote is the form
-    /// for support on a server's store, and requires a store that exists.
+    /// A device's first purchase creates its store. A command line with `--local`, `--account` and no remote is the
+    /// form for support on a server's store, and requires a store that exists.
     private func requireExisting() async throws {
         guard let local = place.local, place.account != nil, remoteText == nil else { return }
         let url = try StoreURL(local, option: "--local")

@@ -29,8 +29,8 @@ enum PrivateFile {
             throw BackendError(
                 .permissionDenied, operation: .read,
                 message:
-                    "\(path) must be your own file, which other users cannot access: chmod 600 it; if they may have read "
-                    + "it, change the password in it, or end its session with syncd account logout --everywhere")
+                    "\(path) must be your own file, which other users cannot access: chmod 600 it; if they may have "
+                    + "read it, change the password in it, or end its session with syncd account logout --everywhere")
         }
         do {
             return try FileHandle(fileDescriptor: file, closeOnDealloc: false).readToEnd() ?? Data()

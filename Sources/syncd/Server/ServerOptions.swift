@@ -12,8 +12,8 @@ struct ServerOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The file in which to keep the session on a server (SYNCD_CREDENTIALS; default: one for each store and server in "
-                + "$XDG_STATE_HOME/syncd). For webdav(s): a file with "
+            "The file in which to keep the session on a server (SYNCD_CREDENTIALS; default: one for each store and "
+                + "server in $XDG_STATE_HOME/syncd). For webdav(s): a file with "
                 + "{\"webdavs://HOST\":{\"user\":…,\"password\":…}} (or set SYNCD_WEBDAV_PASSWORD).", valueName: "file")
     )
     var credentials: String?
