@@ -27,7 +27,7 @@ export function bindAccount(api, { go, done }) {
 
   onSubmit($("#signup"), async ({ name, password }) => {
     const codes = await api.signUp(name, password);
-    if (codes) return showCodes(codes);
+    if (codes) return showCodes(codes, done);
     toast("You already had this account, so you are logged in. You can create new recovery codes under Account.");
     return done();
     // The form has checked the password, so these refusals are about the name.
@@ -48,7 +48,7 @@ export function bindAccount(api, { go, done }) {
   }, passwordField);
 
   onSubmit($("#renew"), async ({ password }) => {
-    showCodes(await withPassword(api.renewRecoveryCodes(password)));
+    showCodes(await withPassword(api.renewRecoveryCodes(password)), () => go("account"));
     $("#renew").closest("details").open = false;
   }, passwordField);
 
@@ -73,14 +73,17 @@ export function bindAccount(api, { go, done }) {
     go("shop");
   }, (error) => (error.status === 404 ? "code" : passwordField(error)));
 
-  bindCodes(done);
+  let leaveCodes = done;
+  bindCodes(() => leaveCodes());
   $("#logout").addEventListener("click", (event) => busy(event.currentTarget, () => api.logOut()));
   $("#logout-everywhere").addEventListener("click", (event) => busy(event.currentTarget, async () => {
     await api.logOutEverywhere();
     toast("You are logged out on all devices.");
   }));
 
-  function showCodes(codes) {
+  /** Shows `codes`, and calls `next` when the user leaves them. */
+  function showCodes(codes, next) {
+    leaveCodes = next;
     $("#codes").replaceChildren(...codes.map((code) => {
       const item = document.createElement("li");
       item.textContent = code;

@@ -38,6 +38,7 @@ def check(options, folder):
         modules.check_bytes(first, tool, folder)
         modules.check_parser(first)
         modules.check_keys(first)
+        modules.check_shop(first)
         codes = story.check_log_in(first, second, server)
         story.check_buying(first, second)
         story.check_both_at_once(first, second)

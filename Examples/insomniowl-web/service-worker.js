@@ -2,11 +2,11 @@
 //
 // The strategy is network first: a page and its modules must be of one version, and for unchanged files the server
 // sends a short 304, so little is gained by using the cache earlier. Without a connection, or after three seconds
-// without an answer, the files come from the cache. They are cached as one set whenever this file changes, so they fit
-// together.
+// without an answer, a page comes from the cache. The files are cached as one set whenever this file changes. A page's
+// modules come from the same source as the page: all from the network, or all from one set in the cache.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "cd02ce9dea659da3";
+const version = "e46b34792d9de9f7";
 const files = [
   "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
   "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",
@@ -19,6 +19,8 @@ const networkTimeout = 3_000;
 const paths = new Set(files.map((file) => new URL(file, self.registration.scope).pathname));
 /** Ids of pages that were loaded from the cache. Their modules come from the cache too. */
 const cachedClients = new Set();
+/** Ids of pages that were loaded from the network. Their modules come from the network too, however slow it is. */
+const networkClients = new Set();
 
 async function install() {
   const cache = await caches.open(cacheName);
@@ -45,9 +47,13 @@ async function respond(event) {
   const early = isCachedClient ? await cached(event) : null;
   if (early) return early;
   const network = fetch(event.request);
+  if (event.request.mode !== "navigate" && networkClients.has(event.clientId)) return network;
   const timeout = new Promise((resolve) => { setTimeout(resolve, networkTimeout, null); });
   const first = await Promise.race([network.catch(() => null), timeout]);
-  if (first && first.status < 500) return first;
+  if (first && first.status < 500) {
+    if (event.resultingClientId) networkClients.add(event.resultingClientId);
+    return first;
+  }
   // Without a cached file, only the late answer of the network is left, or its error.
   return await cached(event) ?? network;
 }

@@ -3,7 +3,7 @@
 // The server derives the entitlements (`GET /v1/entitlements`). This page writes facts, namely purchases and spends, as
 // records of the account's ledger, with a compare-and-swap.
 
-import { SessionOver, Unreachable } from "./api.js";
+import { Refusal, SessionOver, Unreachable } from "./api.js";
 import { ChangeStream } from "./events.js";
 import { purchasesOf } from "./history.js";
 import {
@@ -18,6 +18,8 @@ const attempts = 12;
 /** The time without an answer after which the data of the last visit is shown. */
 const slowAnswer = 3_000;
 const hour = 3_600_000;
+/** The pause before another attempt to read a document for the history. */
+const historyPause = 30_000;
 
 /** A write whose outcome is unknown because the server stopped answering. */
 export class OutcomeUnknown extends Error {
@@ -63,7 +65,7 @@ export class Shop extends EventTarget {
   catalog = null;
   /** The last answer to `GET /v1/entitlements`; null until it is known. */
   snapshot = null;
-  /** The purchases, newest first (see history.js); null until they are known. */
+  /** The purchases, newest first (see history.js); null until they are known. The shop works without them. */
   purchases = null;
   /** True once the catalogue and the entitlements have been read from the server. */
   isCurrent = false;
@@ -91,8 +93,7 @@ export class Shop extends EventTarget {
     this.#following ??= this.#stream.run();
     const timer = setTimeout(() => this.#showLastKnown(), slowAnswer);
     try {
-      const [catalog] = await Promise.all([this.#api.catalog(), this.refresh()]);
-      this.catalog = catalog;
+      await Promise.all([this.#readCatalog(), this.refresh()]);
       this.isCurrent = true;
       this.#keep();
     } catch (error) {
@@ -102,6 +103,11 @@ export class Shop extends EventTarget {
       clearTimeout(timer);
       if (!this.#isClosed) this.dispatchEvent(new Event("change"));
     }
+  }
+
+  async #readCatalog() {
+    this.catalog = await this.#api.catalog();
+    if (!this.#isClosed) this.dispatchEvent(new Event("change"));
   }
 
   /** Shows the data of the last visit, as far as nothing newer is known. */
@@ -118,7 +124,8 @@ export class Shop extends EventTarget {
   /** Keeps what is known for the next visit without a connection. */
   #keep() {
     if (this.#isClosed || !this.isCurrent) return;
-    const { catalog, snapshot, purchases } = this;
+    const { catalog, snapshot } = this;
+    const purchases = this.purchases ?? lastKnown(this.#incarnation)?.purchases ?? null;
     keepLastKnown(this.#incarnation, { catalog, snapshot, purchases });
   }
 
@@ -151,12 +158,11 @@ export class Shop extends EventTarget {
       this.#isLedgerChanged = this.#areDecisionsChanged = false;
       try {
         const documents = Promise.all([
-          isLedgerChanged || !this.#entry ? this.#readLedger() : null,
-          areDecisionsChanged || !this.#decisions ? this.#readDecisions() : null,
-        ]).catch((error) => {
-          // Entitlements are shown even if this page is too old to read the ledger.
-          if (!(error instanceof LedgerFormatError)) throw error;
-        });
+          isLedgerChanged || !this.#entry
+            ? this.#forHistory(this.#readLedger(), () => { this.#isLedgerChanged = true; }) : null,
+          areDecisionsChanged || !this.#decisions
+            ? this.#forHistory(this.#readDecisions(), () => { this.#areDecisionsChanged = true; }) : null,
+        ]);
         // Awaited below; without this line an earlier failure would be reported as unhandled.
         documents.catch(() => {});
         const snapshot = await this.#api.entitlements();
@@ -177,6 +183,21 @@ export class Shop extends EventTarget {
       }
     } while (this.#mustReadAgain);
     if (!this.#isClosed) this.#schedule();
+  }
+
+  /**
+   * Waits for the read of a document. If it fails, the shop continues without a current history. Calls `readLater` if
+   * a later read may succeed.
+   */
+  async #forHistory(reading, readLater) {
+    try {
+      await reading;
+    } catch (error) {
+      const isTemporary = error instanceof Unreachable || (error instanceof Refusal && error.status !== 410);
+      if (isTemporary) readLater();
+      // A LedgerFormatError lasts until a newer version of this page can read the document.
+      else if (!(error instanceof LedgerFormatError)) throw error;
+    }
   }
 
   /**
@@ -225,14 +246,18 @@ export class Shop extends EventTarget {
     if (key === this.#ledgerKey || key === this.#decisionsKey) this.#readQuietly();
   }
 
-  /** Refreshes when a period starts or ends, and every hour for the number of days left. */
+  /**
+   * Refreshes when a period starts or ends, and every hour for the number of days left; earlier if a document for the
+   * history could not be read.
+   */
   #schedule() {
     clearTimeout(this.#timer);
     const now = this.#api.now();
     const ends = this.snapshot.subscriptions.flatMap((subscription) => subscription.periods)
       .flatMap((period) => [Date.parse(period.start), Date.parse(period.end)])
       .filter((instant) => instant > now);
-    const pause = Math.min(hour, ...ends.map((instant) => instant - now + 50));
+    const longest = this.#isLedgerChanged || this.#areDecisionsChanged ? historyPause : hour;
+    const pause = Math.min(longest, ...ends.map((instant) => instant - now + 50));
     this.#timer = setTimeout(() => this.#readQuietly(), pause);
   }
 
@@ -253,6 +278,8 @@ export class Shop extends EventTarget {
 
   /** The time that a purchase grants, {start, end} in milliseconds; null if it grants none. */
   period(purchase) {
+    // Periods name only the id of their transaction. A test purchase may have the id of a real one, but grants no time.
+    if (purchase.transaction.environment !== environment) return null;
     const periods = this.snapshot.subscriptions.flatMap((subscription) => subscription.periods)
       .filter((period) => period.transactionID === purchase.transaction.id);
     if (periods.length === 0) return null;
@@ -326,10 +353,13 @@ export class Shop extends EventTarget {
   /** Reads everything again. Returns {purchases: their number, isNew: true if the page did not know some of them}. */
   async restore() {
     const before = JSON.stringify(this.#holdings());
-    const found = await this.#api.read(this.#ledgerKey);
-    this.#entry = this.#decoded(found);
+    const known = this.#entry;
+    const read = this.#decoded(await this.#api.read(this.#ledgerKey));
+    // If this page has written meanwhile, its entry is newer than the answer.
+    if (this.#entry === known) this.#entry = read;
     await this.refresh();
-    return { purchases: this.#entry.ledger.purchaseCount, isNew: before !== JSON.stringify(this.#holdings()) };
+    const { ledger } = this.#entry ?? read;
+    return { purchases: ledger.purchaseCount, isNew: before !== JSON.stringify(this.#holdings()) };
   }
 
   #holdings() {

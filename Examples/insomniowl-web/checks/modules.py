@@ -132,6 +132,86 @@ def check_keys(page):
         raise Failure(f"paths of keys: {made}")
 
 
+def check_shop(page):
+    """shop.js copes with failed and late reads of the documents, and tells test purchases from real ones."""
+    problem = page.run("""
+        const { Refusal } = await import("/api.js");
+        const { Erased, Shop } = await import("/shop.js");
+        const product = { id: "owl", type: "nonConsumable" };
+        // A server in memory. `fail(key)` returns the error of a read, if any; a read waits for `gate`.
+        class Server {
+          session = { account: "a", incarnation: "check" };
+          isReachable = true;
+          documents = new Map();
+          fail = () => null;
+          gate = null;
+          now() { return Date.now(); }
+          changes() { return new Promise(() => {}); }
+          async catalog() { return { products: [product] }; }
+          async entitlements() {
+            const access = { owls: { granted: true, because: "group:all" } };
+            return { subscriptions: [], owned: [], balances: {}, access };
+          }
+          async read(key) {
+            const found = this.documents.get(key) ?? null;
+            const error = this.fail(key);
+            await this.gate;
+            if (error) throw error;
+            return found;
+          }
+          async write(key, bytes) {
+            const tag = `"${this.documents.size + 1}"`;
+            this.documents.set(key, { bytes, tag });
+            return { tag };
+          }
+        }
+        const busy = new Refusal(503, {}, null);
+        const open = async (fail) => {
+          const server = new Server();
+          server.fail = fail;
+          const shop = new Shop(server);
+          await shop.open();
+          return { server, shop };
+        };
+        try {
+          for (const name of ["ledger", "decisions"]) {
+            const { server, shop } = await open((key) => (key.endsWith(name) ? busy : null));
+            const state = [shop.catalog !== null, shop.snapshot !== null, shop.isCurrent, shop.purchases];
+            if (String(state) !== "true,true,true,") return `the shop without its ${name}: ${state}`;
+            if (!(await shop.use("owls")).granted) return `a subscription without the ${name} grants nothing`;
+            if (name === "decisions" && !await shop.buy(product)) return "a purchase is reported as unread";
+            server.fail = () => null;
+            await shop.refresh();
+            if (shop.purchases?.length !== server.documents.size) return `the ${name} is not read again`;
+            shop.close();
+          }
+          const erased = await open(() => new Refusal(410, {}, null)).catch((error) => error);
+          if (!(erased instanceof Erased)) return "an erased ledger does not end the shop";
+          const { server, shop } = await open(() => null);
+          let release;
+          server.gate = new Promise((resolve) => { release = resolve; });
+          const restoring = shop.restore();
+          await shop.buy(product);
+          release();
+          const { purchases } = await restoring;
+          if (purchases !== 1 || shop.purchases.length !== 1) return "a late answer removes a purchase";
+          const period = { start: "2026-01-01T00:00:00Z", end: "2026-02-01T00:00:00Z", transactionID: "1" };
+          shop.snapshot = { ...shop.snapshot, subscriptions: [{ group: "all", periods: [period] }] };
+          const periods = ["production", "sandbox"].map((environment) =>
+            shop.period({ transaction: { store: "reported", environment, id: "1" } }) !== null);
+          if (String(periods) !== "true,false") return `periods of a real and a test purchase: ${periods}`;
+          shop.close();
+          return "";
+        } finally {
+          localStorage.removeItem("insomniowl.lastKnown");
+          localStorage.removeItem("insomniowl.replica");
+        }
+        """)
+    if problem:
+        raise Failure("shop.js: " + problem)
+    say("the shop opens, sells and restores although reads of the ledger or the decisions fail or are late")
+
+
 def check_refresh(page):
     """Concurrent requests with an invalid access token share one refresh."""
     seen = page.run("""

@@ -80,6 +80,7 @@ def check_offline(browser, server):
     page.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
     say("once the server is back, the page is up to date by itself, and sells again")
     check_hanging_server(page, server, standing)
+    check_slow_module(page, server)
     check_new_version(page, server, version)
     check_logged_out(page, server)
     page.close()
@@ -109,6 +110,24 @@ def check_hanging_server(page, server, standing):
     page.wait("!document.querySelector('#standing').innerText.includes('last visit')", "current entitlements")
     expect("the shop after the pause", page.text("#standing"), standing.replace("0 of 9", "1 of 9"))
     say("while the server hangs, the page opens with the last known purchases")
+
+
+def check_slow_module(page, server):
+    """A page from the network waits for its modules: the cache may hold another version."""
+    page.revisit(server.url + "/#/shop")
+    page.view("shop")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        page.run("""
+            window.slowModule = fetch("/owl.js").then(({ status }) => status);
+            const pause = new Promise((resolve) => { setTimeout(resolve, 4000, "waiting"); });
+            window.slowModuleState = await Promise.race([slowModule, pause]);
+            """)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    expect("a module while the server hangs", page.evaluate("slowModuleState"), "waiting")
+    expect("the module afterwards", page.evaluate("slowModule"), 200)
+    say("a page from the network gets no module from the cache")
 
 
 def check_new_version(page, server, version):

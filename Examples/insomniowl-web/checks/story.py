@@ -298,7 +298,7 @@ def check_password(page):
     page.view("codes")
     page.press("#codes-saved")
     page.press("#codes-done")
-    page.view("shop")
+    page.view("account")
     say("the password is changed, and new recovery codes are created")
 
 
