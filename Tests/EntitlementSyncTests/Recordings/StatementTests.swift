@@ -31,6 +31,17 @@ struct StatementTests {
         #expect(try await support.end() == date("2026-06-01"))
     }
 
+    @Test("A renewal state of a purchase that does not renew is rejected, also in the recording of that purchase")
+    func renewalOfNonRenewing() async throws {
+        let phone = try await Household(at: "2026-02-01T00:00:00Z").device()
+        let purchase = Evidence.reported(Owls.threeMonths, transaction: "A", date: try date("2026-01-01"))
+        let renewal = Evidence.renewal(of: TransactionReference(id: "A"), willRenew: true)
+        #expect(await kind { try await phone.record([purchase, renewal]) } == .invalid)
+        #expect(try await phone.end() == nil)
+        try await phone.record(purchase)
+        #expect(await kind { try await phone.record(renewal) } == .invalid)
+    }
+
     @Test("Reversing a refund restores the time on every device")
     func reversed() async throws {
         let home = try Household(at: "2026-02-01T00:00:00Z")
