@@ -49,14 +49,14 @@ struct CommandPath {
         }
     }
 
-    /// The subcommand of this command with the most similar name, or else the path of a command called `word`; `nil` if
-    /// there is neither.
+    /// The subcommand of this command with the most similar name, or else, for the root command, the path of a command
+    /// called `word`; `nil` if there is neither.
     private func suggestion(for word: String) -> String? {
         let near = command.configuration.subcommands.map { $0.name }
             .map { (name: $0, distance: Self.distance($0, word)) }
             .filter { $0.distance <= max(1, $0.name.count / 3) }
             .min { $0.distance < $1.distance }
-        return near?.name ?? Self.path(to: word, in: SyncD.self)
+        return near?.name ?? (names.count == 1 ? Self.path(to: word, in: SyncD.self) : nil)
     }
 
     /// The names from the root to the first command that is called `word`.

@@ -13,7 +13,7 @@ struct DamageTests {
     init() throws {
         sandbox = try Sandbox()
         key = try EntryKey("accounts/alice/initial/ledger")
-        try sandbox.run("record purchase \(Owls.night) --transaction t1 --account alice")
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 --account alice --create")
     }
 
     /// Every command that reads the ledger reports the same error.

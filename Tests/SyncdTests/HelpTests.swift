@@ -21,6 +21,7 @@ struct HelpTests {
                 "record purchse --date 2026-01-01",
                 "'purchse' is not a subcommand of 'syncd record'. Did you mean 'purchase'? See 'syncd help record'."
             ),
+            ("catalog show", "'show' is not a subcommand of 'syncd catalog'. See 'syncd help catalog'."),
             ("foo", "'foo' is not a subcommand of 'syncd'. See 'syncd help'."),
             ("help foo", "'foo' is not a subcommand of 'syncd'. See 'syncd help'."),
             ("help record foo", "'foo' is not a subcommand of 'syncd record'. See 'syncd help record'."),

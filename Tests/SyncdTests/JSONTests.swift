@@ -94,7 +94,7 @@ struct JSONTests {
     @Test("status prints the same object after the account")
     func status() throws {
         try sandbox.write(Self.history, to: "history.json")
-        #expect(try run("import history.json --format history --account alice --at 2026-01-01").exitCode == 0)
+        #expect(try run("import history.json --format history --account alice --create --at 2026-01-01").exitCode == 0)
         #expect(try run("status --at 2026-01-03") == .done("{\n  \"account\": \"alice\",\n" + Self.expected))
     }
 

@@ -56,7 +56,7 @@ struct OptionTests {
     @Test("SYNCD_ACCOUNT names the account, and --account takes precedence")
     func account() throws {
         let environment = ["SYNCD_ACCOUNT": "alice"]
-        try #expect(record("t1", environment: environment) == recorded("t1", for: "alice"))
+        try #expect(record("t1", "--create", environment: environment) == recorded("t1", for: "alice"))
         try #expect(record("t2", "--account bob", environment: environment) == recorded("t2", for: "bob"))
     }
 
@@ -72,14 +72,14 @@ struct OptionTests {
 
     @Test("The only account of a store is the default")
     func impliedAccount() throws {
-        try #expect(record("t1", "--account alice") == recorded("t1", for: "alice"))
+        try #expect(record("t1", "--account alice --create") == recorded("t1", for: "alice"))
         try #expect(record("t2") == recorded("t2", for: "alice"))
         try #expect(record("t3", "--account anonymous") == recorded("t3", for: "anonymous"))
     }
 
     @Test("A store of several accounts requires --account and lists them")
     func severalAccounts() throws {
-        for name in ["bob", "anonymous", "alice"] { _ = try record("t-\(name)", "--account \(name)") }
+        for name in ["bob", "anonymous", "alice"] { _ = try record("t-\(name)", "--account \(name) --create") }
         let before = try sandbox.tree()
         let expected = Sandbox.Outcome.refused(
             2, #"--account is required: this store holds "anonymous", "alice", "bob""#)
@@ -91,7 +91,7 @@ struct OptionTests {
 
     @Test("Accounts of one store do not see each other's purchases")
     func separateAccounts() async throws {
-        for name in ["alice", "a/b", "%2F", "Ä"] { _ = try record("t-\(name)", "--account \(name)") }
+        for name in ["alice", "a/b", "%2F", "Ä"] { _ = try record("t-\(name)", "--account \(name) --create") }
         for name in ["alice", "a/b", "%2F", "Ä"] {
             #expect(try await sandbox.purchases(in: "store", of: .init(name)) == ["t-\(name)"])
         }

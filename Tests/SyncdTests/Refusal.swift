@@ -39,6 +39,7 @@ extension Refusal {
         Refusal(
             2, "record grant random --for soon",
             #"--for: "soon" is not a duration: it must begin with P (write P3M, P1W or P1D)"#),
+        Refusal(2, "record grant random --for P0D", #"--for must be longer than zero, not "P0D""#),
         Refusal(
             2, "export --format xml",
             "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "

@@ -117,7 +117,7 @@ struct StoreCommandTests {
     func missing(url: String) throws {
         for command in ["check \(url)", "copy \(url) file:new", "backup \(url) \(url)2", "recover \(url) \(url)2"] {
             let outcome = try sandbox.run("store \(command)")
-            #expect(outcome.exitCode == 3 && outcome.error.contains("nope"), "\(command): \(outcome)")
+            #expect(outcome == .refused(3, "there is no store at \(url)"), "\(command)")
         }
         #expect(try sandbox.tree().isEmpty)
     }

@@ -76,8 +76,8 @@ struct RecordGrant: AsyncParsableCommand {
         commandName: "grant",
         abstract: "Record paid time for a group, as stated by a system that keeps no purchases.",
         discussion: """
-            The grant extends the group from its current end to the stated end. It adds nothing if the group already \
-            ends later.
+            The grant extends the group from its end to the stated end. It adds nothing if this time is already \
+            covered.
 
             Examples:
               syncd record grant random --until 2027-01-31 --source campaign
@@ -120,24 +120,37 @@ struct RecordGrant: AsyncParsableCommand {
             GroupID(group), until: until, source: SourceID(source), assertedAt: assertedAt,
             environment: options.catalog.environmentID)
         let store = try await options.openStore(creating: creation)
-        let former = try await store.snapshot()[group: GroupID(group)]?.expires
+        let former = try await store.snapshot()[group: GroupID(group)]?.periods
         let isNew = try await !store.record(evidence).newFacts.isEmpty
-        let end = try await store.snapshot()[group: GroupID(group)]?.expires
-        let state = end.map { ", its end is \($0)" } ?? ""
-        let text =
-            end == former
-            ? "no time added: \(group) until \(until) for \(store.account)"
-            : "recorded: \(group) paid until \(until) for \(store.account)"
+        let subscription = try await store.snapshot()[group: GroupID(group)]
+        let isAdded = subscription?.periods != former
+        let end = Timeline(subscription?.periods ?? []).chains.first { $0.start < until && until <= $0.end }?.end
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("group", .string(group)), ("isNew", .bool(isNew)),
-                ("added", .bool(end != former)), ("expires", JSON(end?.description)),
-            ]), or: text + state)
+                ("added", .bool(isAdded)), ("expires", JSON(subscription?.expires?.description)),
+            ]), or: text(until, added: isAdded, end: end, account: store.account))
+    }
+
+    /// The result, where `end` is the end of the time without a gap that contains `until`.
+    private func text(_ until: Timestamp, added isAdded: Bool, end: Timestamp?, account: Account) -> String {
+        if isAdded {
+            return "recorded: \(group) paid until \(until) for \(account)" + (end.map { ", its end is \($0)" } ?? "")
+        }
+        guard let end else {
+            return "no time added: the statement or a purchase of \(account) is dated \(until) or later"
+        }
+        return "no time added: \(group) is already covered until \(end) for \(account)"
     }
 
     /// The end from `--until`, or `start` plus the duration from `--for`.
     private func until(from start: Timestamp) throws -> Timestamp {
         guard let duration else { return try date(until, option: "--until") ?? start }
-        do { return start.adding(try CalendarDuration(duration)) } catch { throw Failure(.usage, "--for: \(error)") }
+        let paid: CalendarDuration
+        do { paid = try CalendarDuration(duration) } catch { throw Failure(.usage, "--for: \(error)") }
+        guard paid != .zero else {
+            throw Failure(.usage, "--for must be longer than zero, not \"\(duration.singleLine)\"")
+        }
+        return start.adding(paid)
     }
 }

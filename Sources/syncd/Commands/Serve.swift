@@ -86,6 +86,7 @@ struct Serve: AsyncParsableCommand {
         do {
             listener = try makeListener(listening, responder, logger)
         } catch {
+            await close(store, logger)
             throw Failure(.usage, "\(error)")
         }
         let outcome: Result<Void, any Error>

@@ -35,6 +35,8 @@ struct ListenOptions: ParsableArguments {
         var configuration = ListenerConfiguration(host: host, port: port)
         switch files {
         case (let chain?, let key?):
+            try Self.requireFile(chain, option: "--tls-certificate")
+            try Self.requireFile(key, option: "--tls-key")
             try secrets.check(key, option: "--tls-key")
             configuration.certificate = .init(chainFile: chain, keyFile: key)
         case (nil, nil):
@@ -48,6 +50,12 @@ struct ListenOptions: ParsableArguments {
         default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
         }
         return configuration
+    }
+
+    /// Throws for a missing file before the store is opened.
+    private static func requireFile(_ path: String, option: String) throws(Failure) {
+        guard access(path, F_OK) != 0, [ENOENT, ENOTDIR].contains(errno) else { return }
+        throw Failure(.notFound, "\(option): \(path.singleLine): no such file")
     }
 
     /// Parses `host:port`, with an IPv6 address in brackets.

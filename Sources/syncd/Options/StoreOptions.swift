@@ -25,7 +25,7 @@ struct StoreOptions: ParsableArguments {
         -> EntitlementStore
     {
         let local = try openLocal()
-        if let creation, !creation.create { try await requireExisting() }
+        if creation?.create != true { try await requireExisting(creating: creation) }
         let account = try await account(in: local, creating: creation)
         return try await open(local, account: account, createRemote: createRemote)
     }
@@ -80,22 +80,28 @@ struct StoreOptions: ParsableArguments {
             environment: catalog.environmentID, clock: clock.source, host: host)
     }
 
-    /// Throws if a command would record into a missing store that was probably meant to be an existing server's store.
+    /// Throws if the store is missing and was probably meant to be an existing server's store.
     ///
-    /// A device's first purchase creates its store. A command line with `--local`, `--account` and no remote is the
-    /// form for support on a server's store, and requires a store that exists.
-    private func requireExisting() async throws {
-        guard let local = place.local, place.account != nil, remoteText == nil else { return }
-        let url = try StoreURL(local, option: "--local")
+    /// A device's first purchase creates its store. A command with a local store, an account and no remote is the form
+    /// for support on a server's store, and requires a store that exists.
+    private func requireExisting(creating creation: CreationOptions?) async throws {
+        // Variables usually describe a device, which may read before its first purchase.
+        let local = creation == nil ? place.local : localText
+        let account = creation == nil ? place.account : place.accountText
+        guard let text = local, account != nil, remoteText == nil else { return }
+        let url = try StoreURL(text, option: "--local")
         guard url.place != .memory, try await !url.exists() else { return }
-        throw Failure(.notFound, "--local: there is no store at \(local.singleLine); pass --create to create it")
+        let hint = creation == nil ? "" : "; pass --create to create it"
+        throw Failure(.notFound, "--local: there is no store at \(text.singleLine)\(hint)")
     }
 
     private func account(in store: any KeyValueBackend, creating creation: CreationOptions?) async throws -> Account? {
         if let name = place.accountText {
-            if name == "\(Account.anonymous)" { return .anonymous }
-            do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
-            let account = try await EntitlementStore.account(name, in: store)
+            var account = Account.anonymous
+            if name != "\(account)" {
+                do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
+                account = try await EntitlementStore.account(name, in: store)
+            }
             if creation?.create != true { try await requireKnown(account, in: store, mayCreate: creation != nil) }
             return account
         }
@@ -145,7 +151,11 @@ private struct PlaceOptions: ParsableArguments {
 
 /// Permission to create the store or account that a command writes to.
 struct CreationOptions: ParsableArguments {
-    @Flag(help: "Create the store, or the account on a server's store, if it does not exist.")
+    @Flag(
+        help: ArgumentHelp(
+            "Create the store, or the account on a server's store, if it does not exist. Without this flag, a missing "
+                + "store is an error if an account and the local store are named, by options or variables, and no "
+                + "remote is."))
     var create = false
 }
 

@@ -30,10 +30,8 @@ struct StoreTransfer {
     func run(into target: any KeyValueBackend) async throws -> StoreCopy.Report {
         let progress = CopyProgress()
         defer { progress.clear() }
-        return try await finding(from) { () async throws(BackendError) in
-            try await StoreCopy(from: source, to: target, skippingDamage: skipsDamage).run {
-                progress.show($0.copiedCount + $0.presentCount)
-            }
+        return try await StoreCopy(from: source, to: target, skippingDamage: skipsDamage).run {
+            progress.show($0.copiedCount + $0.presentCount)
         }
     }
 
@@ -105,7 +103,7 @@ func finding<Result: Sendable>(
         return try await body()
     } catch {
         guard error.kind == .missing else { throw error }
-        throw Failure(.notFound, error.message)
+        throw Failure(.notFound, "there is no store at \(url.text.singleLine)")
     }
 }
 

@@ -23,16 +23,27 @@ struct CertificateFileTests {
     @Test(
         "The server names the file and the cause",
         arguments: [
-            ("none.pem", "a.key", "the TLS certificate none.pem cannot be read: No such file or directory"),
             (".", "a.key", "the TLS certificate . cannot be read: Is a directory"),
-            ("a.pem", "none.key", "the TLS key none.key cannot be read: No such file or directory"),
             ("garbage", "a.key", "the TLS certificate garbage holds no certificate in PEM form"),
             ("a.pem", "garbage", "the TLS key garbage holds no unencrypted private key in PEM form"),
             ("a.pem", "b.key", "the TLS key b.key does not belong to the certificate a.pem"),
         ])
     func server(certificate: String, key: String, reason: String) throws {
-        let command = "serve --store memory: --listen 127.0.0.1:0 --tls-certificate \(certificate) --tls-key \(key)"
-        #expect(try sandbox.run(command) == .refused(2, reason))
+        #expect(try serve(certificate, key) == .refused(2, reason))
+        #expect(try sandbox.tree().keys.filter { $0.hasPrefix("store.sqlite-") } == [], "the store was not closed")
+    }
+
+    @Test("The server does not open its store if a file is missing")
+    func missing() throws {
+        #expect(try serve("none.pem", "a.key") == .refused(3, "--tls-certificate: none.pem: no such file"))
+        #expect(try serve("a.pem", "none.key") == .refused(3, "--tls-key: none.key: no such file"))
+        #expect(try !sandbox.tree().keys.contains("store.sqlite"))
+    }
+
+    private func serve(_ certificate: String, _ key: String) throws -> Sandbox.Outcome {
+        try sandbox.run(
+            "serve --store sqlite:store.sqlite --password-cost 10 --listen 127.0.0.1:0 "
+                + "--tls-certificate \(certificate) --tls-key \(key)")
     }
 
     @Test("A client names a file of certificate authorities that it cannot use")

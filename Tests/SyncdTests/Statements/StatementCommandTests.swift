@@ -50,12 +50,10 @@ struct StatementCommandTests {
                 + "2026-02-10T00:00:00.000Z")
         try expect(
             command,
-            prints: "no time added: random until 2026-02-10T00:00:00.000Z for anonymous, its end is "
-                + "2026-02-10T00:00:00.000Z")
+            prints: "no time added: random is already covered until 2026-02-10T00:00:00.000Z for anonymous")
         try expect(
             "record grant random --for P1M --date 2026-01-05 --at 2026-01-06",
-            prints: "no time added: random until 2026-02-05T00:00:00.000Z for anonymous, its end is "
-                + "2026-02-10T00:00:00.000Z")
+            prints: "no time added: random is already covered until 2026-02-10T00:00:00.000Z for anonymous")
         try expect(
             "record grant rage --for P1M --at 2026-01-15 --local file:other --catalog groups.json",
             prints: "recorded: rage paid until 2026-02-15T00:00:00.000Z for anonymous, its end is "
@@ -67,6 +65,25 @@ struct StatementCommandTests {
             try sandbox.run("record grant nothing --until 2026-02-10")
                 == .refused(3, #"the catalogue has no group "nothing""#))
         #expect(try sandbox.run("record grant random --until soon").exitCode == 2)
+    }
+
+    @Test("A grant that begins after a gap adds time, and one that ends before it begins adds none")
+    func grantAfterGap() throws {
+        try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --date 2026-11-01 --at 2026-11-25")
+        let command = "record grant random --date 2027-06-01 --until 2027-08-01 --at 2026-11-25"
+        try expect(
+            command,
+            prints: "recorded: random paid until 2027-08-01T00:00:00.000Z for anonymous, its end is "
+                + "2027-08-01T00:00:00.000Z")
+        try expect(
+            command, prints: "no time added: random is already covered until 2027-08-01T00:00:00.000Z for anonymous")
+        let other = command + " --local file:other --json"
+        #expect(try sandbox.run(other).output.contains(#""added": true"#))
+        #expect(try sandbox.run(other).output.contains(#""added": false"#))
+        try expect(
+            "record grant random --until 2026-01-01 --at 2026-11-25",
+            prints: "no time added: the statement or a purchase of anonymous is dated 2026-01-01T00:00:00.000Z "
+                + "or later")
     }
 
     @Test("status shows the renewal state beside the level, and a grace period extends access")
@@ -108,7 +125,8 @@ struct StatementCommandTests {
     func conflicts() throws {
         try expect("conflicts", prints: "no conflicts")
         let remote = "--remote file:remote --account alice"
-        try sandbox.run("record purchase \(Owls.threeMonths) --transaction A --date 2026-01-01 --account alice")
+        try sandbox.run(
+            "record purchase \(Owls.threeMonths) --transaction A --date 2026-01-01 --account alice --create")
         try sandbox.run(
             "record purchase \(Owls.night) --transaction A --date 2026-01-01 --account alice "
                 + "--local file:tablet --create"
