@@ -45,7 +45,7 @@ struct SecretFileTests {
     @Test("Private keys and client tokens that others can read are rejected")
     func otherSecrets() throws {
         let open = try secret("open", mode: 0o644)
-        let key = try serve("--tls-certificate chain.pem --tls-key \(open)")
+        let key = try serve("--tls-certificate \(open) --tls-key \(open)")
         #expect(key.exitCode == 2 && key.error.hasPrefix("syncd: --tls-key: \(open) has mode 0644"), "\(key)")
         let client = try sandbox.run("store check http://127.0.0.1:1 --token-file \(open)")
         #expect(client.exitCode == 2 && client.error.hasPrefix("syncd: --token-file: \(open) has"), "\(client)")
