@@ -63,7 +63,10 @@ extension Attacks {
             let stage = try AttackStage(
                 ["address-requests=none", "account-writes=none"], options: ["--trusted-proxy", "127.0.0.1"])
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.1\r\n"
-            _ = try await stage.measure("bodies that never arrive", growth: 96 << 20, least: 3_000) { isWanted in
+            // A debug build on two cores stalls for up to 0.3 s in some runs, so the bystander got 81 to 100 % of its
+            // reads in four runs.
+            _ = try await stage.measure("bodies that never arrive", growth: 96 << 20, share: 0.7, least: 3_000) {
+                isWanted in
                 var clients: [RawConnection] = []
                 var logIns = 0
                 repeat {

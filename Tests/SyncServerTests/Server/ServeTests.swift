@@ -151,7 +151,7 @@ struct ServeTests {
             "", "--store folder:x", "--store nothing:x", "--store memory: --listen 0.0.0.0:0",
             "--store memory: --listen 192.0.2.1:0", "--store memory: --listen x",
             "--store memory: --listen 127.0.0.1:65536",
-            "--store memory: --tls-key key.pem", "--store memory: --tls-certificate a --tls-key b",
+            "--store memory: --tls-key key.pem", "--store memory: --tls-certificate token --tls-key token",
             "--store memory: --web nothing", "--store memory: --jwks keys.json",
             "--store memory: --issuer a --audience b --jwks http://example.com/keys",
             "--store memory: --issuer a --audience b --jwks nothing.json",

@@ -74,7 +74,7 @@ struct RequestReadingTests {
             #""x":[{"y":1,"y":2}]"#,
         ] {
             let reply = await logIn("{\(members),\(extra)}")
-            #expect(reply.status == 400 && reply.problem?.detail.contains("twice") == true, "\(extra)")
+            #expect(reply.status == 400 && reply.problem?.detail.contains("is repeated") == true, "\(extra)")
         }
     }
 
