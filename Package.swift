@@ -46,6 +46,9 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
+        // Used by StoreEvidence only.
+        .package(url: "https://github.com/apple/swift-certificates", from: "1.21.1"),
+        .package(url: "https://github.com/apple/swift-asn1", from: "1.7.4"),
     ],
     targets: [
         .target(name: "Checksums"),
@@ -98,9 +101,18 @@ let package = Package(
                 "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
             ], path: "Backends/WebDAV"),
         .target(
+            name: "StoreEvidence",
+            dependencies: [
+                "Entitlements",
+                .product(name: "X509", package: "swift-certificates"),
+                .product(name: "SwiftASN1", package: "swift-asn1"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
+            ]),
+        .target(
             name: "SyncService",
             dependencies: [
-                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol",
+                "Entitlements", "EntitlementSync", "StoreEvidence", "SyncCore", "SyncProtocol",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .target(
@@ -139,7 +151,8 @@ let package = Package(
             name: "syncd",
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
-                "CurlTransport", "WebDAVStorage", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
+                "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol", "SyncServer",
+                "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ], resources: [.embedInCode("Resources/insomniowl.json")]),
@@ -285,6 +298,22 @@ let package = Package(
             dependencies: [
                 "Checksums", "Entitlements", "EntitlementsTestSupport", "SyncCore", "EntitlementSync",
                 "SyncCoreTesting", "SyncSimulation", "TestSupport",
+            ]),
+        // Mints certificates and signs evidence for tests.
+        .target(
+            name: "EvidenceTestSupport",
+            dependencies: [
+                "Entitlements", "StoreEvidence", .product(name: "X509", package: "swift-certificates"),
+                .product(name: "SwiftASN1", package: "swift-asn1"), .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
+            ], path: "Tests/EvidenceTestSupport"),
+        .testTarget(
+            name: "StoreEvidenceTests",
+            dependencies: [
+                "Entitlements", "EvidenceTestSupport", "StoreEvidence",
+                .product(name: "X509", package: "swift-certificates"),
+                .product(name: "SwiftASN1", package: "swift-asn1"), .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(

@@ -46,7 +46,7 @@ struct ImportTable {
             packages: ["HTTPTypes"]),
         Row(
             module: "SyncService", folder: "Sources/SyncService",
-            imports: ["EntitlementSync", "SyncProtocol"]),
+            imports: ["EntitlementSync", "StoreEvidence", "SyncProtocol"]),
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [
@@ -54,7 +54,9 @@ struct ImportTable {
                 "NIOHTTPTypesHTTP2", "NIOPosix", "NIOSSL", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto",
                 "CryptoExtras", "Logging", "CoreMetrics",
             ]),
-        Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
+        Row(
+            module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"],
+            packages: ["X509", "SwiftASN1", "Crypto", "CryptoExtras"]),
         Row(
             module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],
             leaves: ["Checksums", "FileWatching"]),

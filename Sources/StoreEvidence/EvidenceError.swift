@@ -1,0 +1,59 @@
+/// The refusal of a piece of evidence. It names the check that failed.
+public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The checks, in the order in which they are made.
+    public enum Check: String, Hashable, Sendable, CaseIterable {
+        /// The evidence is longer than its limit.
+        case size
+        /// The encoding: base64, the number of segments, DER, JSON, repeated members.
+        case format
+        /// The header of a signature: algorithm, critical parameters, the number of certificates.
+        case header
+        /// The date of the signature: missing, out of range, or later than the clock.
+        case signedDate = "signed-date"
+        /// The chain of certificates to a pinned root.
+        case certificates
+        /// The signature itself.
+        case signature
+        /// The kind: for example, a renewal info that was sent as a transaction.
+        case kind
+        /// The app: bundle identifier, package name, or Apple's id of the app.
+        case app
+        /// The store's environment.
+        case environment
+        /// The device identifier of a receipt.
+        case device
+        /// The state of the purchase, for example pending.
+        case state
+        /// The content: a required field is missing or out of range.
+        case content
+    }
+
+    /// The check that failed.
+    public var check: Check
+    /// The reason, as a clause without a final period.
+    public var reason: String
+    /// True if the same evidence may pass later, for example because this machine's clock is behind.
+    public var isTransient: Bool
+
+    /// Creates a refusal.
+    public init(_ check: Check, _ reason: String, isTransient: Bool = false) {
+        self.check = check
+        self.reason = reason
+        self.isTransient = isTransient
+    }
+
+    /// The check and the reason, on one line.
+    public var description: String { "\(check.rawValue): \(reason)" }
+}
+
+/// The largest sizes of evidence, in bytes.
+public enum EvidenceLimits {
+    /// A transaction or renewal info.
+    public static let transaction = 16 << 10
+    /// A notification or event.
+    public static let notification = 64 << 10
+    /// A receipt, without base64.
+    public static let receipt = 1 << 20
+    /// The amount by which a signature's date may be ahead of the clock, in milliseconds.
+    public static let clockTolerance: Int64 = 300_000
+}

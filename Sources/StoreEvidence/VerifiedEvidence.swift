@@ -1,0 +1,75 @@
+public import Entitlements
+
+/// The kinds of evidence, named as in requests and on the command line.
+public enum EvidenceKind: String, Hashable, Sendable, CaseIterable {
+    /// A transaction of StoreKit 2, a JSON web signature (JWS) by Apple.
+    case appStoreTransaction = "app-store-transaction"
+    /// A renewal info of StoreKit 2, a JWS by Apple.
+    case appStoreRenewal = "app-store-renewal"
+    /// A server notification of the App Store, version 2, a JWS by Apple.
+    case appStoreNotification = "app-store-notification"
+    /// An app receipt, a PKCS#7 container signed by Apple.
+    case appStoreReceipt = "app-store-receipt"
+    /// The JSON answer of Apple's `verifyReceipt` endpoint. Unsigned, for imports only.
+    case verifyReceipt = "verify-receipt"
+    /// The purchase data of Google Play with its signature by the app's key.
+    case googlePlay = "google-play"
+    /// A real-time developer notification of Google Play. Unsigned; its sender is authenticated by a token.
+    case googlePlayNotification = "google-play-notification"
+    /// The JSON answer of Google Play's `purchases.subscriptionsv2`. Unsigned.
+    case googlePlaySubscription = "google-play-subscription"
+    /// An event of a Stripe webhook, signed with the endpoint's secret.
+    case stripe = "stripe"
+}
+
+/// The facts that a piece of evidence proves.
+public struct VerifiedEvidence: Hashable, Sendable {
+    /// The kind of the evidence.
+    public var kind: EvidenceKind
+    /// Purchases (without terms), revocations, reinstatements and renewal states.
+    ///
+    /// The stamp of each fact has the date of its own signature, or none if the evidence is unsigned. Its logical time
+    /// is derived from that date, so that the same statement always gives the same record.
+    public var facts: [Fact]
+    /// The date of the signature of the evidence as a whole; `nil` if it is unsigned.
+    public var signedDate: Timestamp?
+    /// The account token that the buyer's app passed to the store (`appAccountToken`, `obfuscatedAccountId`,
+    /// `client_reference_id`), in lower case; `nil` if there is none.
+    public var accountToken: String?
+    /// The line that the evidence concerns, if it states one without a fact: a Stripe Checkout of a subscription names
+    /// the owner before the first invoice is paid.
+    public var line: TransactionReference?
+    /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
+    /// pays. Facts about the key are facts about the value.
+    public var aliases: [TransactionReference: TransactionReference]
+    /// The type of a notification or event, for example `DID_RENEW/BILLING_RECOVERY`; empty for other evidence.
+    public var event: String
+    /// The store's id of a notification or event; empty for other evidence.
+    public var eventID: String
+
+    /// Creates a result.
+    public init(
+        kind: EvidenceKind, facts: [Fact], signedDate: Timestamp?, accountToken: String? = nil,
+        line: TransactionReference? = nil, aliases: [TransactionReference: TransactionReference] = [:],
+        event: String = "", eventID: String = ""
+    ) {
+        self.kind = kind
+        self.facts = facts
+        self.signedDate = signedDate
+        self.accountToken = accountToken
+        self.line = line
+        self.aliases = aliases
+        self.event = event
+        self.eventID = eventID
+    }
+}
+
+extension Stamp {
+    /// The stamp of a statement that a store signed at `date`.
+    ///
+    /// The logical time is derived from the date: records of the same statement are equal, in whatever order and on
+    /// whichever server they are made.
+    public static func signed(at date: Timestamp) -> Stamp {
+        Stamp(signedDate: date, logicalTime: LogicalTime.zero.next(at: date))
+    }
+}
