@@ -120,7 +120,8 @@ struct ReceiptVerifier {
             let purchase = try ReceiptPurchase(ReceiptAttributes(value, "purchase \(index + 1)"))
             if let other = known.updateValue(purchase, forKey: purchase.transaction), other != purchase {
                 throw EvidenceError(
-                    .content, "the receipt states transaction \(quoted(purchase.transaction.rawValue)) twice, differently")
+                    .content,
+                    "the receipt states transaction \(quoted(purchase.transaction.rawValue)) twice, differently")
             }
         }
         return known.values.sorted(by: ReceiptPurchase.precedes)

@@ -1,7 +1,7 @@
 import Crypto
 import CryptoExtras
 import SwiftASN1
-import X509
+package import X509
 
 /// A purchase in a minted receipt. `nil` and empty texts are written as Apple writes absent values.
 package struct MintedPurchase: Sendable {

@@ -40,7 +40,8 @@ package struct ReceiptAuthority: Sendable {
         let rootName = try Self.name("Apple Root CA")
         let intermediateName = try Self.name("Apple Worldwide Developer Relations Certification Authority")
         root = try Certificate(
-            version: .v3, serialNumber: .init(2), publicKey: .init(keys.root.publicKey), notValidBefore: Self.date(2006),
+            version: .v3, serialNumber: .init(2), publicKey: .init(keys.root.publicKey),
+            notValidBefore: Self.date(2006),
             notValidAfter: Self.date(2045), issuer: rootName, subject: rootName,
             signatureAlgorithm: .sha256WithRSAEncryption,
             extensions: try Certificate.Extensions {
