@@ -5,7 +5,8 @@ enum DERDocument {
     /// The largest number of elements of one document.
     ///
     /// SwiftASN1 keeps about a hundred bytes for each element, and an element may be as short as two bytes. A receipt
-    /// has four elements for each attribute, so this is enough for every receipt that ``EvidenceLimits/receipt`` allows.
+    /// has four elements for each attribute, so the limit admits every real receipt within
+    /// ``EvidenceLimits/receipt``.
     private static let maximumElementCount = 1 << 16
 
     /// Parses `bytes`, which must be exactly one DER element. `name` is the document's name in messages.
@@ -33,7 +34,7 @@ enum DERDocument {
             if end == nil {
                 end = header.contentStart + header.length
                 if let end, end < bytes.endIndex {
-                    throw EvidenceError(.format, "\(bytes.endIndex - end) bytes follow the end of \(name)")
+                    throw EvidenceError(.format, "unexpected bytes after the end of \(name): \(bytes.endIndex - end)")
                 }
             }
         }

@@ -18,14 +18,14 @@ struct ReceiptVerifier {
     static let endOfSHA1 = Timestamp(milliseconds: 1_737_763_200_000)
 
     /// Verifies the receipt `bytes`. The device is checked if `deviceID` is given.
-    func evidence(_ bytes: ArraySlice<UInt8>, now: Timestamp, deviceID: [UInt8]?) throws(EvidenceError)
+    func evidence(_ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]?) throws(EvidenceError)
         -> VerifiedEvidence
     {
         guard bytes.count <= EvidenceLimits.receipt else {
             throw EvidenceError(
                 .size, "a receipt may have at most \(EvidenceLimits.receipt) bytes, not \(bytes.count)")
         }
-        let container = try ReceiptContainer(bytes)
+        let container = try ReceiptContainer(bytes[...])
         let attributes = try ReceiptAttributes(container.content, "the receipt")
         let created = try creationDate(of: attributes, now: now)
         try checkSignature(of: container, at: created)

@@ -55,7 +55,7 @@ struct ReceiptForgeryTests {
     @Test("with a byte after the end")
     func trailingByte() throws {
         let bytes = try bytes() + [0]
-        ReceiptStage.expectRefusal(.format, "1 bytes follow the end of the receipt") {
+        ReceiptStage.expectRefusal(.format, "unexpected bytes after the end of the receipt: 1") {
             try ReceiptStage.verify(bytes)
         }
     }

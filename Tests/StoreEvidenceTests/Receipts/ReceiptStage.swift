@@ -16,7 +16,7 @@ enum ReceiptStage {
         let verifier = ReceiptVerifier(
             bundleIDs: ["com.example.owl"], environments: environments,
             roots: try roots ?? [ReceiptAuthority.valid.get().root])
-        return try verifier.evidence(bytes[...], now: try Timestamp(now), deviceID: deviceID)
+        return try verifier.evidence(bytes, now: try Timestamp(now), deviceID: deviceID)
     }
 
     static func verify(

@@ -139,7 +139,7 @@ struct ReceiptTests {
             derEncoded: Array(Data(contentsOf: folder.appending(path: "AppleIncRootCertificate.cer"))))
         func verify(_ bundleID: String) throws -> VerifiedEvidence {
             try ReceiptVerifier(bundleIDs: [bundleID], environments: [.sandbox], roots: [root]).evidence(
-                bytes[...], now: Timestamp("2025-12-27T00:00:00Z"), deviceID: nil)
+                bytes, now: Timestamp("2025-12-27T00:00:00Z"), deviceID: nil)
         }
         let evidence = try verify("dev.bonzer.weeka.app")
         let purchases = ReceiptStage.purchases(evidence)

@@ -64,6 +64,28 @@ struct VerifyReceiptTests {
         #expect(ended.facts.contains(.renewalState(state)))
     }
 
+    @Test("Numbers and flags that a server converted from strings are read")
+    func converted() throws {
+        let expected = try evidence()
+        #expect(try evidence(replacing: "\"1700000000000\"", with: "1700000000000") == expected)
+        #expect(try evidence(replacing: "\"quantity\": \"1\"", with: "\"quantity\": 1") == expected)
+        #expect(try evidence(replacing: "\"is_trial_period\": \"true\"", with: "\"is_trial_period\": true") == expected)
+        #expect(try evidence(replacing: "\"auto_renew_status\": \"1\"", with: "\"auto_renew_status\": 1") == expected)
+    }
+
+    @Test("Purchases of a family member count like own ones")
+    func family() throws {
+        #expect(try evidence(replacing: "PURCHASED", with: "FAMILY_SHARED") == evidence())
+    }
+
+    @Test("Different account tokens yield none")
+    func tokens() throws {
+        let evidence = try evidence(
+            replacing: "\"expires_date_ms\": \"1710600000001\"",
+            with: "\"expires_date_ms\": \"1710600000001\", \"app_account_token\": \"ef\"")
+        #expect(evidence.accountToken == nil)
+    }
+
     @Test("An upgrade is no revocation")
     func upgrade() throws {
         let evidence = try evidence(
