@@ -7,8 +7,8 @@ package import X509
 package struct ReceiptAuthority: Sendable {
     package let root: Certificate
     package let intermediate: Certificate
-    package let leaf: Certificate
-    package let leafKey: _RSA.Signing.PrivateKey
+    package private(set) var leaf: Certificate
+    package private(set) var leafKey: _RSA.Signing.PrivateKey
 
     /// Deviations from a valid chain.
     package struct Flaws: Sendable {
@@ -79,6 +79,14 @@ package struct ReceiptAuthority: Sendable {
             extensions: extensions,
             issuerPrivateKey: .init(flaws.foreignIntermediate ? keys.foreign : keys.intermediate))
         leafKey = keys.leaf
+    }
+
+    /// Returns an authority whose receipts are signed with the intermediate certificate itself.
+    package func signingWithIntermediate() throws -> ReceiptAuthority {
+        var authority = self
+        authority.leaf = intermediate
+        authority.leafKey = try Keys.shared.get().intermediate
+        return authority
     }
 
     /// The first instant of a year.

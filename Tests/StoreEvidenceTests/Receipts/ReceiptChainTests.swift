@@ -38,6 +38,24 @@ struct ReceiptChainTests {
     @Test("A leaf certificate that is an authority")
     func leafAuthority() throws { try expectRefusal("is an authority") { $0.leafIsAuthority = true } }
 
+    @Test("The intermediate certificate as signer")
+    func intermediateAsSigner() throws {
+        let authority = try ReceiptAuthority.valid.get().signingWithIntermediate()
+        let receipt = MintedReceipt { $0.certificates = [authority.intermediate, authority.root] }
+        ReceiptStage.expectRefusal(.certificates, "the intermediate certificate lacks") {
+            try ReceiptStage.verify(receipt, by: authority)
+        }
+    }
+
+    @Test("Certificates of a self-made root in any order")
+    func exchanged() throws {
+        let other = try ReceiptAuthority(ReceiptAuthority.Flaws { $0.foreignRoot = true })
+        let receipt = MintedReceipt { $0.certificates = [other.leaf, other.root, other.intermediate] }
+        ReceiptStage.expectRefusal(.certificates, "not issued by a pinned root") {
+            try ReceiptStage.verify(receipt, by: other)
+        }
+    }
+
     @Test("An unknown critical extension")
     func critical() throws {
         try expectRefusal("unknown critical extension 1.2.3.4") { $0.unknownCriticalExtension = true }

@@ -79,6 +79,16 @@ struct ReceiptForgeryTests {
         }
     }
 
+    @Test("with a purchase or a value that is not DER")
+    func innerEncoding() throws {
+        ReceiptStage.expectRefusal(.format, "purchase 1 has an indefinite length") {
+            try ReceiptStage.verify(bytes { $0.extra = [(17, [0x31, 0x80, 0, 0])] })
+        }
+        ReceiptStage.expectRefusal(.format, "unexpected bytes after the end of attribute 21 of the receipt: 1") {
+            try ReceiptStage.verify(bytes { $0.extra = [(21, DERBytes.ascii("2025-06-01T12:00:00Z") + [0])] })
+        }
+    }
+
     @Test("with a repeated bundle identifier, creation date or unknown attribute", arguments: [2, 12, 3])
     func repeatedAttribute(type: Int) {
         ReceiptStage.expectRefusal(.format, "attribute \(type) of the receipt is repeated") {
