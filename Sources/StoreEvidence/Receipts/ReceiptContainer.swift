@@ -67,27 +67,36 @@ struct ReceiptContainer {
     }
 
     /// Returns the signer's certificate, found by issuer and serial number, and the certificate of its issuer.
-    func chain() throws(EvidenceError) -> (leaf: Certificate, intermediate: Certificate) {
-        var certificates: [Certificate] = []
+    func chain() throws(EvidenceError) -> (leaf: EncodedCertificate, intermediate: EncodedCertificate) {
+        var certificates: [EncodedCertificate] = []
         for node in certificateNodes {
             do {
-                certificates.append(try Certificate(derEncoded: node))
+                certificates.append(
+                    EncodedCertificate(certificate: try Certificate(derEncoded: node), bytes: Array(node.encodedBytes)))
             } catch {
                 throw EvidenceError(.certificates, "certificate \(certificates.count + 1) of the receipt is invalid")
             }
         }
-        let leaves = certificates.filter { $0.issuer == signer.issuer && $0.serialNumber == signer.serialNumber }
+        let leaves = certificates.filter {
+            $0.certificate.issuer == signer.issuer && $0.certificate.serialNumber == signer.serialNumber
+        }
         guard leaves.count == 1, let leaf = leaves.first else {
             throw EvidenceError(
                 .certificates, "\(leaves.count) certificates have the signer's issuer and serial number, 1 is expected")
         }
-        let issuers = certificates.filter { $0.subject == leaf.issuer }
+        let issuers = certificates.filter { $0.certificate.subject == leaf.certificate.issuer }
         guard issuers.count == 1, let intermediate = issuers.first else {
             throw EvidenceError(
                 .certificates, "\(issuers.count) certificates have the name of the signer's issuer, 1 is expected")
         }
         return (leaf, intermediate)
     }
+}
+
+/// A certificate and its DER.
+struct EncodedCertificate {
+    let certificate: Certificate
+    let bytes: [UInt8]
 }
 
 /// The signer of a receipt.

@@ -9,8 +9,7 @@ import X509
 struct ReceiptVerifier {
     let bundleIDs: Set<String>
     let environments: Set<EnvironmentID>
-    /// The pinned roots, one of which must have issued the intermediate certificate.
-    let roots: [Certificate]
+    let chains: AppleChains
 
     /// The date from which Apple signs all receipts with SHA-256. Receipts with SHA-1 and a later date are forgeries.
     ///
@@ -69,14 +68,15 @@ struct ReceiptVerifier {
     private func checkSignature(of container: ReceiptContainer, at date: Timestamp) throws(EvidenceError) {
         let signer = container.signer
         let (leaf, intermediate) = try container.chain()
-        let algorithms = [signer.digest.algorithm, leaf.signatureAlgorithm, intermediate.signatureAlgorithm]
+        let algorithms =
+            [signer.digest.algorithm] + [leaf, intermediate].map(\.certificate.signatureAlgorithm)
         guard date < Self.endOfSHA1 || !algorithms.contains(.sha1WithRSAEncryption) else {
             throw EvidenceError(
                 .header, "the receipt of \(date) is signed with SHA-1, which Apple does not use after 2025-01-24")
         }
-        try ReceiptChain(leaf: leaf, intermediate: intermediate, roots: roots).check(at: date)
+        let key = try chains.publicKey(leaf: leaf.bytes, intermediate: intermediate.bytes, at: date)
         guard
-            leaf.publicKey.isValidSignature(
+            key.isValidSignature(
                 signer.signature, for: container.content, signatureAlgorithm: signer.digest.algorithm)
         else { throw EvidenceError(.signature, "the signature does not match the receipt") }
     }

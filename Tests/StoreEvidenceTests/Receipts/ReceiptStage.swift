@@ -15,7 +15,8 @@ enum ReceiptStage {
     ) throws -> VerifiedEvidence {
         let verifier = ReceiptVerifier(
             bundleIDs: ["com.example.owl"], environments: environments,
-            roots: try roots ?? [ReceiptAuthority.valid.get().root])
+            chains: AppleChains(
+                EvidenceRoots(certificates: try roots ?? [ReceiptAuthority.valid.get().root])))
         return try verifier.evidence(bytes, now: try Timestamp(now), deviceID: deviceID)
     }
 

@@ -138,8 +138,9 @@ struct ReceiptTests {
         let root = try Certificate(
             derEncoded: Array(Data(contentsOf: folder.appending(path: "AppleIncRootCertificate.cer"))))
         func verify(_ bundleID: String) throws -> VerifiedEvidence {
-            try ReceiptVerifier(bundleIDs: [bundleID], environments: [.sandbox], roots: [root]).evidence(
-                bytes, now: Timestamp("2025-12-27T00:00:00Z"), deviceID: nil)
+            try AppStoreVerifier(
+                bundleIDs: [bundleID], environments: [.sandbox], roots: EvidenceRoots(certificates: [root])
+            ).receipt(bytes, now: Timestamp("2025-12-27T00:00:00Z"))
         }
         let evidence = try verify("dev.bonzer.weeka.app")
         let purchases = ReceiptStage.purchases(evidence)
