@@ -8,6 +8,7 @@ let package = Package(
         .library(name: "Entitlements", targets: ["Entitlements"]),
         .library(name: "SyncCore", targets: ["SyncCore"]),
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
+        .library(name: "EntitlementSyncEvidence", targets: ["EntitlementSyncEvidence"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
@@ -22,6 +23,9 @@ let package = Package(
     ],
     // A disabled trait adds no code and no dependencies.
     traits: [
+        .trait(
+            name: "Evidence",
+            description: "EntitlementSyncEvidence: verifies on a device what stores sign, with swift-certificates"),
         .trait(name: "Sealed", description: "SealedStorage: encrypts what any store keeps, with swift-crypto"),
         .trait(
             name: "Observed",
@@ -108,6 +112,12 @@ let package = Package(
                 .product(name: "SwiftASN1", package: "swift-asn1"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
+            ]),
+        .target(
+            name: "EntitlementSyncEvidence",
+            dependencies: [
+                "EntitlementSync", "Entitlements",
+                .target(name: "StoreEvidence", condition: .when(traits: ["Evidence"])),
             ]),
         .target(
             name: "SyncService",
@@ -265,6 +275,12 @@ let package = Package(
                 "TestSupport",
             ]),
         // Empty if the traits of the tested modules are disabled.
+        .testTarget(
+            name: "EntitlementSyncEvidenceTests",
+            dependencies: [
+                "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
         .testTarget(
             name: "SealedStorageTests",
             dependencies: [

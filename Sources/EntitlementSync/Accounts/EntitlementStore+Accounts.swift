@@ -133,7 +133,17 @@ extension EntitlementStore {
         // An erased account has nothing to send.
         guard let engine, !account.isAnonymous, try await !isErasedHere(account) else { return false }
         do {
-            return try await engine.hasUnsent(try LedgerKeys(account).ledger)
+            let keys = try LedgerKeys(account)
+            if evidenceReceiver != nil {
+                let device = try await LedgerEntries(backend: local).read(keys.device)
+                let hasEvidence = device.ledger.records.contains { record in
+                    if case .evidence = Fact(record) { true } else { false }
+                }
+                if hasEvidence { return true }
+            }
+            return try await engine.hasUnsent(keys.ledger)
+        } catch let error as EntitlementError {
+            throw error
         } catch let error as SyncError {
             throw EntitlementError(error)
         } catch {

@@ -197,6 +197,21 @@ final class LocalLedgers: Sendable {
     private static let erased = EntitlementError(
         .accountErased, "the account was erased; nothing can be recorded for it")
 
+    /// Removes answered evidence from the device ledger. Evidence that was replaced meanwhile stays.
+    func removeEvidence(_ records: [Record]) async throws(EntitlementError) {
+        guard !records.isEmpty else { return }
+        let removed = Set(records)
+        for _ in 0..<LedgerEntries.maximumAttempts {
+            let held = try await entries.read(keys.device)
+            let all = held.ledger.records
+            let rest = all.filter { !removed.contains($0) }
+            guard !held.ledger.isErased, rest.count < all.count else { return }
+            let document = LedgerDocument(ledger: Ledger(rest), localSection: held.document.localSection)
+            if case .happened = try await entries.write(document, to: keys.device, if: held.precondition) { return }
+        }
+        throw entries.busy(keys.device, isUnknown: false)
+    }
+
     /// The anonymous account has no server ledger.
     private func readDecisions(cached: VersionedLedger?) async throws(EntitlementError) -> VersionedLedger {
         keys.isAnonymous ? VersionedLedger() : try await entries.read(keys.knownDecisions, cached: cached)

@@ -25,7 +25,14 @@ extension EntitlementStore {
     /// - Throws: The errors of ``record(_:)-(Evidence)``.
     @discardableResult
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
+        try await record(evidence, isRestore: false)
+    }
+
+    /// - Parameter isRestore: True to keep verified evidence for the server even if the server has stated the same.
+    @discardableResult
+    func record(_ evidence: [Evidence], isRestore: Bool) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
+        plan.isRestore = isRestore
         for item in evidence { try plan.add(item) }
         let session = session
         await refreshClock()
@@ -36,7 +43,9 @@ extension EntitlementStore {
         plan.settle(in: before.facts)
         let settled = plan
         let replica = try await session.ledgers.replica()
-        let targets = [LocalLedgers.Target.account, .device].filter(settled.concerns)
+        // Evidence is written first, together with its facts: what it proves is durable with that write.
+        let order: [LocalLedgers.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
+        let targets = order.filter(settled.concerns)
         for target in targets {
             let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
             _ = try LocalLedgers.union(of: before[target], and: facts)

@@ -17,6 +17,8 @@ public struct SyncReport: Sendable {
     /// Parts of the remote that were written by other devices and could not be read, by key. Everything else was
     /// merged. Only a remote that keeps one entry per device has such parts.
     public var unreadable: [UnreadableEntry]
+    /// The answers of the server to evidence that this device had verified and kept.
+    public var evidence: [EvidenceOutcome] = []
 }
 
 /// The result of a restore.
@@ -54,26 +56,35 @@ extension EntitlementStore {
     /// Subscriptions and unlocks are restored on every device. Units of consumables are restored only under
     /// `ConsumableScope.shared`.
     ///
-    /// - Throws: The errors of ``sync()``.
+    /// - Parameter evidence: What the app's store has just reported as the user's purchases, for example all current
+    ///   entitlements of StoreKit. It is recorded first. Where the server's owners policy is `transfer`, only evidence
+    ///   in a restore can move a purchase from another account to this one.
+    /// - Throws: The errors of ``sync()`` and ``record(_:)-(Evidence)``.
     @discardableResult
-    public func restore() async throws(EntitlementError) -> RestoreReport {
+    public func restore(presenting evidence: [Evidence] = []) async throws(EntitlementError) -> RestoreReport {
+        if !evidence.isEmpty { try await record(evidence, isRestore: true) }
         let session = session
-        let report = try await sync(session, isDryRun: false)
+        let report = try await sync(session, isDryRun: false, isRestore: true)
         let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
         return RestoreReport(
             purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
             snapshot: try await snapshot(of: try await session.ledgers.current(), in: session), sync: report)
     }
 
-    func sync(_ session: AccountSession, isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
+    func sync(
+        _ session: AccountSession, isDryRun: Bool, isRestore: Bool = false
+    ) async throws(EntitlementError) -> SyncReport {
         guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
         guard !session.account.isAnonymous else {
             throw EntitlementError(.signInNeeded, "syncing needs an account, and no account is logged in")
         }
         // Load first, so that a contact recorded by another process is not taken for an older one.
         try await clock.load()
+        if !isDryRun { try await completeEvidence(of: session) }
         let before = try await session.ledgers.current()
         let snapshotBefore = try await snapshot(of: before, in: session)
+        // Sent first, so that the answer about the ledger names the server's newest word.
+        let answered = isDryRun ? [] : try await sendEvidence(of: session, isRestore: isRestore)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
             if !isDryRun { try await applyErasure(of: session) }
@@ -92,6 +103,7 @@ extension EntitlementStore {
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
             if let decisions { try await session.ledgers.note(decisions) }
+            try await finishEvidence(answered, of: session)
             try await log(contradictions, in: session)
             // After the answer "unchanged" nothing was written: both sides hold the same facts.
             var held = report.remoteContent ?? report.content
@@ -106,7 +118,7 @@ extension EntitlementStore {
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
             accessChanges: AccessChange.between(snapshotBefore, after),
             conflicts: contradictions.map(Conflict.contradiction), collisions: report.conflicts,
-            unreadable: report.unreadable)
+            unreadable: report.unreadable, evidence: answered.map(\.outcome))
     }
 
     /// Returns the decisions of the account's server that this device does not have yet; `nil` if there are none.

@@ -32,6 +32,8 @@ public final class EntitlementStore: Sendable {
 
     let local: any KeyValueBackend
     let remote: (any KeyValueBackend)?
+    /// Receives evidence that this device has verified; `nil` if the remote is no server that verifies evidence.
+    let evidenceReceiver: (any EvidenceReceiver)?
     let engine: SyncEngine<LedgerMerge>?
     let host: HostServices
     let wakeUp = WakeUp()
@@ -56,6 +58,8 @@ public final class EntitlementStore: Sendable {
     ///   - remote: The backend that all devices share, if any. Its store must already exist, see
     ///     `KeyValueBackend.requiringExisting`. Wrap the backend in `RetryBackend` if it can be unreachable for short
     ///     times.
+    ///   - evidenceReceiver: The server that verifies evidence. The default is the remote itself, or the backend that it
+    ///     wraps, if it can receive evidence.
     ///   - account: The account to use. The default is the account that is logged in on this device, see
     ///     ``logIn(_:adoptAnonymous:)``, or the anonymous account if there is none.
     ///   - environment: The environment whose transactions count.
@@ -64,8 +68,8 @@ public final class EntitlementStore: Sendable {
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        account: Account? = nil, environment: EnvironmentID = .production, clock: ClockSource = .trusted,
-        host: HostServices = .system
+        evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account? = nil,
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted, host: HostServices = .system
     ) async throws(EntitlementError) {
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
@@ -74,6 +78,7 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
+        self.evidenceReceiver = evidenceReceiver ?? remote?.evidenceReceiver
         let relatedVersions = relatedVersions
         let remote = remote.map {
             TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)

@@ -12,6 +12,7 @@ public struct Evidence: Sendable {
         case revocation(TransactionReference, at: Timestamp?, isReinstated: Bool, reason: String, signedAt: Timestamp?)
         case renewalState(RenewalState)
         case assertion(AssertedExpiry)
+        case verified(VerifiedStatement)
     }
 
     let content: Content

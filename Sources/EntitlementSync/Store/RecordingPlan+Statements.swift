@@ -47,7 +47,7 @@ extension RecordingPlan {
             }
             do { try asserted.source.validate() } catch { throw EntitlementError(.invalid, "source: \(error)") }
             statements.append(Statement(content: .assertion(asserted)))
-        case .reported, .deferred, .withdrawn:
+        case .reported, .deferred, .withdrawn, .verified:
             preconditionFailure("purchases and requests are handled elsewhere")
         }
     }

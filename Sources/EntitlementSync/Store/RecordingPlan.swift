@@ -18,6 +18,12 @@ struct RecordingPlan: Sendable {
     private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
     var statements: [Statement] = []
+    /// Evidence that was verified on this device.
+    var verified: [VerifiedStatement] = []
+    /// True if evidence is kept even if the server has stated the same, because it may move a purchase here.
+    var isRestore = false
+    /// True if the plan only completes the recording of evidence that is kept already.
+    var isCompletion = false
 
     init(catalog: Catalog, environment: EnvironmentID, host: HostServices) {
         self.environment = environment
@@ -26,12 +32,12 @@ struct RecordingPlan: Sendable {
     }
 
     /// The transactions of all purchases, in the order of insertion.
-    var transactions: [TransactionReference] { sales.map(\.transaction) }
+    var transactions: [TransactionReference] { sales.map(\.transaction) + verified.flatMap(\.transactions) }
 
     /// Returns `true` if the plan may have to write to `target`.
     func concerns(_ target: LocalLedgers.Target) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
-            || statements.contains { $0.target == target }
+            || statements.contains { $0.target == target } || hasEvidence(for: target)
     }
 
     mutating func add(_ evidence: Evidence) throws(EntitlementError) {
@@ -40,6 +46,7 @@ struct RecordingPlan: Sendable {
         case .deferred(let product): try add(request: product, isWithdrawn: false)
         case .withdrawn(let product): try add(request: product, isWithdrawn: true)
         case .revocation, .renewalState, .assertion: try add(statement: evidence.content)
+        case .verified(let statement): try add(statement)
         }
     }
 
@@ -85,7 +92,9 @@ struct RecordingPlan: Sendable {
     /// reliable.
     var latestSignature: Timestamp? {
         let sold = sales.filter { $0.transaction.environment == .production }
-        return (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)).max()
+        let evidence = verified.filter { $0.facts.contains(where: \.isOfProduction) }
+        return (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)
+            + evidence.compactMap(\.evidence.stamp.signedDate)).max()
     }
 
     /// Returns the ledger that a purchase of this plan goes to.
@@ -151,6 +160,7 @@ struct RecordingPlan: Sendable {
             }
             facts.append(fact)
         }
+        facts += evidenceFacts(for: target, in: state, replica: replica, time: &time, now: now)
         if target == .device {
             for request in requests where state.replay.isPending(request.product) == request.isWithdrawn {
                 time = time.next(at: now)
@@ -162,6 +172,13 @@ struct RecordingPlan: Sendable {
             }
         }
         return facts
+    }
+}
+
+extension Fact {
+    /// True for a purchase in production. The clocks of test environments are not reliable.
+    fileprivate var isOfProduction: Bool {
+        if case .purchase(let purchase) = self { purchase.transaction.environment == .production } else { false }
     }
 }
 

@@ -39,6 +39,9 @@ struct ImportTable {
         Row(module: "SyncCore", folder: "Sources/SyncCore", leaves: ["Checksums"]),
         Row(module: "EntitlementSync", folder: "Sources/EntitlementSync", imports: ["Entitlements", "SyncCore"]),
         Row(
+            module: "EntitlementSyncEvidence", folder: "Sources/EntitlementSyncEvidence",
+            imports: ["EntitlementSync", "StoreEvidence"]),
+        Row(
             module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",
             imports: ["EntitlementSync"], packages: ["StoreKit"]),
         Row(

@@ -1,0 +1,107 @@
+public import Entitlements
+public import SyncCore
+
+/// The answer of the account's server to evidence that this device sent.
+public struct EvidenceOutcome: Hashable, Sendable {
+    /// The kind of the evidence: `app-store-transaction`, `app-store-receipt`, `google-play`.
+    public var kind: String
+    /// The transactions of the purchases that the evidence states.
+    public var transactions: [TransactionReference]
+    /// The answer.
+    public var answer: EvidenceAnswer
+}
+
+extension EntitlementStore {
+    /// The number of pieces of evidence in one request.
+    private static let requestCount = 32
+
+    /// Evidence of this account that waits for an answer of its server.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    public func waitingEvidenceCount() async throws(EntitlementError) -> Int {
+        Self.waiting(in: try await session.ledgers.current()).count
+    }
+
+    static func waiting(in state: LocalLedgers.State) -> [StoredEvidence] {
+        state.device.ledger.records.compactMap { record in
+            if case .evidence(let evidence) = Fact(record) { evidence } else { nil }
+        }
+    }
+
+    /// Records the facts of waiting evidence that a crash kept out of the account's ledger.
+    func completeEvidence(of session: AccountSession) async throws(EntitlementError) {
+        let state = try await session.ledgers.current()
+        let waiting = Self.waiting(in: state)
+        guard !waiting.isEmpty else { return }
+        var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
+        plan.verified = waiting.map { VerifiedStatement($0) }
+        plan.isCompletion = true
+        let (now, settled) = (now, plan)
+        for target in [LocalLedgers.Target.account, .device] {
+            _ = try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
+                try settled.facts(for: target, in: state, replica: replica, now: now)
+            }
+        }
+    }
+
+    /// Sends the waiting evidence of the account to its server.
+    ///
+    /// Evidence stays in the outbox until ``finishEvidence(_:of:)``: what it proves must not stop counting before this
+    /// device has the server's word.
+    ///
+    /// - Returns: The evidence and its answers. Empty if nothing waits, or if the server does not verify evidence.
+    /// - Throws: ``EntitlementError`` of kind `sync` if the server cannot be reached.
+    func sendEvidence(of session: AccountSession, isRestore: Bool) async throws(EntitlementError) -> [AnsweredEvidence] {
+        guard let evidenceReceiver, let name = session.account.name else { return [] }
+        let waiting = Self.waiting(in: try await session.ledgers.current())
+        var answered: [AnsweredEvidence] = []
+        for start in stride(from: 0, to: waiting.count, by: Self.requestCount) {
+            let chunk = waiting[start..<min(start + Self.requestCount, waiting.count)]
+            let answers: [EvidenceAnswer]
+            do throws(BackendError) {
+                answers = try await evidenceReceiver.submit(
+                    chunk.map(\.data), account: (name, session.account.incarnation), isRestore: isRestore)
+            } catch {
+                // A server without verifiers, or of an earlier version.
+                if error.kind == .unsupported { return answered }
+                throw EntitlementError(remote: error)
+            }
+            guard answers.count == chunk.count else {
+                throw EntitlementError(.sync, "the server answered \(answers.count) of \(chunk.count) pieces of evidence")
+            }
+            answered += zip(chunk, answers).map { AnsweredEvidence(evidence: $0, answer: $1) }
+        }
+        return answered
+    }
+
+    /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy
+    /// of the server ledger has its purchases.
+    func finishEvidence(_ answered: [AnsweredEvidence], of session: AccountSession) async throws(EntitlementError) {
+        guard !answered.isEmpty else { return }
+        let state = try await session.ledgers.current()
+        let known = Set(state.decisions.ledger.records.map(\.key))
+        let finished = answered.filter { item in
+            guard item.answer == .recorded else { return true }
+            return item.evidence.facts.records.allSatisfy { !$0.isPurchase || known.contains($0.key) }
+        }
+        try await session.ledgers.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
+    }
+}
+
+extension KeyValueBackend {
+    /// This backend, or the one that it retries, if it receives evidence.
+    var evidenceReceiver: (any EvidenceReceiver)? {
+        self as? any EvidenceReceiver ?? (self as? RetryBackend)?.wrapped as? any EvidenceReceiver
+    }
+}
+
+/// Evidence with the answer of the account's server.
+struct AnsweredEvidence: Sendable {
+    var evidence: StoredEvidence
+    var answer: EvidenceAnswer
+
+    var outcome: EvidenceOutcome {
+        EvidenceOutcome(
+            kind: evidence.kind, transactions: VerifiedStatement(evidence).transactions.sorted(), answer: answer)
+    }
+}

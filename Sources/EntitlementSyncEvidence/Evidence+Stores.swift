@@ -1,0 +1,89 @@
+#if Evidence
+public import EntitlementSync
+public import Entitlements
+public import StoreEvidence
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension Evidence {
+    /// A transaction of StoreKit 2, verified on this device: `VerificationResult.jwsRepresentation`.
+    ///
+    /// The evidence is kept together with its facts until the account's server has answered it, through crashes, log-in
+    /// and adoption.
+    ///
+    /// - Parameters:
+    ///   - jws: The JWS as StoreKit gives it.
+    ///   - verifier: The verifier of this app.
+    /// - Throws: `EvidenceError` with the check that failed. Nothing is recorded then.
+    public static func storeKit(jws: String, verifiedBy verifier: AppStoreVerifier) throws(EvidenceError) -> Evidence {
+        let evidence = try verifier.transaction(jws, now: deviceTime)
+        let subject = evidence.line.map { "\($0.environment)/" } ?? ""
+        let transaction = evidence.facts.lazy.compactMap { fact in
+            if case .purchase(let purchase) = fact { purchase.transaction.id.rawValue } else { nil }
+        }.first
+        return verified(
+            evidence, subject: subject + (transaction ?? ""),
+            [("kind", .string(evidence.kind.rawValue)), ("jws", .string(jws))])
+    }
+
+    /// An app receipt, verified on this device, with all purchases that it lists. An app without a server restores from
+    /// a refreshed receipt alone.
+    ///
+    /// - Parameters:
+    ///   - receipt: The bytes at `Bundle.appStoreReceiptURL`.
+    ///   - verifier: The verifier of this app.
+    ///   - deviceID: The 16 bytes of `identifierForVendor`, or the 6 bytes of a Mac's network address; `nil` to accept a
+    ///     receipt of another device.
+    /// - Throws: `EvidenceError` with the check that failed. Nothing is recorded then.
+    public static func appStoreReceipt(
+        _ receipt: [UInt8], verifiedBy verifier: AppStoreVerifier, deviceID: [UInt8]? = nil
+    ) throws(EvidenceError) -> Evidence {
+        let evidence = try verifier.receipt(receipt, now: deviceTime, deviceID: deviceID)
+        let environment = evidence.facts.lazy.compactMap { fact in
+            if case .purchase(let purchase) = fact { purchase.transaction.environment.rawValue } else { nil }
+        }.first
+        return verified(
+            evidence, subject: environment ?? "",
+            [("kind", .string(evidence.kind.rawValue)), ("data", .string(Data(receipt).base64EncodedString()))])
+    }
+
+    /// A purchase of Google Play, verified on this device by the app's licensing key.
+    ///
+    /// - Parameters:
+    ///   - data: The text of `INAPP_PURCHASE_DATA`, unchanged.
+    ///   - signature: The text of `INAPP_DATA_SIGNATURE`.
+    ///   - verifier: The verifier of this app.
+    /// - Throws: `EvidenceError` with the check that failed. Nothing is recorded then.
+    public static func googlePlay(
+        data: String, signature: String, verifiedBy verifier: GooglePlayVerifier
+    ) throws(EvidenceError) -> Evidence {
+        let evidence = try verifier.purchase(data: data, signature: signature, now: deviceTime)
+        let subject = evidence.facts.lazy.compactMap { fact in
+            if case .purchase(let purchase) = fact { purchase.transaction.id.rawValue } else { nil }
+        }.first
+        return verified(
+            evidence, subject: subject ?? "",
+            [
+                ("kind", .string(evidence.kind.rawValue)), ("data", .string(data)), ("signature", .string(signature)),
+            ])
+    }
+
+    /// The time for checks on a device. Its clock may be wrong, and a store's signature cannot be forged by setting it,
+    /// so a date that is ahead of the clock is no reason to refuse a purchase.
+    private static let deviceTime = Timestamp.latest
+
+    private static func verified(
+        _ evidence: VerifiedEvidence, subject: String, _ members: [(String, JSON)]
+    ) -> Evidence {
+        .verified(
+            VerifiedStatement(
+                kind: evidence.kind.rawValue, subject: subject,
+                data: Array(JSON.object(members).text().utf8), facts: evidence.facts,
+                signedDate: evidence.signedDate ?? .earliest))
+    }
+}
+#endif
