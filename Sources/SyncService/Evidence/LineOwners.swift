@@ -205,6 +205,10 @@ struct LineName: Codable, Hashable, Sendable {
     var environment: String
     var id: String
 
+    init(store: String, environment: String, id: String) {
+        (self.store, self.environment, self.id) = (store, environment, id)
+    }
+
     init(_ line: TransactionReference) {
         (store, environment, id) = (line.store.rawValue, line.environment.rawValue, line.id.rawValue)
     }
