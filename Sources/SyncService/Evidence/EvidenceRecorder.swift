@@ -13,6 +13,27 @@ struct EvidenceRecorder: Sendable {
     let writer: ServerLedgerWriter
     let claims: TransactionOwners
 
+    init(
+        _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
+        _ configuration: ServiceConfiguration, _ cryptography: any ServiceCryptography, _ host: HostServices
+    ) {
+        let digest: @Sendable ([UInt8]) -> [UInt8] = { cryptography.digest(of: $0) }
+        (self.claims, self.writer) = (claims, writer)
+        names = TransactionNames(records: records)
+        lines = LineOwners(records: records, policy: configuration.ownership, digest: digest)
+        tokens = AccountTokens(records: records, host: host)
+        parked = ParkedFacts(store: records.backend, limit: configuration.evidence.parkedByteLimit)
+        transfers = LineTransfers(
+            records: records, lines: lines, writer: writer, claims: claims,
+            audit: AuditLog(store: records.backend, digest: digest))
+    }
+
+    /// Counts what is kept, and finishes what another server began.
+    func start() async throws(BackendError) {
+        try await parked.load()
+        try await transfers.resume()
+    }
+
     /// The outcome of one piece of evidence.
     struct Outcome: Sendable {
         /// The facts that were written, or were known already.
