@@ -1,4 +1,4 @@
-public import Entitlements
+import Entitlements
 public import StoreEvidence
 
 /// The verifiers of a service, and the limits of what it keeps.

@@ -256,7 +256,7 @@ struct EvidenceRecorder: Sendable {
             _ = ledger.add(facts, catalog: writer.catalog, at: now)
         }
         // An empty ledger that stays empty has no version, but its account may exist.
-        guard try await version != nil || writer.records.isActive(account) else { return Set(all) }
+        if version == nil, try await !writer.records.isActive(account) { return Set(all) }
         return Set(all).subtracting(owned)
     }
 }

@@ -63,7 +63,7 @@ public final class ParkedFacts: Sendable {
         var items: [Item] = []
         for item in page.items {
             let parts = item.key.text.dropFirst(Self.prefix.count).split(separator: "/").map {
-                $0.replacing("%2F", with: "/").replacing("%25", with: "%")
+                String($0).replacing("%2F", with: "/").replacing("%25", with: "%")
             }
             guard parts.count == 3, case .found(let entry) = try await records.backend.read(item.key).outcome else {
                 continue

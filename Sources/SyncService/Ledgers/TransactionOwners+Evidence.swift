@@ -27,13 +27,14 @@ extension TransactionOwners {
             }
             let found = try await records.backend.read(reads).outcome
             guard found.count == chunk.count else { throw LedgerRules.incomplete }
-            let absent = try zip(reads, found).filter { (_, result) throws(BackendError) in try result.get() == .absent }
-            let written = try await records.backend.write(
-                absent.map { WriteRequest($0.0.key, value: bytes, if: .absent) }
-            ).outcome
+            var absent: [EntryKey] = []
+            for (read, result) in zip(reads, found) where try result.get() == .absent { absent.append(read.key) }
             var done: Set<EntryKey> = []
-            for (read, result) in zip(absent.map(\.0), written) {
-                if case .success(.written) = result { done.insert(read.key) }
+            if !absent.isEmpty {
+                let requests = absent.map { WriteRequest($0, value: bytes, if: .absent) }
+                for (key, result) in zip(absent, try await records.backend.write(requests).outcome) {
+                    if case .success(.written) = result { done.insert(key) }
+                }
             }
             for (transaction, read) in zip(chunk, reads) where !done.contains(read.key) {
                 try await own(transaction, read.key, owner, account, writer, mayReplace)

@@ -1,3 +1,4 @@
+import HTTPTypes
 import Synchronization
 
 /// Limits the failed verifications that an address may cause with notifications.

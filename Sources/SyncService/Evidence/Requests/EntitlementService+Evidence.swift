@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import HTTPTypes
 import StoreEvidence
