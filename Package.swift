@@ -201,8 +201,8 @@ let package = Package(
         .testTarget(
             name: "SyncServiceTests",
             dependencies: [
-                "Entitlements", "EntitlementSync", "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
-                "SyncProtocol", "SyncService", "TestSupport",
+                "Entitlements", "EntitlementSync", "EvidenceTestSupport", "HTTPStorage", "ServiceTestSupport",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
