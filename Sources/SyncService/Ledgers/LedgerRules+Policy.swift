@@ -33,13 +33,18 @@ extension LedgerRules {
     }
 
     /// Returns `true` if the server ledger is known to state the configured policy.
-    func isPolicyStated(in outcome: ReadOutcome) -> Bool {
-        let decoded = environment.decoder.cache.decisions(of: keys.decisions)
+    ///
+    /// - Parameters:
+    ///   - outcome: The outcome of reading the server ledger.
+    ///   - knownVersion: The version that the client knows.
+    func isPolicyStated(in outcome: ReadOutcome, knownVersion: EntryVersion?) -> Bool {
+        guard let decoded = environment.decoder.cache.decisions(of: keys.decisions), decoded.policy == policy else {
+            return false
+        }
         switch outcome {
-        case .absent: return policy == .trusted
-        case .found(let entry): return decoded?.version == entry.version && decoded?.policy == policy
-        // The version that the client knows may state another policy.
-        case .unchanged: return false
+        case .absent: return false
+        case .found(let entry): return decoded.version == entry.version
+        case .unchanged: return decoded.version == knownVersion
         }
     }
 

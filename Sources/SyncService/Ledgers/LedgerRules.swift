@@ -46,7 +46,7 @@ final class LedgerRules: KeyValueBackend {
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else {
-            if key == keys.decisions { try await checkPolicy() }
+            if key == keys.decisions, policy == .verified { try await checkPolicy() }
             return try await store.read(key, unless: knownVersion)
         }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
@@ -96,7 +96,8 @@ final class LedgerRules: KeyValueBackend {
             let outcome = store.readSynchronously(key, unless: knownVersion)
         else { return nil }
         guard key == keys.ledger else {
-            return key == keys.decisions && !isPolicyStated(in: outcome) ? nil : Answer(outcome)
+            let mustBeStated = key == keys.decisions && policy == .verified
+            return mustBeStated && !isPolicyStated(in: outcome, knownVersion: knownVersion) ? nil : Answer(outcome)
         }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
         // Read after the ledger, because decisions are written before the ledger that they are about.
@@ -288,7 +289,8 @@ final class LedgerRules: KeyValueBackend {
 
     /// One call of the store, unless the ledger is among the requests.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.decisions }) else {
+        guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.decisions && policy == .verified })
+        else {
             return try await store.read(requests)
         }
         var results: [Result<ReadOutcome, BackendError>] = []

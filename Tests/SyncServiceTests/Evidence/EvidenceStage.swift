@@ -93,6 +93,7 @@ struct EvidenceStage {
             """.utf8)
         (configuration.catalog, configuration.catalogJSON) = (try Catalog(json: json), json)
         (configuration.policy, configuration.ownership) = (policy, ownership)
+        configuration.accessTokenLifetime = 10 * 86_400
         configuration.evidence.appStore = StoreMint.verifier
         configuration.evidence.parkedByteLimit = parkedByteLimit
         return try await EntitlementService(
