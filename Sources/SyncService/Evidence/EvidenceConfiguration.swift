@@ -4,11 +4,11 @@ public import StoreEvidence
 /// The verifiers of a service, and the limits of what it keeps.
 public struct EvidenceConfiguration: Sendable {
     /// Verifies transactions, receipts and notifications of the App Store; `nil` if they are not accepted.
-    public var appStore: AppStoreVerifier?
+    public var appStore: (any AppStoreVerification)?
     /// Verifies purchases and notifications of Google Play; `nil` if they are not accepted.
-    public var googlePlay: GooglePlayVerifier?
+    public var googlePlay: (any GooglePlayVerification)?
     /// Verifies events of Stripe; `nil` if they are not accepted.
-    public var stripe: StripeVerifier?
+    public var stripe: (any StripeVerification)?
     /// Verifies the sender of Google Play's notifications; `nil` if they are not accepted.
     public var push: (any PushAuthentication)?
     /// Looks up subscriptions at Google Play; `nil` if their notifications are only answered.

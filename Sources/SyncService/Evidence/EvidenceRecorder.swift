@@ -110,6 +110,7 @@ struct EvidenceRecorder: Sendable {
                     guard try await !lines.owners(of: group.line).isEmpty else { continue }
                     fallthrough
                 case .owned:
+                    let stated = group.facts
                     var accounts: [Account] = []
                     if case .owned(let owners, let known) = settlement {
                         accounts = owners
@@ -117,7 +118,6 @@ struct EvidenceRecorder: Sendable {
                     } else {
                         accounts = try await lines.owners(of: group.line)
                     }
-                    let stated = group.facts
                     leftovers += try await addParked(to: &group).map { ($0.0, $0.1, group.line) }
                     for account in accounts { shares[account, default: []].append(group) }
                     if let caller = request.caller, !accounts.contains(caller) {

@@ -20,6 +20,7 @@ struct Sale: Sendable {
     var signed: Int64
     var token: String?
     var environment = "Production"
+    var store = "app-store"
 
     init(_ id: String, at date: Int64, signed: Int64? = nil, token: String? = nil) {
         (self.id, purchased, self.signed, self.token) = (id, date, signed ?? date, token)
@@ -48,12 +49,12 @@ struct Sale: Sendable {
 
     var reference: TransactionReference {
         TransactionReference(
-            store: .appStore, environment: EnvironmentID(environment.lowercased()), id: TransactionID(id))
+            store: StoreID(store), environment: EnvironmentID(environment.lowercased()), id: TransactionID(id))
     }
 
     var line: TransactionReference {
         TransactionReference(
-            store: .appStore, environment: reference.environment, id: TransactionID(original ?? id))
+            store: StoreID(store), environment: reference.environment, id: TransactionID(original ?? id))
     }
 }
 
@@ -70,9 +71,10 @@ struct EvidenceStage {
 
     init(
         _ policy: TrustPolicy = .verified, _ ownership: ServiceConfiguration.Ownership = .keepWithFirst,
-        parkedByteLimit: Int = 64 << 20
+        parkedByteLimit: Int = 64 << 20, configure: (inout EvidenceConfiguration) -> Void = { _ in }
     ) async throws {
-        service = try await Self.open(store, clock, policy, ownership, notes, parkedByteLimit)
+        service = try await Self.open(
+            store, clock, policy, ownership, notes, parkedByteLimit: parkedByteLimit, configure: configure)
         (alice, bob) = (await LedgerAccount(service, "alice"), await LedgerAccount(service, "bob"))
     }
 
@@ -80,7 +82,7 @@ struct EvidenceStage {
     static func open(
         _ store: HookedBackend, _ clock: TestClock, _ policy: TrustPolicy,
         _ ownership: ServiceConfiguration.Ownership, _ notes: EvidenceNotes = EvidenceNotes(),
-        _ parkedByteLimit: Int = 64 << 20
+        parkedByteLimit: Int = 64 << 20, configure: (inout EvidenceConfiguration) -> Void = { _ in }
     ) async throws -> EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         let json = Array(
@@ -94,7 +96,8 @@ struct EvidenceStage {
         (configuration.catalog, configuration.catalogJSON) = (try Catalog(json: json), json)
         (configuration.policy, configuration.ownership) = (policy, ownership)
         configuration.accessTokenLifetime = 10 * 86_400
-        configuration.evidence.appStore = StoreMint.verifier
+        configuration.evidence.appStore = PlainStoreVerifier()
+        configure(&configuration.evidence)
         configuration.evidence.parkedByteLimit = parkedByteLimit
         return try await EntitlementService(
             store, configuration: configuration, cryptography: PlainCryptography(host: clock.host), host: clock.host,

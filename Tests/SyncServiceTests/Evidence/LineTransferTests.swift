@@ -86,7 +86,7 @@ struct LineTransferTests {
         case "old": reply = try await stage.send([sale.signed(at: stage.now - 3_600_001)], as: bob, isRestore: true)
         case "before the claim": reply = try await stage.send([sale], as: bob, isRestore: true)
         case "receipt":
-            let data = try StoreMint.receipt([sale], at: stage.now)
+            let data = try StoreMint.receipt(sale, at: stage.now)
             reply = await stage.send([["kind": "app-store-receipt", "data": data]], as: bob, isRestore: true)
         default: reply = try await stage.send([sale.signed(at: stage.now)], as: bob)
         }

@@ -110,7 +110,7 @@ extension EntitlementService {
     /// The evidence of a notification of Google Play. A notification about a subscription states only that something
     /// has changed.
     private func lookedUp(
-        _ notification: PlayNotification, _ verifier: GooglePlayVerifier, _ peer: String
+        _ notification: PlayNotification, _ verifier: any GooglePlayVerification, _ peer: String
     ) async throws -> VerifiedEvidence? {
         guard notification.subject == .subscription, let token = notification.purchaseToken else {
             return notification.evidence

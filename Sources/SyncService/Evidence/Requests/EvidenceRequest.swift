@@ -96,7 +96,7 @@ extension EvidenceRequest.Item {
             guard let bytes = Data(base64Encoded: try text("data")) else {
                 throw EvidenceError(.format, "\"data\" must be base64 with padding")
             }
-            return try configuration.appStore?.receipt(Array(bytes), now: now)
+            return try configuration.appStore?.receipt(Array(bytes), now: now, deviceID: nil)
         default:
             let (data, signature) = (try text("data"), try text("signature"))
             return try configuration.googlePlay?.purchase(data: data, signature: signature, now: now)
