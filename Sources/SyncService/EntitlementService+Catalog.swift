@@ -66,7 +66,8 @@ extension EntitlementService {
     private func known(
         of keys: LedgerKeys, _ environment: EnvironmentID, at instant: Timestamp
     ) async throws -> [UInt8]? {
-        guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant) else { return nil }
+        guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant)
+        else { return nil }
         let results = try await store.read([
             ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.decisions, unless: known.decisions),
         ]).outcome
@@ -88,7 +89,8 @@ extension EntitlementService {
         guard results.count == 2 else { throw LedgerRules.incomplete }
         let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
         return try await ledgers.decoder.entitlements(
-            of: caller, catalog: catalog, environment: environment, ledger: entries[0], decisions: entries[1], at: instant
+            of: caller, catalog: catalog, environment: environment, ledger: entries[0], decisions: entries[1],
+            at: instant
         ) { [limiter, host] byteCount in
             try limiter.takeReads(
                 byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())

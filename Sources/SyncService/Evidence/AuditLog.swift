@@ -10,8 +10,8 @@ import Foundation
 ///
 /// The entries `server/audit/000000000001` and so on are JSON. Each contains the SHA-256 digest of the one before, so
 /// that ``verify()`` finds an entry that was changed, inserted or removed. An entry is created only if its key is
-/// absent, and nothing deletes it. The list alone cannot show that its last entries are missing or changed: keep the digest
-/// that ``verify()`` returns elsewhere.
+/// absent, and nothing deletes it. The list alone cannot show that its last entries are missing or changed: keep the
+/// digest that ``verify()`` returns elsewhere.
 public struct AuditLog: Sendable {
     /// One act.
     public struct Entry: Codable, Hashable, Sendable {

@@ -56,7 +56,8 @@ struct ServerLedgerWriter: Sendable {
             let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
             do throws(BackendError) {
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-                guard case .written(let version) = try await records.backend.write(bytes, to: key, if: condition).outcome
+                guard
+                    case .written(let version) = try await records.backend.write(bytes, to: key, if: condition).outcome
                 else { continue }
                 return try await confirm(account, key) ? version : nil
             } catch {

@@ -75,14 +75,16 @@ actor LedgerDecoder {
         of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ decisions: EntryVersion?,
         at instant: Timestamp
     ) -> [UInt8]? {
-        guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger, known.decisions == decisions,
+        guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger,
+            known.decisions == decisions,
             known.holds(at: instant)
         else { return nil }
         return known.json(at: instant)
     }
 
     private func replay(
-        _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?, _ decisions: Entry?,
+        _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?,
+        _ decisions: Entry?,
         at instant: Timestamp
     ) throws -> [UInt8] {
         let keys = caller.keys

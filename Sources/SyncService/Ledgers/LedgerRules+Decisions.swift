@@ -32,7 +32,8 @@ extension LedgerRules {
 
     /// Returns `true` if there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
-        policy == .trusted && !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
+        policy == .trusted && !decisions.refused.isEmpty
+            && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }
 
     /// Reconsiders some refusals, once a minute, because their transactions may have become free.
@@ -41,7 +42,9 @@ extension LedgerRules {
     func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
         let (minute, refused) = (minute, decided.refused)
         // One reader reconsiders them; the others do not wait.
-        guard policy == .trusted, !refused.isEmpty, environment.decoder.cache.beginReview(of: keys.decisions, in: minute) else {
+        guard policy == .trusted, !refused.isEmpty,
+            environment.decoder.cache.beginReview(of: keys.decisions, in: minute)
+        else {
             return decided.version
         }
         // Rotates through all refusals, one group a minute.

@@ -8,8 +8,8 @@ extension TransactionOwners {
 
     /// Makes `account` the owner of `transactions`, whose line it owns by verified evidence.
     ///
-    /// A claim that a client of another account has made ends: that account gets a refusal. The former claim is noted in
-    /// the new one until the refusal is written, so that a repetition finishes what was interrupted.
+    /// A claim that a client of another account has made ends, and that account gets a refusal. The new claim names the
+    /// former account until the refusal is written, so that a repetition finishes what was interrupted.
     ///
     /// - Parameter mayReplace: Returns `true` if `account` may replace a verified claim of another account.
     func own(

@@ -40,8 +40,8 @@ public struct ServiceConfiguration: Sendable {
     public enum Ownership: String, Hashable, Sendable, CaseIterable {
         /// The account that recorded it first owns it until it is erased.
         case keepWithFirst
-        /// Like ``keepWithFirst``, but a user who restores purchases explicitly moves a verified purchase to the account
-        /// that is logged in, at most once a day.
+        /// Like ``keepWithFirst``, but an explicit restore moves a verified purchase to the account that is logged in,
+        /// at most once a day.
         case transfer
         /// Both accounts own it.
         case share

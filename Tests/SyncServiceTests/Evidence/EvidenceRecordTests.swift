@@ -42,7 +42,9 @@ struct EvidenceRecordTests {
         #expect(try await stage.service.recorder.tokens.holder(of: token)?.name == "alice")
     }
 
-    @Test("Texts that are no UUID are no tokens", arguments: ["", "x", "00000000-0000-4000-8000-00000000000g", "../../keys"])
+    @Test(
+        "Texts that are no UUID are no tokens",
+        arguments: ["", "x", "00000000-0000-4000-8000-00000000000g", "../../keys"])
     func malformedToken(text: String) async throws {
         #expect(await register(text, as: stage.alice) == 400)
         #expect(try await stage.service.recorder.tokens.holder(of: text) == nil)
@@ -142,8 +144,9 @@ struct EvidenceRecordTests {
         #expect(verdict(LineOwners.Claim(line: line, named: bob), record, .transfer) == .owned([alice]))
         #expect(verdict(sent, record, .keepWithFirst) == .refused)
         #expect(verdict(sent, record, .share) == .shared([alice], with: bob))
-        #expect(verdict(sent, record, .keepWithFirst, now: 61_000, isHeld: false)
-            == .moved(from: alice, to: bob, isRestore: false))
+        #expect(
+            verdict(sent, record, .keepWithFirst, now: 61_000, isHeld: false)
+                == .moved(from: alice, to: bob, isRestore: false))
         #expect(verdict(sent, record, .keepWithFirst, now: 60_999, isHeld: false) == .refused)
         var restore = sent
         restore.restoredAt = Timestamp(milliseconds: 1_001)

@@ -156,7 +156,9 @@ struct EvidenceRouteTests {
         let stage = try await EvidenceStage(.verified)
         let item = ["kind": "app-store-transaction", "jws": "a.b.c"]
         var count = 0
-        while count < 100, await stage.send(Array(repeating: item, count: 32), as: stage.alice).status == 200 { count += 1 }
+        while count < 100, await stage.send(Array(repeating: item, count: 32), as: stage.alice).status == 200 {
+            count += 1
+        }
         #expect(count < 10)
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).status == 200)
     }

@@ -115,9 +115,10 @@ struct LineTransferTests {
         #expect(try await stage.notify(second.refunded(at: stage.now)).status == 200)
         for account in [stage.alice, stage.bob] {
             let facts = try await stage.serverLedger(of: account).facts(ofLine: first.line)
-            #expect(facts.contains { fact in
-                if case .revocation(let revocation) = fact { revocation.revokedAt != nil } else { false }
-            })
+            #expect(
+                facts.contains { fact in
+                    if case .revocation(let revocation) = fact { revocation.revokedAt != nil } else { false }
+                })
         }
     }
 
@@ -139,7 +140,8 @@ struct LineTransferTests {
         #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
         #expect(await AccountOwner(stage.service, "alice").erase(token: stage.alice.token).status == 204)
         let keys = try await stage.store.keys()
-        #expect(keys.allSatisfy { !$0.hasPrefix("lines/") && !$0.hasPrefix("tx/") && !$0.hasPrefix("server/holdings/") })
+        #expect(
+            keys.allSatisfy { !$0.hasPrefix("lines/") && !$0.hasPrefix("tx/") && !$0.hasPrefix("server/holdings/") })
         #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
@@ -187,7 +189,8 @@ struct LineTransferTests {
             let (alice, bob) = (await stage.alice.at(restarted), await stage.bob.at(restarted))
             let rights = [await stage.rights(of: alice), await stage.rights(of: bob)]
             #expect(rights == [["owls"], []] || rights == [[], ["owls"]], "after \(step) writes: \(rights)")
-            #expect(try await !stage.store.keys().contains { $0.hasPrefix("server/transfers/") }, "after \(step) writes")
+            #expect(
+                try await !stage.store.keys().contains { $0.hasPrefix("server/transfers/") }, "after \(step) writes")
             guard reply.status == 200 else {
                 // The device sends its evidence until it is answered.
                 let again = try await stage.send([sale.signed(at: stage.now)], as: bob, isRestore: true)

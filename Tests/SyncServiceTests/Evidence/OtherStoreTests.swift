@@ -130,7 +130,9 @@ struct OtherStoreTests {
         sale.store = "google-play"
         let item = ["kind": "google-play", "data": try StoreMint.jws(sale), "signature": "signed"]
         #expect(await stage.send([item], as: stage.alice).results == ["2"])
-        #expect(await stage.send([item.merging(["signature": "x"]) { $1 }], as: stage.alice).results == ["evidence-refused"])
+        #expect(
+            await stage.send([item.merging(["signature": "x"]) { $1 }], as: stage.alice).results == ["evidence-refused"]
+        )
         #expect(await stage.rights(of: stage.alice) == ["owl"])
     }
 }

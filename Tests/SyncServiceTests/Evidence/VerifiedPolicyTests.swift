@@ -123,8 +123,10 @@ struct VerifiedPolicyServiceTests {
     func serverRecords() async throws {
         let policy = PolicyStatement(.trusted, logicalTime: LogicalTime(rawValue: .max))
         #expect(await stage.bob.put([.policy(policy)]).status == 422)
-        #expect(await stage.bob.service.ask(
-            .put, stage.bob.path + "decisions", token: stage.bob.token, [.ifMatch: "*"], body: [1]).status == 403)
+        #expect(
+            await stage.bob.service.ask(
+                .put, stage.bob.path + "decisions", token: stage.bob.token, [.ifMatch: "*"], body: [1]
+            ).status == 403)
     }
 
     @Test("Every account states the policy before its ledger is read, also on the synchronous path")
@@ -162,7 +164,8 @@ struct VerifiedPolicyServiceTests {
     func deviceLocalConsumables() throws {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.policy = .verified
-        configuration.catalog = try Catalog(json: Array(#"{"products":[{"id":"coins","type":"consumable","units":5}]}"#.utf8))
+        configuration.catalog = try Catalog(
+            json: Array(#"{"products":[{"id":"coins","type":"consumable","units":5}]}"#.utf8))
         #expect(throws: ConfigurationError.self) { try configuration.check() }
         configuration.policy = .trusted
         #expect(throws: Never.self) { try configuration.check() }

@@ -220,5 +220,7 @@ struct LineName: Codable, Hashable, Sendable {
 
 extension TransactionReference {
     /// The levels of a key that names the transaction.
-    var path: String { [store.rawValue, environment.rawValue, id.rawValue].map(LedgerKeys.escaped).joined(separator: "/") }
+    var path: String {
+        [store.rawValue, environment.rawValue, id.rawValue].map(LedgerKeys.escaped).joined(separator: "/")
+    }
 }

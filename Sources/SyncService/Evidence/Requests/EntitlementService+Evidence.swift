@@ -24,7 +24,8 @@ extension EntitlementService {
             let checked = try verify(evidence, caller, request.peer)
             var results: [EvidenceResult?] = Array(repeating: nil, count: checked.count)
             // A renewal info counts only for a line that is known, which a transaction beside it may make known.
-            let order = checked.indices.filter { !checked[$0].isRenewal } + checked.indices.filter { checked[$0].isRenewal }
+            let order =
+                checked.indices.filter { !checked[$0].isRenewal } + checked.indices.filter { checked[$0].isRenewal }
             for index in order {
                 results[index] = try await record(checked[index], caller, evidence.isRestore, request.peer)
             }
@@ -42,7 +43,9 @@ extension EntitlementService {
         case verified(VerifiedEvidence)
         case result(EvidenceResult, EvidenceNote.Outcome, EvidenceKind, String)
 
-        var isRenewal: Bool { if case .verified(let evidence) = self { evidence.kind == .appStoreRenewal } else { false } }
+        var isRenewal: Bool {
+            if case .verified(let evidence) = self { evidence.kind == .appStoreRenewal } else { false }
+        }
     }
 
     /// Verifies all items before any of them is recorded.

@@ -43,7 +43,8 @@ extension EntitlementService {
     }
 
     private func facts(in entry: Entry?, _ key: EntryKey) throws(BackendError) -> [Fact] {
-        try entry.map { (entry) throws(BackendError) in try LedgerRules.stored(entry, key).records.map { Fact($0) } } ?? []
+        try entry.map { (entry) throws(BackendError) in try LedgerRules.stored(entry, key).records.map { Fact($0) } }
+            ?? []
     }
 
     private func date(_ milliseconds: Int64) -> JSON { .string("\(Timestamp(milliseconds: milliseconds))") }

@@ -50,7 +50,8 @@ extension EntitlementService {
             }
             failures.fail(request.peer, now: now)
             note(store.kind, .refused(error.check), request.peer, nil, error.reason)
-            throw RequestError(.badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
+            throw RequestError(
+                .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
         } catch let error as BackendError where error.cause is ParkingFull || error.cause is LedgerFull {
             note(store.kind, .full, request.peer, nil, error.message)
             throw RequestError(.serviceUnavailable, "the server has no room for this now", retryAfter: 3_600)
@@ -102,7 +103,9 @@ extension EntitlementService {
             try await push.verify(String(field.dropFirst("bearer ".count)), now: host.now())
         } catch {
             failures.fail(request.peer, now: host.now())
-            note(.googlePlayNotification, .unauthenticated, request.peer, nil, "the token of the sender: \(error.reason)")
+            note(
+                .googlePlayNotification, .unauthenticated, request.peer, nil, "the token of the sender: \(error.reason)"
+            )
             throw RequestError(.unauthorized, "the token of the sender is not accepted")
         }
     }
