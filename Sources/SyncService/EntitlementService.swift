@@ -90,7 +90,7 @@ public final class EntitlementService: Sendable {
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         recorder = EvidenceRecorder(records, owners, writer, configuration, cryptography, host)
         try await clockGuard.load(isRight: configuration.isClockAccepted)
-        try await recorder.start()
+        try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 

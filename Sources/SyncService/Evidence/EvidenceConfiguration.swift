@@ -88,6 +88,9 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     /// The reason of a refusal, without the evidence.
     public var reason: String
 
+    /// The name of the kind in metrics.
+    public var kindName: String { kind.rawValue }
+
     /// True if an operator may want to know about it.
     public var isRefusal: Bool {
         switch outcome {
@@ -98,7 +101,7 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
 
     /// One line for the log.
     public var description: String {
-        var text = "evidence kind=\(kind.rawValue) outcome=\(outcome.name)"
+        var text = "evidence kind=\(kindName) outcome=\(outcome.name)"
         if case .refused(let check) = outcome { text += " check=\(check.rawValue)" }
         text += " address=\(address.singleLine)"
         if let account { text += " account=\(account.singleLine)" }

@@ -29,9 +29,9 @@ struct EvidenceRecorder: Sendable {
     }
 
     /// Counts what is kept, and finishes what another server began.
-    func start() async throws(BackendError) {
+    func start(onError: (BackendError) -> Void) async throws(BackendError) {
         try await parked.load()
-        try await transfers.resume()
+        try await transfers.resume(onError: onError)
     }
 
     /// The outcome of one piece of evidence.

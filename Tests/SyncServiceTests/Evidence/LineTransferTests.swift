@@ -205,6 +205,15 @@ struct LineTransferTests {
         #expect(try #require(finishedAfter) > 5)
     }
 
+    @Test("A damaged journal entry is reported and does not keep the server from starting")
+    func damagedJournal() async throws {
+        let stage = try await EvidenceStage(.verified, .transfer)
+        _ = try await stage.store.write([1], to: try EntryKey("server/transfers/00"), if: .any)
+        let restarted = try await EvidenceStage.open(stage.store, stage.clock, .verified, .transfer)
+        let alice = await stage.alice.at(restarted)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: alice).results == ["2"])
+    }
+
     @Test("Under trusted, a signed claim ends the claim of a client that reported the transaction first")
     func clientClaim() async throws {
         let stage = try await EvidenceStage(.trusted, .keepWithFirst)

@@ -130,7 +130,14 @@ struct LineOwners: Sendable {
         try await note(line, of: account)
         var record = record ?? Record(owners: [])
         record.owners.append(Record.Owner(account: AccountIdentity(account), since: now))
-        return try await records.replace(try Self.key(of: line), with: record, if: version)
+        guard try await records.replace(try Self.key(of: line), with: record, if: version) else { return false }
+        // An erasure that ran in the meantime did not find the line.
+        if try await !records.isActive(account) {
+            _ = try await remove(account, from: line)
+            _ = try await records.backend.delete(try noteKey(of: line, account), if: .any)
+            return false
+        }
+        return true
     }
 
     /// Replaces the record of `line` if it still has `version`.
@@ -146,8 +153,11 @@ struct LineOwners: Sendable {
     /// Enters `line` into the account's own list.
     private func note(_ line: TransactionReference, of account: Account) async throws(BackendError) {
         let bytes = try records.bytes(of: LineName(line))
-        let key = try EntryKey(Holdings.linesPrefix(of: account) + name(of: line))
-        _ = try await records.backend.write(bytes, to: key, if: .absent)
+        _ = try await records.backend.write(bytes, to: try noteKey(of: line, account), if: .absent)
+    }
+
+    private func noteKey(of line: TransactionReference, _ account: Account) throws(BackendError) -> EntryKey {
+        try EntryKey(Holdings.linesPrefix(of: account) + name(of: line))
     }
 
     /// The digest of `line`, in hexadecimal, for keys that must be short.

@@ -65,10 +65,23 @@ struct LineTransfers: Sendable {
     }
 
     /// Finishes the transfers that were interrupted.
-    func resume() async throws(BackendError) {
-        try await records.forEach(under: Self.prefix, as: Journal.self) { (key, held) async throws(BackendError) in
-            try await finish(held.value, key, held.version)
-        }
+    ///
+    /// - Parameter onError: Receives the error of a damaged journal entry, which stays for the operator to see.
+    func resume(onError: (BackendError) -> Void) async throws(BackendError) {
+        var after: EntryKey?
+        repeat {
+            let page = try await records.backend.list(prefix: Self.prefix, after: after, limit: 1_000).outcome
+            for item in page.items {
+                do throws(BackendError) {
+                    guard let held = try await records.read(item.key, as: Journal.self) else { continue }
+                    try await finish(held.value, item.key, held.version)
+                } catch {
+                    guard error.kind == .damaged else { throw error }
+                    onError(error)
+                }
+            }
+            after = page.next
+        } while after != nil
     }
 
     /// Performs the steps of a transfer that have not happened yet, and removes its journal entry.
