@@ -30,7 +30,3 @@ public protocol StripeVerification: Sendable {
     /// Verifies the body of a webhook by its `Stripe-Signature`.
     func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence
 }
-
-extension AppStoreVerifier: AppStoreVerification {}
-extension GooglePlayVerifier: GooglePlayVerification {}
-extension StripeVerifier: StripeVerification {}

@@ -11,9 +11,9 @@ import Foundation
 /// Moves lines between accounts, resumably.
 ///
 /// The compare-and-swap of the line's record is the transfer. After it the former owner's server ledger gets
-/// `transferred` decisions without a name, and then the new owner's gets the facts. A journal entry
-/// `server/transfers/…` exists from before the swap to the end, so that a server that starts finishes what another one
-/// began. Each step may be repeated.
+/// `transferred` decisions without a name, and then the new owner's gets the facts. The journal entry
+/// `server/transfers/…` exists from before the swap to the end. A server that starts finishes what another one began,
+/// and each step may be repeated.
 struct LineTransfers: Sendable {
     let records: RecordStore
     let lines: LineOwners
