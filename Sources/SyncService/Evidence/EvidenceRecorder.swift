@@ -105,6 +105,8 @@ struct EvidenceRecorder: Sendable {
                 case .refused: outcome.refused.append(group.line)
                 case .unowned:
                     outcome.unowned.append(group.line)
+                    // A renewal info may be of any app, so it is not kept.
+                    guard request.mayClaim else { continue }
                     try await park(group, request.token)
                     // The first owner may have claimed the line before the facts were parked.
                     guard try await !lines.owners(of: group.line).isEmpty else { continue }
@@ -210,7 +212,6 @@ struct EvidenceRecorder: Sendable {
             for fact in held.facts { facts.append(try await names.canonical(fact)) }
             moved.append((name, held.version))
         }
-        guard !facts.isEmpty else { return }
         try await parked.park(facts, of: group.line, token: token)
         for (name, version) in moved { _ = try await parked.remove(name, if: version) }
     }

@@ -75,7 +75,7 @@ public final class ParkedFacts: Sendable {
         return items
     }
 
-    /// Keeps `facts` about `line`.
+    /// Keeps `facts` about `line`. Without facts, only the token is noted.
     ///
     /// - Parameter token: The token of the evidence, if it may belong to an account later.
     /// - Throws: `BackendError.Kind.full` if there is no room. The sender must try again later.
@@ -84,6 +84,7 @@ public final class ParkedFacts: Sendable {
             let bytes = try records.bytes(of: LineName(line))
             _ = try await records.backend.write(bytes, to: try Self.waitingKey(token, line), if: .any)
         }
+        guard !facts.isEmpty else { return }
         let key = try Self.key(of: line)
         let new = Ledger(facts.map(\.record))
         for _ in 0..<32 {

@@ -79,6 +79,7 @@ struct EvidenceRouteTests {
             "kind": "app-store-renewal", "jws": try StoreMint.renewal(of: "1", at: stage.now),
         ]
         #expect(await stage.send([renewal], as: stage.alice).results == ["evidence-refused"])
+        #expect(stage.service.recorder.parked.byteCount == 0, "a renewal info may be of any app")
         let sale = Sale.month("1", of: "1", at: stage.now)
         let transaction = ["kind": "app-store-transaction", "jws": try StoreMint.jws(sale)]
         #expect(await stage.send([renewal, transaction], as: stage.alice).results == ["1", "2"])

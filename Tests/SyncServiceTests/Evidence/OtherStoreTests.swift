@@ -81,6 +81,19 @@ struct OtherStoreTests {
         #expect(try await !stage.store.keys().contains { $0.hasPrefix("server/parked/") })
     }
 
+    @Test("A Checkout with a token that no account has yet gives the line to the account that registers it")
+    func checkoutBeforeToken() async throws {
+        let stage = try await EvidenceStage(.verified) { $0.stripe = PlainStoreVerifier() }
+        let token = "0f8fad5b-d9cb-469f-a165-70867728950e"
+        #expect(try await stripe(stage, ["line": "sub", "token": token]) == 200)
+        #expect(try await stripe(stage, ["sale": try StoreMint.jws(month("invoice", at: stage.now))]) == 200)
+        #expect(await stage.rights(of: stage.alice).isEmpty)
+        let registered = await stage.service.ask(
+            .post, "/v1/accounts/self/token", token: stage.alice.token, json: ["token": token])
+        #expect(registered.status == 204)
+        #expect(await stage.rights(of: stage.alice) == ["owls"])
+    }
+
     @Test("An event without a valid signature is refused")
     func forgedEvent() async throws {
         let stage = try await EvidenceStage(.verified) { $0.stripe = PlainStoreVerifier() }
