@@ -214,6 +214,51 @@ struct LineTransferTests {
         #expect(try await stage.send([Sale("1", at: stage.now)], as: alice).results == ["2"])
     }
 
+    @Test("Of two accounts that restore a line at the same time, one gets it")
+    func concurrentRestores() async throws {
+        let stage = try await EvidenceStage(.verified, .transfer)
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let carol = await LedgerAccount(stage.service, "carol")
+        stage.clock.advance(seconds: 600)
+        let again = sale.signed(at: stage.now)
+        let results = try await withThrowingTaskGroup(of: [String].self) { group in
+            for account in [stage.bob, carol] {
+                group.addTask { try await stage.send([again], as: account, isRestore: true).results }
+            }
+            return try await group.reduce(into: []) { $0 += $1 }
+        }
+        #expect(results.sorted() == ["2", "owned-by-another"])
+        var owners: [String] = []
+        for account in [stage.alice, stage.bob, carol] where await stage.rights(of: account) == ["owl"] {
+            owners.append(account.name)
+        }
+        #expect(owners.count == 1 && owners != ["alice"])
+    }
+
+    @Test("Under trusted, a transfer also ends what the former owner's devices have reported")
+    func transferUnderTrusted() async throws {
+        let stage = try await EvidenceStage(.trusted, .transfer)
+        let sale = Sale("1", at: stage.now)
+        let reported = Fact.purchase(
+            Purchase(
+                transaction: sale.reference, product: "owl", terms: nil, date: Timestamp(milliseconds: stage.now),
+                stamp: Stamp(logicalTime: LogicalTime(rawValue: 1))))
+        #expect(await stage.alice.put([reported]).status == 200)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        // The other account's device sees the transaction, too.
+        #expect(await stage.bob.put([reported]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+        stage.clock.advance(seconds: 600)
+        #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true).results == ["2"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        #expect(await stage.rights(of: stage.alice).isEmpty)
+        stage.clock.advance(seconds: 120)
+        #expect(await stage.alice.put([reported], [.ifMatch: "*"]).status == 200)
+        #expect(await stage.rights(of: stage.alice).isEmpty)
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+    }
+
     @Test("Under trusted, a signed claim ends the claim of a client that reported the transaction first")
     func clientClaim() async throws {
         let stage = try await EvidenceStage(.trusted, .keepWithFirst)
