@@ -236,6 +236,36 @@ struct LineTransferTests {
         #expect(owners.count == 1 && owners != ["alice"])
     }
 
+    @Test("A write for the former owner that a transfer overtakes is not stored")
+    func slowWriter() async throws {
+        let stage = try await EvidenceStage(.verified, .transfer)
+        let sale = Sale.month("1", of: "1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        stage.clock.advance(seconds: 600)
+        let decisions = String(stage.alice.path.dropFirst("/v1/kv/".count)) + "decisions"
+        let (isWaiting, goOn) = (Event(), Event())
+        let isFirst = Mutex(true)
+        stage.store.before { key, _ throws(BackendError) in
+            let waits = isFirst.withLock { isFirst in
+                guard key.text == decisions, isFirst else { return false }
+                isFirst = false
+                return true
+            }
+            guard waits else { return }
+            isWaiting.happen()
+            await goOn.wait()
+        }
+        let next = Sale.month("2", of: "1", at: stage.now)
+        async let slow = stage.send([next], as: stage.alice)
+        await isWaiting.wait()
+        #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true).results == ["2"])
+        goOn.happen()
+        #expect(try await slow.results == ["owned-by-another"])
+        #expect(try await stage.serverLedger(of: stage.alice).transactions(ofLine: sale.line) == [sale.reference])
+        #expect(await stage.rights(of: stage.alice).isEmpty)
+        #expect(await stage.rights(of: stage.bob) == ["owls"])
+    }
+
     @Test("Under trusted, a transfer also ends what the former owner's devices have reported")
     func transferUnderTrusted() async throws {
         let stage = try await EvidenceStage(.trusted, .transfer)
