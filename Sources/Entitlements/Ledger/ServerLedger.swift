@@ -76,7 +76,8 @@ public struct ServerLedger: Hashable, Sendable {
 
     /// The current decision about a purchase; `nil` if there is none.
     public func decision(about transaction: TransactionReference) -> Acceptance.Decision? {
-        guard let record = ledger[FactKey.acceptance(transaction).bytes], case .acceptance(let acceptance) = Fact(record)
+        guard let record = ledger[FactKey.acceptance(transaction).bytes],
+            case .acceptance(let acceptance) = Fact(record)
         else { return nil }
         return acceptance.decision
     }
