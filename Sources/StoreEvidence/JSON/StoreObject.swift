@@ -1,0 +1,144 @@
+internal import Entitlements
+
+/// A JSON object of Google Play or Stripe.
+///
+/// Unknown members are ignored, because stores add members at any time. A member of an unexpected type is refused.
+struct StoreObject {
+    private let members: JSONObjectReader
+
+    /// Parses one JSON object.
+    ///
+    /// - Throws: ``EvidenceError`` with the check `format`.
+    init(parsing bytes: some Collection<UInt8>) throws(EvidenceError) {
+        do {
+            members = try JSONReader(JSONValue(parsing: bytes)).object()
+        } catch let error as JSONSyntaxError {
+            throw EvidenceError(.format, "the JSON text is invalid at \(error)")
+        } catch {
+            throw EvidenceError(.format, "\(error)")
+        }
+    }
+
+    private init(_ reader: JSONReader) throws(InputError) {
+        members = try reader.object()
+    }
+
+    /// Returns the text of a member; `nil` if it is missing, null or empty.
+    func string(_ name: String) throws(EvidenceError) -> String? {
+        guard let reader = members[name] else { return nil }
+        let text = try content { () throws(InputError) in try reader.string() }
+        return text.isEmpty ? nil : text
+    }
+
+    /// Returns a whole number; `nil` if the member is missing or null. Google writes 64-bit numbers as strings.
+    func integer(_ name: String) throws(EvidenceError) -> Int64? {
+        guard let reader = members[name] else { return nil }
+        return try content { () throws(InputError) in
+            guard case .string(let text) = reader.value else { return try reader.integer() }
+            guard let number = Int64(text) else {
+                throw reader.error("a whole number is expected, not \"\(text.singleLine)\"")
+            }
+            return number
+        }
+    }
+
+    /// Returns a truth value; `false` if the member is missing or null.
+    func bool(_ name: String) throws(EvidenceError) -> Bool {
+        guard let reader = members[name] else { return false }
+        return try content { () throws(InputError) in try reader.bool() }
+    }
+
+    /// Returns a date in RFC 3339; `nil` if the member is missing or null.
+    func date(_ name: String) throws(EvidenceError) -> Timestamp? {
+        guard let reader = members[name] else { return nil }
+        return try content { () throws(InputError) in try reader.timestamp() }
+    }
+
+    /// Returns a date in milliseconds or seconds since 1970; `nil` if the member is missing or null.
+    func date(_ name: String, unit: Int64) throws(EvidenceError) -> Timestamp? {
+        guard let reader = members[name], let number = try integer(name) else { return nil }
+        let (milliseconds, overflow) = number.multipliedReportingOverflow(by: unit)
+        guard !overflow, (0...Timestamp.latest.milliseconds).contains(milliseconds) else {
+            throw EvidenceError(.content, "\(reader.path): the date must be in the years 1970 to 9999, not \(number)")
+        }
+        return Timestamp(milliseconds: milliseconds)
+    }
+
+    /// Returns an object; `nil` if the member is missing or null.
+    func object(_ name: String) throws(EvidenceError) -> StoreObject? {
+        guard let reader = members[name] else { return nil }
+        return try content { () throws(InputError) in try StoreObject(reader) }
+    }
+
+    /// Returns an array of objects; empty if the member is missing or null.
+    func objects(_ name: String) throws(EvidenceError) -> [StoreObject] {
+        guard let reader = members[name] else { return [] }
+        return try content { () throws(InputError) in
+            var objects: [StoreObject] = []
+            for element in try reader.array() { objects.append(try StoreObject(element)) }
+            return objects
+        }
+    }
+
+    /// Returns an array of strings; empty if the member is missing or null.
+    func strings(_ name: String) throws(EvidenceError) -> [String] {
+        guard let reader = members[name] else { return [] }
+        return try content { () throws(InputError) in
+            var strings: [String] = []
+            for element in try reader.array() { strings.append(try element.string()) }
+            return strings
+        }
+    }
+
+    /// Returns the id of another object, which Stripe writes either as its id or as the object itself.
+    func reference(_ name: String) throws(EvidenceError) -> String? {
+        guard let reader = members[name], case .object = reader.value else { return try string(name) }
+        return try object(name)?.string("id")
+    }
+
+    /// Returns the text of a member that must not be missing or empty.
+    func required(_ name: String) throws(EvidenceError) -> String {
+        guard let text = try string(name) else { throw missing(name) }
+        return text
+    }
+
+    /// The refusal of an object without the member `name`.
+    func missing(_ name: String) -> EvidenceError {
+        do throws(InputError) {
+            _ = try members.required(name)
+            return EvidenceError(.content, "\(name): this is empty")
+        } catch {
+            return EvidenceError(.content, "\(error)")
+        }
+    }
+
+    private func content<Result>(_ read: () throws(InputError) -> Result) throws(EvidenceError) -> Result {
+        do throws(InputError) { return try read() } catch { throw EvidenceError(.content, "\(error)") }
+    }
+}
+
+extension Identifier {
+    /// Returns the id if it is valid.
+    ///
+    /// - Throws: ``EvidenceError`` with the check `content`.
+    func checked(_ name: String) throws(EvidenceError) -> Self {
+        do throws(IdentifierError) { try validate() } catch { throw EvidenceError(.content, "\(name): \(error)") }
+        return self
+    }
+}
+
+/// Checks that `date`, under which a statement is filed, is at most 5 minutes after `now`.
+func checkNotAhead(_ date: Timestamp, of now: Timestamp, _ name: String) throws(EvidenceError) {
+    guard date.milliseconds - now.milliseconds <= EvidenceLimits.clockTolerance else {
+        throw EvidenceError(
+            .signedDate, "\(name) \(date) is after \(now), the time of this machine; set its clock, or send it later",
+            isTransient: true)
+    }
+}
+
+/// Checks that evidence of `count` bytes is within `limit`.
+func checkSize(_ count: Int, limit: Int, _ name: String) throws(EvidenceError) {
+    guard count <= limit else {
+        throw EvidenceError(.size, "\(name) has \(count) bytes, more than \(limit)")
+    }
+}
