@@ -127,7 +127,14 @@ extension Fact {
     private static func randomStatement(
         at date: Timestamp, _ time: LogicalTime, by replica: ReplicaID, using random: inout SplitMix64
     ) -> Fact {
-        switch random.int(0...5) {
+        switch random.int(0...7) {
+        case 6: return .policy(PolicyStatement(random.pick(TrustPolicy.allCases), logicalTime: time))
+        case 7:
+            return .evidence(
+                StoredEvidence(
+                    kind: random.pick(["app-store-transaction", "google-play"]), subject: random.pick(["", "1", "🦉"]),
+                    data: random.pick([[], [0, 255]]), facts: Ledger([Fact.random(using: &random).record]),
+                    stamp: .random(using: &random)))
         case 0:
             return .renewalState(
                 RenewalState(

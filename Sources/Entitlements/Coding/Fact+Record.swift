@@ -53,6 +53,13 @@ extension Fact {
             Record(
                 key: FactKey.contradiction(note.kept.transaction, dropped: note.dropped.payload.digest).bytes,
                 order: FactOrder.bytes(earlierWins: note.logicalTime), payload: note.payload)
+        case .policy(let statement):
+            Record(
+                key: FactKey.policy.bytes, order: FactOrder.bytes(statement.logicalTime), payload: statement.payload)
+        case .evidence(let evidence):
+            Record(
+                key: FactKey.evidence(kind: evidence.kind, subject: evidence.subject).bytes,
+                order: FactOrder.bytes(evidence.stamp), payload: evidence.payload)
         case .unreadable(let record, _):
             record
         }
@@ -114,6 +121,12 @@ extension Fact {
                 throw ProtoError(reason: "a contradiction does not hold what its key names")
             }
             self = .contradiction(note)
+        case .policy:
+            self = .policy(try PolicyStatement(time: try FactOrder.time(record.order), payload: record.payload))
+        case .evidence(let kind, let subject):
+            let stamp = try FactOrder.stamp(record.order)
+            self = .evidence(
+                try StoredEvidence(kind: kind, subject: subject, stamp: stamp, payload: record.payload))
         }
     }
 
@@ -132,6 +145,8 @@ extension Fact {
         case .pending(let pending): pending.logicalTime
         case .reset(let reset): reset.logicalTime
         case .contradiction(let note): note.logicalTime
+        case .policy(let statement): statement.logicalTime
+        case .evidence(let evidence): evidence.stamp.logicalTime
         case .unreadable: .zero
         }
     }

@@ -15,6 +15,8 @@ enum FactKey: Hashable {
     case pending(ProductID)
     case reset(EnvironmentID)
     case contradiction(TransactionReference, dropped: [UInt8])
+    case policy
+    case evidence(kind: String, subject: String)
 
     /// The field numbers of the one-of in the message.
     enum Field {
@@ -31,6 +33,8 @@ enum FactKey: Hashable {
         static let pending = 11
         static let reset = 12
         static let contradiction = 13
+        static let policy = 14
+        static let evidence = 15
     }
 
     /// Returns `true` if the tag in the first byte of an encoded key is that of a flag.
@@ -73,6 +77,13 @@ enum FactKey: Hashable {
                 $0.message(field: 1) { $0.write(transaction) }
                 $0.data(dropped, field: 2)
             }
+        case .policy:
+            writer.message(field: Field.policy) { _ in }
+        case .evidence(let kind, let subject):
+            writer.message(field: Field.evidence) {
+                $0.text(kind, field: 1)
+                $0.text(subject, field: 2)
+            }
         }
         return writer.bytes
     }
@@ -104,6 +115,10 @@ enum FactKey: Hashable {
         case Field.pending: self = .pending(try value.identifier())
         case Field.reset: self = .reset(try value.identifier())
         case Field.contradiction: self = try Self.contradiction(try value.data())
+        case Field.policy:
+            _ = try value.data()
+            self = .policy
+        case Field.evidence: self = try Self.evidence(try value.data())
         default: return nil
         }
         guard self.bytes == bytes else { throw ProtoError(reason: "the key is not written canonically") }
@@ -139,6 +154,30 @@ enum FactKey: Hashable {
         }
         guard let transaction else { throw ProtoError(reason: "a contradiction lacks its transaction") }
         return .contradiction(transaction, dropped: dropped)
+    }
+
+    private static func evidence(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+        var (kind, subject) = ("", "")
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: kind = try value.text()
+            case 2: subject = try value.text()
+            default: break
+            }
+        }
+        guard !kind.isEmpty else { throw ProtoError(reason: "stored evidence lacks its kind") }
+        return .evidence(kind: kind, subject: subject)
+    }
+
+    /// Returns `true` if a verified statement with this key overrides what clients state. The first byte suffices,
+    /// because tags of field numbers below 16 take one byte.
+    static func overrides(_ key: [UInt8]) -> Bool {
+        [
+            Field.purchase, Field.revocation, Field.renewalState, Field.assertion, Field.flagSet, Field.flagCleared,
+        ].contains { field in
+            key.first == UInt8(field << 3 | 2)
+        }
     }
 
     /// Returns `true` if the tag in the first byte of an encoded key is that of a purchase.

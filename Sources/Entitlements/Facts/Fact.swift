@@ -27,6 +27,10 @@ public enum Fact: Hashable, Sendable {
     case reset(EnvironmentReset)
     /// One transaction was stated with two different contents.
     case contradiction(Contradiction)
+    /// The account's server stated its trust policy.
+    case policy(PolicyStatement)
+    /// This device verified evidence that the account's server has not answered yet.
+    case evidence(StoredEvidence)
     /// A record that this version cannot read. It is preserved and synced, and has no effect.
     case unreadable(Record, reason: String)
 }

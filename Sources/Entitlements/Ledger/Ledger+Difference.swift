@@ -8,8 +8,9 @@ extension Ledger {
     }
 
     /// True if the ledger contains a record that only the account's server may write.
-    package var hasAcceptance: Bool {
-        records.contains { $0.key.first == UInt8(FactKey.Field.acceptance << 3 | 2) }
+    package var hasServerRecord: Bool {
+        let tags = [FactKey.Field.acceptance, FactKey.Field.policy].map { UInt8($0 << 3 | 2) }
+        return records.contains { record in record.key.first.map(tags.contains) ?? false }
     }
 }
 

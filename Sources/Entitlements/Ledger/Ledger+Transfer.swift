@@ -1,8 +1,8 @@
 extension Ledger {
     /// The records that may be copied into another ledger.
     ///
-    /// Records that are valid only in their own ledger are left out: claims of an account, decisions of a server,
-    /// pending requests of a device, and notes of a device.
+    /// Records that are valid only in their own ledger are left out: claims of an account, decisions and policies of a
+    /// server, and the pending requests, notes and stored evidence of a device.
     ///
     /// Records of unknown kinds are included, as in merging.
     public var transferable: Ledger {
@@ -21,7 +21,8 @@ extension FactKey {
     /// Returns `true` if a record with this key is valid only in the ledger in which it was written. The first byte
     /// suffices, because tags of field numbers below 16 take one byte.
     fileprivate static func staysInPlace(_ key: [UInt8]) -> Bool {
-        [Field.claim, Field.acceptance, Field.pending, Field.contradiction].contains { field in
+        [Field.claim, Field.acceptance, Field.pending, Field.contradiction, Field.policy, Field.evidence].contains {
+            field in
             key.first == UInt8(field << 3 | 2)
         }
     }

@@ -76,15 +76,36 @@ extension Replay {
     private func lines(for source: Entitlement.Source, at instant: Timestamp) -> [Explanation.Line] {
         switch source {
         case .group(let group):
-            return time(of: group, at: instant)
+            return time(of: group, at: instant) + unverified(about: source)
                 + requests(for: catalog.products.filter { $0.kind.group == group }.map(\.id))
         case .product(let product):
             let holdings = Dictionary(grouping: ownerships[product]?.holdings ?? [], by: \.origin)
             return withStatements(facts.purchases(of: product), at: instant) { purchase in
                 holdings[purchase.origin, default: []].map(Explanation.Effect.ownership)
-            } + flags(of: product) + requests(for: [product])
+            } + flags(of: product) + unverified(about: source) + requests(for: [product])
         case .units(let product):
-            return units(of: product, at: instant) + requests(for: [product])
+            return units(of: product, at: instant) + unverified(about: source) + requests(for: [product])
+        }
+    }
+
+    /// The statements of clients about `source` that have no effect because the server has not verified them.
+    private func unverified(about source: Entitlement.Source) -> [Explanation.Line] {
+        facts.unverified.filter { fact in
+            switch (fact, source) {
+            case (.flag(let flag), .product(let product)): flag.product == product
+            case (.assertion(let assertion), .group(let group)): assertion.reference.group == group
+            case (.renewalState(let state), .group): isAbout(source, state.line)
+            case (.revocation(let revocation), _): isAbout(source, revocation.transaction)
+            default: false
+            }
+        }.map { Explanation.Line(fact: $0, effect: .setAside(.unverified)) }
+    }
+
+    private func isAbout(_ source: Entitlement.Source, _ transaction: TransactionReference) -> Bool {
+        guard let purchase = facts[transaction] else { return false }
+        return switch source {
+        case .group(let group): (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
+        case .product(let product), .units(let product): purchase.product == product
         }
     }
 

@@ -20,6 +20,8 @@ public struct Facts: Sendable {
     public private(set) var spends: [Spend] = []
     /// The claim of the account that adopted this anonymous ledger; `nil` if there is none.
     public private(set) var claim: Claim?
+    /// The policy of the account's server.
+    public private(set) var policy = TrustPolicy.trusted
     /// The decisions of the account's server about purchases.
     public private(set) var acceptances: [TransactionReference: Acceptance] = [:]
     /// Requests for approval, including withdrawn ones.
@@ -28,12 +30,16 @@ public struct Facts: Sendable {
     public private(set) var contradictions: [Contradiction] = []
     /// The latest reset of each test environment.
     public private(set) var resets: [EnvironmentID: EnvironmentReset] = [:]
-    /// Records without effect, because this version cannot read them or because only the account's server may write
-    /// them.
+    /// Records without effect, because this version cannot read them, or because only the account's server may make
+    /// the statement.
     public private(set) var unreadable: [Fact] = []
     /// The latest logical time of all facts. The next fact must have a later one.
     public private(set) var latestTime = LogicalTime.zero
 
+    /// Statements of clients that have no effect under the policy `verified`. Purchases are not among them.
+    private(set) var unverified: [Fact] = []
+    /// The purchases that the account's server or this device has verified.
+    private var verifiedPurchases: Set<TransactionReference> = []
     /// Acceptances from ledgers that the server does not write. They were written by a client and have no effect.
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
     private var purchaseIndex: [TransactionReference: Int] = [:]
@@ -60,25 +66,53 @@ public struct Facts: Sendable {
     public init(
         account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
     ) {
+        let deviceFacts = device.records.map { Fact($0) }
+        let serverRecords = server.records
+        let serverFacts = serverRecords.map { Fact($0) }
+        var known = account.joined(with: device)
+        var verified = Ledger(serverRecords.filter { FactKey.overrides($0.key) })
+        let evidence = deviceFacts.reduce(Ledger()) { ledger, fact in
+            if case .evidence(let evidence) = fact { ledger.joined(with: evidence.facts) } else { ledger }
+        }
+        // Under `verified`, a record of a client must not prevail over what this device has verified.
+        if serverFacts.contains(where: \.statesVerified) {
+            verified = verified.joined(with: evidence)
+        } else {
+            known = known.joined(with: evidence)
+        }
+        let verifiedRecords = verified.records
+        let overridden = Set(verifiedRecords.map(\.key))
         self.init(
-            account.joined(with: device).records.map { Fact($0) }, device: device.records.map { Fact($0) },
-            server: server.records.map { Fact($0) }, remote: remote)
+            known.records.filter { !overridden.contains($0.key) }.map { Fact($0) }, device: deviceFacts,
+            server: serverFacts, verified: verifiedRecords.map { Fact($0) }, remote: remote)
+        confirmedKeys?.formUnion(overridden)
     }
 
     /// Creates a value from decoded facts, one per key.
     ///
     /// - Parameters:
-    ///   - known: The facts of the account's and the device's ledgers.
+    ///   - known: The facts of the account's and the device's ledgers, except those that `verified` overrides.
     ///   - device: The facts of the device's ledger.
     ///   - server: The facts of the server's ledger.
+    ///   - verified: The facts that the server or this device has verified.
     ///   - remote: The ledger that the remote held at the last contact.
-    init(_ known: [Fact], device: [Fact] = [], server: [Fact] = [], remote: Ledger? = nil) {
+    init(
+        _ known: [Fact], device: [Fact] = [], server: [Fact] = [], verified: [Fact] = [], remote: Ledger? = nil
+    ) {
         confirmedKeys = remote.map { Set($0.records.map(\.key)) }
         for fact in server {
             latestTime = max(latestTime, fact.logicalTime)
-            if case .acceptance(let acceptance) = fact { acceptances[acceptance.transaction] = acceptance }
+            switch fact {
+            case .acceptance(let acceptance): acceptances[acceptance.transaction] = acceptance
+            case .policy(let statement): policy = statement.policy
+            default: break
+            }
         }
-        for fact in known { add(fact) }
+        for fact in verified {
+            if case .purchase(let purchase) = fact { verifiedPurchases.insert(purchase.transaction) }
+            add(fact)
+        }
+        for fact in known { addUnverified(fact) }
         for fact in device { noteOnDevice(fact) }
         for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
         sort()
@@ -94,6 +128,13 @@ public struct Facts: Sendable {
         // Without an index, a ledger with many products would need a scan of all facts for each product.
         purchaseIndices = Dictionary(grouping: purchases.indices) { purchases[$0].product }
         spendIndices = Dictionary(grouping: spends.indices) { spends[$0].product }
+    }
+
+    /// Adds a fact that a client wrote.
+    private mutating func addUnverified(_ fact: Fact) {
+        guard policy == .verified, fact.grantsWithoutPurchase else { return add(fact) }
+        latestTime = max(latestTime, fact.logicalTime)
+        unverified.append(fact)
     }
 
     private mutating func add(_ fact: Fact) {
@@ -113,7 +154,8 @@ public struct Facts: Sendable {
         case .acceptance(let acceptance):
             misplacedAcceptances[acceptance.transaction] = acceptance
             unreadable.append(fact)
-        case .reset, .unreadable: unreadable.append(fact)
+        case .evidence: break  // Its facts are read separately.
+        case .reset, .policy, .unreadable: unreadable.append(fact)
         }
     }
 
@@ -154,6 +196,9 @@ public struct Facts: Sendable {
         facts.sort()
         return facts
     }
+
+    /// Returns `true` if the account's server or this device has verified this purchase.
+    public func isVerified(_ purchase: Purchase) -> Bool { verifiedPurchases.contains(purchase.transaction) }
 
     /// Returns `true` if the device's own ledger holds this purchase.
     public func isOnDevice(_ purchase: Purchase) -> Bool { devicePurchases.contains(purchase.transaction) }
@@ -219,9 +264,11 @@ public struct Facts: Sendable {
     /// Returns the logical time at which any replica first recorded the purchase.
     ///
     /// Units become available at this time. If another device records the purchase again later, spends that already
-    /// used the units keep them.
+    /// used the units keep them. The units of a verified purchase become available at its date, because its store may
+    /// sign it again at any time.
     func firstRecorded(_ purchase: Purchase) -> LogicalTime {
-        let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
+        var times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
+        if isVerified(purchase) { times.append(LogicalTime.zero.next(at: purchase.date)) }
         return min(times.min() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
     }
 
@@ -229,6 +276,23 @@ public struct Facts: Sendable {
     func lastRecorded(_ purchase: Purchase) -> LogicalTime {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return max(times.max() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
+    }
+}
+
+extension Fact {
+    /// True if the fact states that the account's server has the policy ``TrustPolicy/verified``.
+    fileprivate var statesVerified: Bool {
+        if case .policy(let statement) = self { statement.policy == .verified } else { false }
+    }
+
+    /// True if the fact can grant or prolong access without a purchase of its own.
+    fileprivate var grantsWithoutPurchase: Bool {
+        switch self {
+        case .flag(let flag): flag.isSet
+        case .revocation(let revocation): revocation.revokedAt == nil
+        case .assertion, .renewalState: true
+        default: false
+        }
     }
 }
 

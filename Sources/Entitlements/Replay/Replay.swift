@@ -74,6 +74,8 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     case refused(String)
     /// The purchase now belongs to the account with this name.
     case transferred(to: String)
+    /// Only what the account's server has verified counts, and a client made this statement.
+    case unverified
     /// The statement is unsigned, but a store signed the purchase.
     case unsigned
     /// Only the account's server may write this record, and it is in another ledger; or the record refers to something
@@ -100,6 +102,7 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .precedesReset: "its environment was reset later"
         case .refused(let reason): "the account's server refused it: \(reason.singleLine)"
         case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
+        case .unverified: "the account's server has not verified it"
         case .unsigned: "a store signed the purchase, but this statement is unsigned"
         case .notFromServer: "only the account's server may state this"
         case .covered: "the time up to its date is already covered, or had passed"

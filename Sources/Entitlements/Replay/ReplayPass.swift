@@ -85,8 +85,9 @@ struct ReplayPass {
         switch facts.acceptances[purchase.transaction]?.decision {
         case .refused(let reason): return .refused(reason)
         case .transferred(let account): return .transferred(to: account)
-        case .accepted, .countsAsOf, nil: return nil
+        case .accepted, .countsAsOf, nil: break
         }
+        return facts.policy == .verified && !facts.isVerified(purchase) ? .unverified : nil
     }
 
     private mutating func count(_ purchase: Purchase, as kind: ProductKind) {
@@ -111,12 +112,18 @@ struct ReplayPass {
         }
     }
 
+    /// Under `verified`, clients' recordings have no effect, because an end that a client states can grant time.
+    private func recordings(of purchase: Purchase) -> [Recording] {
+        guard facts.policy == .trusted else { return [] }
+        return (facts.recordings[purchase.transaction] ?? []).sorted { $0.replica < $1.replica }
+    }
+
     private func sold(_ purchase: Purchase, duration: CalendarDuration, revokedAt: Timestamp?) -> SoldTime {
         let bonus = purchase.terms?.bonus ?? catalog.policy.bonus
         return SoldTime(
             purchase: purchase, duration: duration.multiplied(by: purchase.quantity), bonus: bonus,
             revokedAt: revokedAt,
-            recordings: (facts.recordings[purchase.transaction] ?? []).sorted { $0.replica < $1.replica },
+            recordings: recordings(of: purchase),
             isAtRemote: facts.isConfirmed(.purchase(purchase)))
     }
 }

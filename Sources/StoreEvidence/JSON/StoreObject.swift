@@ -1,6 +1,6 @@
 internal import Entitlements
 
-/// A JSON object of Google Play or Stripe.
+/// A JSON object of a store.
 ///
 /// Unknown members are ignored, because stores add members at any time. A member of an unexpected type is refused.
 struct StoreObject {
@@ -63,6 +63,20 @@ struct StoreObject {
         }
         return Timestamp(milliseconds: milliseconds)
     }
+
+    /// Returns a date in milliseconds since 1970, which may have a fraction, as Xcode writes it; `nil` if the member is
+    /// missing or null.
+    func milliseconds(_ name: String) throws(EvidenceError) -> Timestamp? {
+        guard let reader = members[name] else { return nil }
+        guard case .number(let text) = reader.value else { return try date(name, unit: 1) }
+        guard let number = Double(text), number >= 0, number < Double(Timestamp.latest.milliseconds) else {
+            throw EvidenceError(.content, "\(reader.path): the date must be in the years 1970 to 9999, not \(text)")
+        }
+        return Timestamp(milliseconds: Int64(number))
+    }
+
+    /// Returns `true` if there is a member `name`, even if it is null.
+    func contains(_ name: String) -> Bool { members.all.contains { $0.name == name } }
 
     /// Returns an object; `nil` if the member is missing or null.
     func object(_ name: String) throws(EvidenceError) -> StoreObject? {

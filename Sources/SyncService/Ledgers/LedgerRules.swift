@@ -344,8 +344,8 @@ extension LedgerRules {
                 .tooLarge, operation: .write, key: key,
                 message: "a ledger can have at most \(limits.recordCount) records and \(limits.byteCount) bytes")
         }
-        guard !ledger.hasAcceptance else {
-            throw Self.refused(key, "only the server writes acceptance records; leave them out")
+        guard !ledger.hasServerRecord else {
+            throw Self.refused(key, "only the server writes acceptance and policy records; leave them out")
         }
     }
 

@@ -15,6 +15,8 @@ extension Fact {
         case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
         case .spend: "spend"
         case .pending(let request): request.isWithdrawn ? "withdrawn" : "pending"
+        case .policy: "policy"
+        case .evidence: "evidence"
         case .unreadable: "unreadable"
         }
     }
@@ -44,6 +46,8 @@ extension Fact {
             "\(note.kept.transaction.id)  kept \(note.kept.difference(from: note.dropped)), "
                 + "dropped \(note.dropped.difference(from: note.kept)), noticed at \(note.noticedAt)"
         case .pending(let request): "\(request.product)  at \(request.requestedAt)"
+        case .policy(let statement): statement.policy.rawValue
+        case .evidence(let evidence): "\(evidence.kind)  \(evidence.data.count) bytes, waiting for the server's answer"
         case .unreadable(let record, let reason): "\(record.key.count) bytes of key: \(reason)"
         }
     }
@@ -88,7 +92,8 @@ extension Fact {
             ]
         case .unreadable(let record, let reason):
             [("keyBytes", .number(Int64(record.key.count))), ("reason", .string(reason))]
-        case .renewalState, .assertion, .acceptance, .reset, .claim, .contradiction: statementDetails
+        case .renewalState, .assertion, .acceptance, .reset, .claim, .contradiction, .policy, .evidence:
+            statementDetails
         }
     }
 
@@ -122,6 +127,9 @@ extension Fact {
             [("account", .string(claim.account)), ("date", .string("\(claim.date)"))]
         case .reset(let reset):
             [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
+        case .policy(let statement): [("policy", .string(statement.policy.rawValue))]
+        case .evidence(let evidence):
+            [("evidence", .string(evidence.kind)), ("bytes", .number(Int64(evidence.data.count)))]
         default: []
         }
     }

@@ -95,6 +95,7 @@ struct FactRecordTests {
         case renewalState(TransactionReference), assertion(Assertion.Reference), acceptance(TransactionReference)
         case flag(ProductID, EnvironmentID, isSet: Bool), spend(SpendID), pending(ProductID), reset(EnvironmentID)
         case contradiction(TransactionReference, Purchase), claim, none
+        case policy, evidence(String, String)
 
         init(_ fact: Fact) {
             self =
@@ -110,6 +111,8 @@ struct FactRecordTests {
                 case .acceptance(let fact): .acceptance(fact.transaction)
                 case .reset(let fact): .reset(fact.environment)
                 case .claim: .claim
+                case .policy: .policy
+                case .evidence(let fact): .evidence(fact.kind, fact.subject)
                 case .contradiction(let fact): .contradiction(fact.kept.transaction, fact.dropped.unstamped)
                 case .unreadable: .none
                 }

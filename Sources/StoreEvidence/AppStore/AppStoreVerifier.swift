@@ -1,0 +1,175 @@
+public import Entitlements
+
+/// Verifies what the App Store has signed: transactions, renewal infos, server notifications and app receipts.
+///
+/// The verifier is pure: the caller passes the time. It keeps chains of certificates that passed in a small cache, so
+/// create one and share it.
+///
+/// ```swift
+/// let verifier = AppStoreVerifier(bundleIDs: ["com.example.app"], appAppleID: 1_234_567_890)
+/// let evidence = try verifier.transaction(jws, now: now)
+/// ```
+public struct AppStoreVerifier: Sendable {
+    /// The bundle identifiers of the app, one of which evidence must name.
+    public let bundleIDs: Set<String>
+    /// Apple's id of the app. Notifications of production are refused without it.
+    public let appAppleID: Int64?
+    /// The accepted environments.
+    public let environments: Set<EnvironmentID>
+    let chains: AppleChains
+
+    /// Creates a verifier.
+    ///
+    /// - Parameters:
+    ///   - bundleIDs: The bundle identifiers of the app.
+    ///   - appAppleID: Apple's id of the app, which App Store Connect shows under "Apple ID".
+    ///   - environments: The accepted environments. `xcode` accepts what Xcode's StoreKit testing signs, which needs
+    ///     `roots` of its own; use it in tests only.
+    ///   - roots: The root certificates.
+    public init(
+        bundleIDs: Set<String>, appAppleID: Int64? = nil,
+        environments: Set<EnvironmentID> = [.production, .sandbox], roots: EvidenceRoots = .pinned
+    ) {
+        self.bundleIDs = bundleIDs
+        self.appAppleID = appAppleID
+        self.environments = environments
+        chains = AppleChains(roots)
+    }
+
+    /// Verifies a transaction of StoreKit 2, which states a purchase and its status.
+    ///
+    /// A transaction with a `revocationDate` states a revocation. One without states that the purchase was not revoked
+    /// when it was signed, which reinstates a purchase that was revoked earlier.
+    ///
+    /// - Throws: ``EvidenceError`` with the failed check. It is transient if the clock at `now` is behind.
+    public func transaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        let transaction = try signedTransaction(jws, now: now)
+        try check(bundleID: transaction.bundleID, "the transaction")
+        try check(transaction.environment, "the transaction")
+        return VerifiedEvidence(
+            kind: .appStoreTransaction, facts: transaction.facts, signedDate: transaction.stamp.signedDate,
+            accountToken: transaction.accountToken, line: transaction.purchase.line)
+    }
+
+    /// Verifies a renewal info of StoreKit 2.
+    ///
+    /// A renewal info names no app. Accept it only if a purchase of its line was verified for this app.
+    ///
+    /// - Throws: ``EvidenceError`` with the failed check.
+    public func renewal(_ jws: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        let renewal = try signedRenewal(jws, now: now)
+        try check(renewal.environment, "the renewal info")
+        return VerifiedEvidence(
+            kind: .appStoreRenewal, facts: [.renewalState(renewal.state)], signedDate: renewal.state.stamp.signedDate,
+            line: renewal.state.line)
+    }
+
+    /// Verifies the body of a server notification, version 2: `{"signedPayload":"…"}`.
+    ///
+    /// - Throws: ``EvidenceError`` with the failed check.
+    public func notification(_ body: [UInt8], now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        try checkSize(body.count, limit: EvidenceLimits.notification, "the notification")
+        guard let payload = try StoreObject(parsing: body).string("signedPayload") else {
+            throw EvidenceError(.format, "the notification has no signedPayload; version 2 is required")
+        }
+        return try notification(signedPayload: payload, now: now)
+    }
+
+    /// Verifies the signed payload of a server notification, version 2.
+    ///
+    /// Each transaction and renewal info in it is verified by itself and has the date of its own signature, so
+    /// notifications that are repeated or arrive out of order are harmless. Types without a transaction, and unknown
+    /// types, give no facts.
+    ///
+    /// - Throws: ``EvidenceError`` with the failed check.
+    public func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        let message = try SignedMessage(
+            signedPayload, limit: EvidenceLimits.notification, name: "the notification", chains: chains, now: now)
+        let notification = try SignedNotification(message)
+        try check(notification)
+        var facts: [Fact] = []
+        var (line, accountToken): (TransactionReference?, String?)
+        if let jws = notification.signedTransaction {
+            let transaction = try signedTransaction(jws, now: now)
+            guard transaction.bundleID == notification.bundleID else {
+                throw EvidenceError(.app, "the transaction in the notification is of another app")
+            }
+            guard transaction.environment == notification.environment else {
+                throw EvidenceError(.environment, "the transaction in the notification is of another environment")
+            }
+            facts += transaction.facts
+            (line, accountToken) = (transaction.purchase.line, transaction.accountToken)
+        }
+        if let jws = notification.signedRenewal {
+            let renewal = try signedRenewal(jws, now: now)
+            guard renewal.environment == notification.environment else {
+                throw EvidenceError(.environment, "the renewal info in the notification is of another environment")
+            }
+            guard line == nil || line == renewal.state.line else {
+                throw EvidenceError(.content, "the renewal info in the notification is of another subscription")
+            }
+            facts.append(.renewalState(renewal.state))
+            line = renewal.state.line
+        }
+        return VerifiedEvidence(
+            kind: .appStoreNotification, facts: facts, signedDate: message.signedDate, accountToken: accountToken,
+            line: line, event: notification.event, eventID: notification.id)
+    }
+
+    /// Verifies an app receipt, a PKCS#7 container in DER, and returns everything that it states.
+    ///
+    /// A purchase that a receipt does not list is not revoked, because consumables and refunded purchases vanish from
+    /// receipts.
+    ///
+    /// - Parameters:
+    ///   - bytes: The receipt, without base64.
+    ///   - now: The current time.
+    ///   - deviceID: The identifier of the device for which the receipt was issued: the 16 bytes of
+    ///     `identifierForVendor`, or the 6 bytes of a Mac's network address. If `nil`, the device is not checked.
+    /// - Throws: ``EvidenceError`` with the failed check.
+    public func receipt(
+        _ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]? = nil
+    ) throws(EvidenceError) -> VerifiedEvidence {
+        try ReceiptVerifier(bundleIDs: bundleIDs, environments: environments, chains: chains)
+            .evidence(bytes, now: now, deviceID: deviceID)
+    }
+
+    private func signedTransaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedTransaction {
+        try SignedTransaction(
+            try SignedMessage(
+                jws, limit: EvidenceLimits.transaction, name: "the transaction", chains: chains, now: now))
+    }
+
+    private func signedRenewal(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedRenewal {
+        try SignedRenewal(
+            try SignedMessage(
+                jws, limit: EvidenceLimits.transaction, name: "the renewal info", chains: chains, now: now))
+    }
+
+    private func check(_ notification: SignedNotification) throws(EvidenceError) {
+        try check(bundleID: notification.bundleID, "the notification")
+        try check(notification.environment, "the notification")
+        guard notification.environment == .production else { return }
+        guard let appAppleID else {
+            throw EvidenceError(.app, "Apple's id of the app must be configured for notifications of production")
+        }
+        guard notification.appAppleID == appAppleID else {
+            let id = notification.appAppleID.map { "\($0)" } ?? "none"
+            throw EvidenceError(.app, "the notification is for Apple's app id \(id), not \(appAppleID)")
+        }
+    }
+
+    private func check(bundleID: String, _ name: String) throws(EvidenceError) {
+        guard bundleIDs.contains(bundleID) else {
+            throw EvidenceError(
+                .app, "\(name) is for the app \"\(bundleID.singleLine)\", which is not one of the configured ones")
+        }
+    }
+
+    private func check(_ environment: EnvironmentID, _ name: String) throws(EvidenceError) {
+        guard environments.contains(environment) else {
+            throw EvidenceError(
+                .environment, "\(name) is of the environment \(environment), which is not accepted here")
+        }
+    }
+}

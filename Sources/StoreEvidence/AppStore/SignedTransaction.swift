@@ -1,0 +1,141 @@
+import Entitlements
+
+/// The body of a signed transaction (`JWSTransactionDecodedPayload`).
+struct SignedTransaction {
+    let bundleID: String
+    let environment: EnvironmentID
+    let purchase: Purchase
+    let revocation: Revocation
+    let accountToken: String?
+
+    var stamp: Stamp { purchase.stamp }
+    /// The purchase and its status.
+    var facts: [Fact] { [.purchase(purchase), .revocation(revocation)] }
+
+    init(_ message: SignedMessage) throws(EvidenceError) {
+        let body = message.body
+        guard let id = try body.string("transactionId") else {
+            throw EvidenceError(.kind, "this is not a transaction: it has no transactionId")
+        }
+        guard !body.contains("notificationType"), !body.contains("autoRenewStatus") else {
+            throw EvidenceError(.kind, "this is not a transaction")
+        }
+        bundleID = try body.required("bundleId")
+        environment = try EnvironmentID(appStore: try body.required("environment"))
+        accountToken = try body.string("appAccountToken")?.lowercased()
+        let transaction = TransactionReference(
+            store: .appStore, environment: environment, id: try TransactionID(id).checked("transactionId"))
+        let original = try TransactionID(try body.string("originalTransactionId") ?? id)
+            .checked("originalTransactionId")
+        guard let date = try body.milliseconds("purchaseDate") else { throw body.missing("purchaseDate") }
+        let expires = try body.milliseconds("expiresDate")
+        if try body.string("type") == "Auto-Renewable Subscription", expires == nil {
+            throw body.missing("expiresDate")
+        }
+        let quantity = try body.integer("quantity") ?? 1
+        guard Purchase.quantityRange.contains(quantity) else {
+            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
+        }
+        let stamp = Stamp.signed(at: message.signedDate)
+        purchase = Purchase(
+            transaction: transaction, product: try ProductID(try body.required("productId")).checked("productId"),
+            terms: nil, date: date, quantity: quantity, originalID: original == transaction.id ? nil : original,
+            storeExpiry: expires, isIntroductory: try body.integer("offerType") == Self.introductoryOffer,
+            stamp: stamp)
+        revocation = Revocation(
+            transaction: transaction, revokedAt: try body.milliseconds("revocationDate"),
+            reason: try Self.reason(in: body), stamp: stamp)
+    }
+
+    /// The value of `offerType` for an introductory offer.
+    private static let introductoryOffer: Int64 = 1
+
+    /// The kind of a revocation, and the refunded part of the price; empty if the store states neither.
+    private static func reason(in body: StoreObject) throws(EvidenceError) -> String {
+        guard body.contains("revocationDate") else { return "" }
+        var parts: [String] = []
+        if let type = try body.string("revocationType") { parts.append(String(type.singleLine.prefix(100))) }
+        // In thousandths of a percent.
+        if let share = try body.integer("revocationPercentage") { parts.append("\(Double(share) / 1_000) %") }
+        if parts.isEmpty, let reason = try body.integer("revocationReason") {
+            parts.append(reason == 1 ? "a problem with the app" : "another reason")
+        }
+        return parts.joined(separator: ", ")
+    }
+}
+
+/// The body of a signed renewal info (`JWSRenewalInfoDecodedPayload`).
+struct SignedRenewal {
+    let environment: EnvironmentID
+    let state: RenewalState
+
+    init(_ message: SignedMessage) throws(EvidenceError) {
+        let body = message.body
+        guard body.contains("autoRenewStatus"), !body.contains("transactionId"), !body.contains("notificationType")
+        else { throw EvidenceError(.kind, "this is not a renewal info") }
+        environment = try EnvironmentID(appStore: try body.required("environment"))
+        guard let status = try body.integer("autoRenewStatus") else { throw body.missing("autoRenewStatus") }
+        let product = try body.string("productId")
+        let next = try body.string("autoRenewProductId")
+        state = RenewalState(
+            line: TransactionReference(
+                store: .appStore, environment: environment,
+                id: try TransactionID(try body.required("originalTransactionId")).checked("originalTransactionId")),
+            willRenew: status == 1, graceEnd: try body.milliseconds("gracePeriodExpiresDate"),
+            isInBillingRetry: try body.bool("isInBillingRetryPeriod"),
+            pendingProduct: next == product
+                ? nil : try next.map { (id) throws(EvidenceError) in try ProductID(id).checked("autoRenewProductId") },
+            stamp: .signed(at: message.signedDate))
+    }
+}
+
+/// The body of a server notification (`responseBodyV2DecodedPayload`).
+struct SignedNotification {
+    /// The type, and the subtype after a slash if there is one.
+    let event: String
+    let id: String
+    let bundleID: String
+    let appAppleID: Int64?
+    let environment: EnvironmentID
+    let signedTransaction: String?
+    let signedRenewal: String?
+
+    init(_ message: SignedMessage) throws(EvidenceError) {
+        let body = message.body
+        guard let type = try body.string("notificationType") else {
+            throw EvidenceError(.kind, "this is not a notification: it has no notificationType")
+        }
+        event = try body.string("subtype").map { "\(type)/\($0)" } ?? type
+        id = try body.string("notificationUUID") ?? ""
+        var found: StoreObject?
+        for name in ["data", "summary", "appData", "externalPurchaseToken"] where found == nil {
+            found = try body.object(name)
+        }
+        guard let data = found else { throw body.missing("data") }
+        bundleID = try data.required("bundleId")
+        appAppleID = try data.integer("appAppleId")
+        if let name = try data.string("environment") {
+            environment = try EnvironmentID(appStore: name)
+        } else {
+            // A token for external purchases states its environment by this prefix only.
+            let token = try data.required("externalPurchaseId")
+            environment = token.hasPrefix("SANDBOX") ? .sandbox : .production
+        }
+        signedTransaction = try data.string("signedTransactionInfo")
+        signedRenewal = try data.string("signedRenewalInfo")
+    }
+}
+
+extension Identifier where Subject == SaleEnvironment {
+    /// Maps the environment of signed data.
+    ///
+    /// - Throws: ``EvidenceError`` with the check `environment`.
+    fileprivate init(appStore name: String) throws(EvidenceError) {
+        switch name {
+        case "Production": self = .production
+        case "Sandbox": self = .sandbox
+        case "Xcode", "LocalTesting": self = EnvironmentID("xcode")
+        default: throw EvidenceError(.environment, "the environment \"\(name.singleLine)\" is unknown")
+        }
+    }
+}

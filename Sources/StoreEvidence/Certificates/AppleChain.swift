@@ -1,0 +1,146 @@
+import Crypto
+import Entitlements
+import Foundation
+import SwiftASN1
+import Synchronization
+import X509
+
+/// The chains of Apple's certificates: a pinned root, one intermediate, and a leaf that signs.
+///
+/// The links are checked from the root down, so that no key is used before it is known to be Apple's, and cheap checks
+/// come before signatures. Lengths other than three are refused. `X509.Verifier` is not used: it is asynchronous, and
+/// it traps on dates far in the future.
+///
+/// Chains that passed are cached together with the dates of their validity, which are compared each time.
+final class AppleChains: Sendable {
+    /// Marks Apple's intermediate certificates for developer relations.
+    static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 2, 1]
+    /// Marks the certificates that sign receipts and transactions.
+    static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 11, 1]
+
+    private struct Cache {
+        var intermediates: [[UInt8]: AppleCertificate] = [:]
+        var leaves: [[UInt8]: AppleCertificate] = [:]
+    }
+
+    /// Apple uses a handful of certificates at a time.
+    private static let capacity = 64
+
+    private let roots: [Certificate]
+    private let cache = Mutex(Cache())
+
+    init(_ roots: EvidenceRoots) { self.roots = roots.certificates }
+
+    /// The public key of a leaf that the chain proves at `date`.
+    ///
+    /// - Parameters:
+    ///   - leaf: The DER of the leaf.
+    ///   - intermediate: The DER of the intermediate certificate.
+    /// - Throws: ``EvidenceError`` with the check `certificates`.
+    func publicKey(
+        leaf: [UInt8], intermediate: [UInt8], at date: Timestamp
+    ) throws(EvidenceError) -> Certificate.PublicKey {
+        let digest = Array(SHA256.hash(data: intermediate))
+        let path = digest + Array(SHA256.hash(data: leaf))
+        let (knownIntermediate, knownLeaf) = cache.withLock { ($0.intermediates[digest], $0.leaves[path]) }
+        let issuer: AppleCertificate
+        if let knownIntermediate {
+            issuer = knownIntermediate
+            try issuer.checkValidity(at: date)
+        } else {
+            issuer = try AppleCertificate(intermediate, "intermediate")
+            try check(intermediate: issuer, at: date)
+            cache.withLock { cache in
+                if cache.intermediates.count >= Self.capacity { cache.intermediates = [:] }
+                cache.intermediates[digest] = issuer
+            }
+        }
+        if let knownLeaf {
+            try knownLeaf.checkValidity(at: date)
+            return knownLeaf.certificate.publicKey
+        }
+        let signer = try AppleCertificate(leaf, "signer's")
+        try check(leaf: signer, issuer: issuer, at: date)
+        cache.withLock { cache in
+            if cache.leaves.count >= Self.capacity { cache.leaves = [:] }
+            cache.leaves[path] = signer
+        }
+        return signer.certificate.publicKey
+    }
+
+    private func check(intermediate: AppleCertificate, at date: Timestamp) throws(EvidenceError) {
+        try intermediate.check(marker: Self.intermediateMarker, at: date)
+        guard intermediate.isAuthority else {
+            throw EvidenceError(
+                .certificates, "the intermediate certificate is no authority that may sign certificates")
+        }
+        let isIssued = roots.contains { root in
+            root.subject == intermediate.certificate.issuer
+                && root.publicKey.isValidSignature(
+                    intermediate.certificate.signature, for: intermediate.certificate)
+        }
+        guard isIssued else {
+            throw EvidenceError(.certificates, "the intermediate certificate was not issued by a pinned root")
+        }
+    }
+
+    private func check(
+        leaf: AppleCertificate, issuer: AppleCertificate, at date: Timestamp
+    ) throws(EvidenceError) {
+        try leaf.check(marker: Self.leafMarker, at: date)
+        guard !leaf.isAuthority else {
+            throw EvidenceError(.certificates, "the signer's certificate is an authority")
+        }
+        guard leaf.certificate.issuer == issuer.certificate.subject,
+            issuer.certificate.publicKey.isValidSignature(leaf.certificate.signature, for: leaf.certificate)
+        else {
+            throw EvidenceError(
+                .certificates, "the signer's certificate was not issued by the intermediate one")
+        }
+    }
+}
+
+/// A certificate with its name in messages.
+private struct AppleCertificate: Sendable {
+    let certificate: Certificate
+    private let name: String
+
+    /// Parses exactly one certificate in DER.
+    init(_ bytes: [UInt8], _ name: String) throws(EvidenceError) {
+        self.name = name
+        do { certificate = try Certificate(derEncoded: bytes) } catch {
+            throw EvidenceError(.certificates, "the \(name) certificate is not one X.509 certificate in DER")
+        }
+    }
+
+    /// True if the certificate may sign certificates. Unreadable constraints count as none.
+    var isAuthority: Bool {
+        guard let constraints = try? certificate.extensions.basicConstraints,
+            let usage = try? certificate.extensions.keyUsage, case .isCertificateAuthority = constraints
+        else { return false }
+        return usage.keyCertSign
+    }
+
+    func check(marker: ASN1ObjectIdentifier, at date: Timestamp) throws(EvidenceError) {
+        guard certificate.extensions[oid: marker] != nil else {
+            throw failure("the \(name) certificate lacks Apple's marker \(marker)")
+        }
+        if let unknown = certificate.extensions.first(where: { $0.critical && !Self.understood.contains($0.oid) }) {
+            throw failure("the \(name) certificate has the unknown critical extension \(unknown.oid)")
+        }
+        try checkValidity(at: date)
+    }
+
+    func checkValidity(at date: Timestamp) throws(EvidenceError) {
+        let seconds = Double(date.milliseconds) / 1_000
+        guard certificate.notValidBefore.timeIntervalSince1970 <= seconds,
+            seconds <= certificate.notValidAfter.timeIntervalSince1970
+        else { throw failure("the \(name) certificate was not valid at \(date)") }
+    }
+
+    private static let understood: [ASN1ObjectIdentifier] = [
+        .X509ExtensionID.basicConstraints, .X509ExtensionID.keyUsage,
+    ]
+
+    private func failure(_ reason: String) -> EvidenceError { EvidenceError(.certificates, reason) }
+}

@@ -1,0 +1,95 @@
+import Entitlements
+
+/// A purchase of the App Store, as stated by a receipt or by an answer of `verifyReceipt`.
+struct ReceiptPurchase: Hashable {
+    var transaction: TransactionID
+    var product: ProductID
+    var date: Timestamp
+    var quantity: Int64
+    /// The first transaction of the subscription; equal to `transaction` or `nil` for a first purchase.
+    var original: TransactionID?
+    /// The end of an auto-renewable subscription.
+    var expiry: Timestamp?
+    var isIntroductory: Bool
+    /// The date of the refund; `nil` if the purchase was not refunded.
+    var revokedAt: Timestamp?
+
+    /// Checks the ids and the quantity. `place` returns the place of a field in messages.
+    func validate(_ place: (Field) -> String) throws(EvidenceError) {
+        func check(_ field: Field, _ validate: () throws(IdentifierError) -> Void) throws(EvidenceError) {
+            do {
+                try validate()
+            } catch {
+                throw EvidenceError(.content, "\(place(field)): \(error)")
+            }
+        }
+        try check(.transaction, transaction.validate)
+        try check(.product, product.validate)
+        if let original { try check(.original, original.validate) }
+        guard Purchase.quantityRange.contains(quantity) else {
+            throw EvidenceError(.content, "\(place(.quantity)): the quantity must be 1 to 10,000, not \(quantity)")
+        }
+    }
+
+    /// The fields that ``validate(_:)`` checks.
+    enum Field {
+        case transaction, product, original, quantity
+    }
+
+    /// The purchase, followed by its revocation if there is one.
+    func facts(in environment: EnvironmentID, stamp: Stamp) -> [Fact] {
+        let reference = TransactionReference(store: .appStore, environment: environment, id: transaction)
+        let purchase = Purchase(
+            transaction: reference, product: product, terms: nil, date: date, quantity: quantity,
+            originalID: original == transaction ? nil : original, storeExpiry: expiry, isIntroductory: isIntroductory,
+            stamp: stamp)
+        guard let revokedAt else { return [.purchase(purchase)] }
+        return [
+            .purchase(purchase),
+            .revocation(Revocation(transaction: reference, revokedAt: revokedAt, stamp: stamp)),
+        ]
+    }
+
+    /// The order of facts: by date, then by transaction.
+    static func precedes(_ left: ReceiptPurchase, _ right: ReceiptPurchase) -> Bool {
+        (left.date, left.transaction) < (right.date, right.transaction)
+    }
+}
+
+extension ReceiptPurchase {
+    /// Reads the purchase from the attributes of a receipt's attribute 17.
+    init(_ attributes: ReceiptAttributes) throws(EvidenceError) {
+        transaction = TransactionID(try attributes.required(1703))
+        product = ProductID(try attributes.required(1702))
+        guard let date = try attributes.date(1704) else {
+            throw EvidenceError(.content, "\(attributes.place(1704)), the purchase date, is missing")
+        }
+        self.date = date
+        quantity = try attributes.integer(1701) ?? 1
+        original = try attributes.text(1705).map { TransactionID($0) }
+        expiry = try attributes.date(1708)
+        let isTrial = try attributes.integer(1713) ?? 0
+        let isIntroductory = try attributes.integer(1719) ?? 0
+        self.isIntroductory = isTrial != 0 || isIntroductory != 0
+        revokedAt = try attributes.date(1712)
+        try validate { attributes.place(Self.attribute(of: $0)) }
+    }
+
+    private static func attribute(of field: Field) -> Int64 {
+        switch field {
+        case .quantity: 1701
+        case .product: 1702
+        case .transaction: 1703
+        case .original: 1705
+        }
+    }
+}
+
+extension ReceiptAttributes {
+    fileprivate func required(_ type: Int64) throws(EvidenceError) -> String {
+        guard let text = try text(type) else {
+            throw EvidenceError(.content, "\(place(type)) is missing or empty")
+        }
+        return text
+    }
+}

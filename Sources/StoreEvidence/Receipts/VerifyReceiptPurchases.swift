@@ -1,0 +1,151 @@
+import Entitlements
+
+/// The purchases of an answer of `verifyReceipt`.
+struct VerifyReceiptPurchases {
+    /// The purchases, in ascending order of their dates.
+    let all: [ReceiptPurchase]
+    /// The account token, if all purchases that have one agree.
+    let accountToken: String?
+
+    init(answer: JSONObjectReader, receipt: JSONObjectReader) throws {
+        var tokens: Set<String> = []
+        let latest = try Self.purchases(in: answer["latest_receipt_info"], &tokens)
+        let older = try Self.purchases(in: receipt["in_app"], &tokens)
+        for (transaction, entry) in older {
+            guard let other = latest[transaction], other.purchase.product != entry.purchase.product else { continue }
+            throw InputError(
+                path: "\(entry.path).product_id", reason: "\(other.path) states another product for this transaction")
+        }
+        all = latest.merging(older) { newer, _ in newer }.values.map(\.purchase).sorted(by: ReceiptPurchase.precedes)
+        accountToken = tokens.count == 1 ? tokens.first : nil
+    }
+
+    private typealias Entry = (purchase: ReceiptPurchase, path: String)
+
+    private static func purchases(in list: JSONReader?, _ tokens: inout Set<String>) throws
+        -> [TransactionID: Entry]
+    {
+        var entries: [TransactionID: Entry] = [:]
+        for reader in try list?.array() ?? [] {
+            let members = try reader.object()
+            let purchase = try ReceiptPurchase(members, path: reader.path)
+            if let other = entries.updateValue((purchase, reader.path), forKey: purchase.transaction),
+                other.purchase != purchase
+            {
+                throw reader.error("the transaction is stated differently by \(other.path)")
+            }
+            if let token = try members["app_account_token"]?.string(), !token.isEmpty {
+                tokens.insert(token.lowercased())
+            }
+        }
+        return entries
+    }
+}
+
+/// The renewal states of an answer of `verifyReceipt`.
+struct VerifyReceiptRenewals {
+    /// The states, in ascending order of their lines.
+    let all: [RenewalState]
+
+    init(_ answer: JSONObjectReader, environment: EnvironmentID, stamp: Stamp) throws {
+        var states: [TransactionReference: RenewalState] = [:]
+        for reader in try answer["pending_renewal_info"]?.array() ?? [] {
+            let state = try Self.state(reader, environment: environment, stamp: stamp)
+            if let other = states.updateValue(state, forKey: state.line), other != state {
+                throw reader.error("the renewal of this original_transaction_id is stated twice, differently")
+            }
+        }
+        all = states.values.sorted { $0.line < $1.line }
+    }
+
+    private static func state(_ reader: JSONReader, environment: EnvironmentID, stamp: Stamp) throws -> RenewalState {
+        let members = try reader.object()
+        let line = TransactionID(try members.required("original_transaction_id").validIdentifier())
+        let willRenew = try members.required("auto_renew_status").switchedOn()
+        let product = try members["product_id"]?.validIdentifier()
+        let next = try members["auto_renew_product_id"]?.validIdentifier()
+        return RenewalState(
+            line: TransactionReference(store: .appStore, environment: environment, id: line), willRenew: willRenew,
+            graceEnd: try members["grace_period_expires_date_ms"]?.milliseconds(),
+            isInBillingRetry: try members["is_in_billing_retry_period"]?.switchedOn() ?? false,
+            pendingProduct: willRenew && next != product ? next.map { ProductID($0) } : nil, stamp: stamp)
+    }
+}
+
+extension ReceiptPurchase {
+    /// Reads an element of `latest_receipt_info` or `in_app`.
+    fileprivate init(_ members: JSONObjectReader, path: String) throws {
+        transaction = TransactionID(try members.required("transaction_id").string())
+        product = ProductID(try members.required("product_id").string())
+        date = try members.required("purchase_date_ms").milliseconds()
+        quantity = try members["quantity"]?.wholeNumber() ?? 1
+        original = try members["original_transaction_id"]?.string().nonEmpty.map { TransactionID($0) }
+        expiry = try members["expires_date_ms"]?.milliseconds()
+        let isTrial = try members["is_trial_period"]?.flag() ?? false
+        let isIntroductory = try members["is_in_intro_offer_period"]?.flag() ?? false
+        self.isIntroductory = isTrial || isIntroductory
+        let cancelledAt = try members["cancellation_date_ms"]?.milliseconds()
+        let isUpgraded = try members["is_upgraded"]?.flag() ?? false
+        revokedAt = isUpgraded ? nil : cancelledAt
+        if let owner = members["in_app_ownership_type"], !["PURCHASED", "FAMILY_SHARED"].contains(try owner.string()) {
+            throw owner.error("must be PURCHASED or FAMILY_SHARED")
+        }
+        try validate { "\(path).\(Self.member(of: $0))" }
+    }
+
+    private static func member(of field: Field) -> String {
+        switch field {
+        case .transaction: "transaction_id"
+        case .product: "product_id"
+        case .original: "original_transaction_id"
+        case .quantity: "quantity"
+        }
+    }
+}
+
+extension String {
+    fileprivate var nonEmpty: String? { isEmpty ? nil : self }
+}
+
+/// Apple writes numbers and flags as strings. Servers that store answers often convert them, so both are read.
+extension JSONReader {
+    fileprivate func wholeNumber() throws(InputError) -> Int64 {
+        if case .integer(let number) = value { return number }
+        guard let number = Int64(try string()) else { throw error("a whole number is expected") }
+        return number
+    }
+
+    fileprivate func milliseconds() throws(InputError) -> Timestamp {
+        let number = try wholeNumber()
+        let date = Timestamp(milliseconds: number)
+        guard number >= 0, date.milliseconds == number else {
+            throw error("must be milliseconds since 1970 up to the year 9999, not \(number)")
+        }
+        return date
+    }
+
+    fileprivate func flag() throws(InputError) -> Bool {
+        switch value {
+        case .bool(let flag): return flag
+        case .string("true"): return true
+        case .string("false"): return false
+        default: throw error("must be \"true\" or \"false\"")
+        }
+    }
+
+    fileprivate func switchedOn() throws(InputError) -> Bool {
+        let number = try wholeNumber()
+        guard number == 0 || number == 1 else { throw error("must be \"0\" or \"1\", not \(number)") }
+        return number == 1
+    }
+
+    fileprivate func validIdentifier() throws(InputError) -> String {
+        let text = try string()
+        do {
+            try ProductID(text).validate()
+        } catch {
+            throw self.error("\(error)")
+        }
+        return text
+    }
+}
