@@ -211,8 +211,8 @@ let package = Package(
         .testTarget(
             name: "SyncServiceTests",
             dependencies: [
-                "Entitlements", "EntitlementSync", "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
-                "SyncProtocol", "SyncService", "TestSupport",
+                "Entitlements", "EntitlementSync", "EvidenceTestSupport", "HTTPStorage", "ServiceTestSupport",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
@@ -241,6 +241,7 @@ let package = Package(
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         // Used by tests only. Benchmarks/Package.swift builds the same sources for its programs.
         .target(

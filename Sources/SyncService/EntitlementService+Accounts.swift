@@ -8,7 +8,7 @@ extension WireTarget.Place {
     /// Returns `true` if `method` needs no authentication.
     func isOpen(to method: HTTPRequest.Method) -> Bool {
         switch self {
-        case .devices, .catalog: true
+        case .devices, .catalog, .notifications: true
         case .accounts, .sessions: method == .post
         default: false
         }
@@ -32,6 +32,7 @@ extension EntitlementService {
                     ("interval", .number(DeviceGrants.interval / 1_000)),
                 ])
             }
+        case .notifications(let store): return try await notification(of: store, request)
         default: return try catalog(request)
         }
     }
@@ -84,6 +85,9 @@ extension EntitlementService {
             try await devices.decide(code, isApproved: isApproved, by: credential, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query, request)
+        case .transactions: return try await transactions(of: caller, request)
+        case .ownToken: return try await token(of: caller, request)
+        case .ownExport: return try await export(of: caller, request)
         default: return .problem(.outOfScope)
         }
     }
@@ -107,7 +111,9 @@ extension EntitlementService {
     }
 
     private func erase(_ account: Account, by credential: VerifiedCredential?) async throws {
-        let erasure = Erasure(store: store, records: accounts.records, owners: owners, onError: onError)
+        let erasure = Erasure(
+            store: store, records: accounts.records, owners: owners, lines: recorder.lines, tokens: recorder.tokens,
+            parked: recorder.parked, onError: onError)
         guard try await erasure.begin(account, by: credential) else { return }
         authenticator.forget(account: account.name ?? "")
         // Requests that were admitted before the record was marked may still be writing.

@@ -44,20 +44,30 @@ extension EntitlementService {
                 throw RequestError(.badRequest, "at: \(error)")
             }
         }
+        var environment = EnvironmentID.production
+        if let text = query["environment"] {
+            environment = EnvironmentID(text)
+            do throws(IdentifierError) { try environment.validate() } catch {
+                throw RequestError(.badRequest, "environment: \(error)")
+            }
+        }
         let instant = { @Sendable [asked, host] in asked ?? Timestamp(milliseconds: host.now()) }
         let json: [UInt8]
-        if let known = try await known(of: caller.keys, at: instant()) {
+        if let known = try await known(of: caller.keys, environment, at: instant()) {
             json = known
         } else {
-            json = try await derived(of: caller, catalog, at: instant)
+            json = try await derived(of: caller, catalog, environment, at: instant)
         }
         guard request.reserveAnswer(json.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
         return try .json { json }
     }
 
     /// The cached answer, if the store still has the versions from which it was derived.
-    private func known(of keys: LedgerKeys, at instant: Timestamp) async throws -> [UInt8]? {
-        guard let known = ledgers.decoder.cache.answer(of: keys.ledger), known.holds(at: instant) else { return nil }
+    private func known(
+        of keys: LedgerKeys, _ environment: EnvironmentID, at instant: Timestamp
+    ) async throws -> [UInt8]? {
+        guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant)
+        else { return nil }
         let results = try await store.read([
             ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.decisions, unless: known.decisions),
         ]).outcome
@@ -69,14 +79,18 @@ extension EntitlementService {
     }
 
     private func derived(
-        of caller: AccountCaller, _ catalog: Catalog, at instant: @Sendable () -> Timestamp
+        of caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID,
+        at instant: @Sendable () -> Timestamp
     ) async throws -> [UInt8] {
         let keys = caller.keys
+        // Without the policy in the server ledger, statements of clients would count.
+        try await ledgerRules(of: caller).checkPolicy()
         let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.decisions)]).outcome
         guard results.count == 2 else { throw LedgerRules.incomplete }
         let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
         return try await ledgers.decoder.entitlements(
-            of: caller, catalog: catalog, ledger: entries[0], decisions: entries[1], at: instant
+            of: caller, catalog: catalog, environment: environment, ledger: entries[0], decisions: entries[1],
+            at: instant
         ) { [limiter, host] byteCount in
             try limiter.takeReads(
                 byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())

@@ -16,6 +16,9 @@ public final class EntitlementService: Sendable {
     let accounts: AccountService
     let devices: DeviceGrants
     let owners: TransactionOwners
+    let recorder: EvidenceRecorder
+    let failures = FailureLimiter()
+    let onEvidence: @Sendable (EvidenceNote) -> Void
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
     let requests = RequestEpochs()
@@ -34,13 +37,18 @@ public final class EntitlementService: Sendable {
     ///   - host: The clock, the timer and the source of randomness.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
     ///   - onRefusal: Called for each request that is refused because of a limit.
+    ///   - onEvidence: Called with the outcome of each piece of evidence.
     /// - Throws: The store's error if it cannot be read or written, and `BackendError.Kind.unsupported` if it cannot
-    ///   compare and swap or follow changes.
+    ///   compare and swap or follow changes, or if ``ServiceConfiguration/check()`` fails.
     public init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
         host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void,
-        onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in }
+        onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in },
+        onEvidence: @escaping @Sendable (EvidenceNote) -> Void = { _ in }
     ) async throws(BackendError) {
+        do throws(ConfigurationError) { try configuration.check() } catch {
+            throw BackendError(.unsupported, operation: .open, message: error.description)
+        }
         guard store.capabilities.compareAndSwap, store.capabilities.changes else {
             throw BackendError(
                 .unsupported, operation: .open,
@@ -54,7 +62,7 @@ public final class EntitlementService: Sendable {
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
         self.health = health
         usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
-        self.onRefusal = onRefusal
+        (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
         let keys = KeyRing(store, cryptography, host: host)
@@ -73,10 +81,16 @@ public final class EntitlementService: Sendable {
             tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         clockGuard = ClockRollbackGuard(records, host: host)
+        let decoder = LedgerDecoder()
+        let writer = ServerLedgerWriter(
+            records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
+            now: host.now)
         ledgers = LedgerRules.Environment(
-            store: store, synchronousStore: store as? any SynchronousReading, owners: owners, clockGuard: clockGuard,
-            decoder: LedgerDecoder(), limiter: limiter, host: host, onError: onError)
+            store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
+            clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
+        recorder = EvidenceRecorder(records, owners, writer, configuration, cryptography, host)
         try await clockGuard.load(isRight: configuration.isClockAccepted)
+        try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 
@@ -190,7 +204,8 @@ public final class EntitlementService: Sendable {
         defer { if let epoch { requests.finish(epoch) } }
         do {
             if place.isOpen(to: request.head.method) {
-                try admitUnauthenticated(place, peer: request.peer)
+                // Notifications are limited by failed verifications, because a store sends them in bursts.
+                if case .notifications = place {} else { try admitUnauthenticated(place, peer: request.peer) }
                 return ServiceAnswer(try await respondUnauthenticated(target, request), route: place.route)
             }
             let caller = try await identify(request.head, peer: request.peer)
@@ -247,7 +262,7 @@ public final class EntitlementService: Sendable {
         return values
     }
 
-    private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
+    func ledgerRules(of caller: AccountCaller) -> LedgerRules {
         caller.rules { LedgerRules(ledgers, caller.account, caller.keys) }
     }
 

@@ -3,7 +3,7 @@ import CoreMetrics
 public import SyncService
 import Synchronization
 
-/// The metrics of a server: requests, durations, bytes, refusals, and open streams.
+/// The metrics of a server: requests, durations, bytes, refusals, evidence, and open streams.
 ///
 /// Labels are route templates of the OpenAPI document and known methods, so that clients cannot create new ones.
 public final class ServerMetrics: Sendable {
@@ -19,10 +19,16 @@ public final class ServerMetrics: Sendable {
         var bytes: Counter
     }
 
+    private struct EvidenceKind: Hashable {
+        var kind: String
+        var outcome: String
+    }
+
     private static let methods: Set = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
 
     private let factory: PrometheusMetrics
     private let kinds = Mutex<[Kind: Instruments]>([:])
+    private let evidence = Mutex<[EvidenceKind: Counter]>([:])
     private let streams: Meter
     private let requests: Meter
     private let refusals: [Refusal: Counter]
@@ -50,6 +56,19 @@ public final class ServerMetrics: Sendable {
     func end() { requests.decrement() }
     /// Counts a refusal.
     public func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
+
+    /// Counts a piece of evidence by its kind and outcome.
+    public func note(_ note: EvidenceNote) {
+        let kind = EvidenceKind(kind: note.kindName, outcome: note.outcome.name)
+        let counter = evidence.withLock { evidence in
+            if let known = evidence[kind] { return known }
+            let dimensions = [("kind", kind.kind), ("outcome", kind.outcome)]
+            let made = Counter(label: "evidence_total", dimensions: dimensions, factory: factory)
+            evidence[kind] = made
+            return made
+        }
+        counter.increment()
+    }
 
     func beginStream() { streams.increment() }
     func endStream() { streams.decrement() }

@@ -10,6 +10,9 @@ struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
     let owners: TransactionOwners
+    let lines: LineOwners
+    let tokens: AccountTokens
+    let parked: ParkedFacts
     /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its claims remain.
     let onError: @Sendable (BackendError) -> Void
 
@@ -48,13 +51,30 @@ struct Erasure: Sendable {
         }
     }
 
-    /// Deletes all keys of this incarnation except its marker.
+    /// Deletes all keys of this incarnation except its marker, its lines and tokens, and what names it elsewhere.
     func clear(_ account: Account) async throws(BackendError) {
         let keys = try LedgerKeys(account)
+        // The server ledger goes last, because it names the transactions to release.
+        if case .found(let entry) = try await store.read(keys.decisions).outcome {
+            try await release(entry, keys.decisions, of: account)
+        }
+        for token in try await tokens.all(of: account) {
+            for line in try await parked.lines(waitingFor: token) {
+                if try await lines.owners(of: line).isEmpty { _ = try await parked.remove(line, if: nil) }
+                try await parked.endWaiting(line, for: token)
+            }
+        }
+        try await tokens.erase(account)
+        for line in try await lines.erase(account) { _ = try await parked.remove(line, if: nil) }
+        try await clear(Holdings.prefix(of: account))
+        try await clear(keys.prefix, except: keys.ledger)
+    }
+
+    private func clear(_ prefix: String, except kept: EntryKey? = nil) async throws(BackendError) {
         var after: EntryKey?
         repeat {
-            let page = try await store.list(prefix: keys.prefix, after: after, limit: 1_000).outcome
-            for item in page.items where item.key != keys.ledger { try await delete(item.key) }
+            let page = try await store.list(prefix: prefix, after: after, limit: 1_000).outcome
+            for item in page.items where item.key != kept { try await delete(item.key) }
             after = page.next
         } while after != nil
     }
@@ -89,10 +109,7 @@ struct Erasure: Sendable {
                     message: "the claims of an erased ledger stay, because it cannot be read: \(error)"))
             return
         }
-        for record in ledger.records(beyond: Ledger()) where record.isPurchase {
-            guard case .purchase(let purchase) = Fact(record) else { continue }
-            try await owners.release(purchase.transaction, of: account)
-        }
+        try await owners.release(all: ledger, of: account)
     }
 
     private func delete(_ key: EntryKey) async throws(BackendError) {

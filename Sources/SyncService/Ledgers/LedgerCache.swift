@@ -8,9 +8,12 @@ struct DecodedDecisions: Sendable {
     let version: EntryVersion
     /// The refused transactions, ascending.
     let refused: [TransactionReference]
+    /// The policy that the server ledger states.
+    let policy: TrustPolicy
 
     init(_ ledger: Ledger, version: EntryVersion) {
         self.version = version
+        policy = ServerLedger(ledger).policy
         refused = ledger.records.compactMap { record in
             guard case .acceptance(let acceptance) = Fact(record), case .refused = acceptance.decision else {
                 return nil
@@ -32,9 +35,14 @@ struct DecodedDecisions: Sendable {
 /// Its size in bytes is bounded; the accounts that were not requested recently are evicted. Servers over one store need
 /// no invalidation between them, because an item is used only after the store has confirmed its versions.
 final class LedgerCache: Sendable {
+    private struct AnswerKey: Hashable {
+        var ledger: EntryKey
+        var environment: EnvironmentID
+    }
+
     private struct State {
         var decisions = WeightedCache<EntryKey, DecodedDecisions>(capacity: 16 << 20)
-        var answers = WeightedCache<EntryKey, EntitlementsAnswer>(capacity: 32 << 20)
+        var answers = WeightedCache<AnswerKey, EntitlementsAnswer>(capacity: 32 << 20)
         var ledgers = WeightedCache<EntryKey, (version: EntryVersion, ledger: Ledger)>(capacity: 16 << 20)
         /// The minute in which each account's refusals were last reconsidered, counted since 1970 UTC.
         var reviews = WeightedCache<EntryKey, Int64>(capacity: 4 << 20)
@@ -76,11 +84,16 @@ final class LedgerCache: Sendable {
         state.withLock { $0.ledgers.insert((version, ledger), under: key, weight: weight) }
     }
 
-    /// The latest answer about the entitlements of the ledger under `key`.
-    func answer(of key: EntryKey) -> EntitlementsAnswer? { state.withLock { $0.answers.value(of: key) } }
+    /// The latest answer about the entitlements of the ledger under `key` in an environment.
+    func answer(of key: EntryKey, in environment: EnvironmentID) -> EntitlementsAnswer? {
+        state.withLock { $0.answers.value(of: AnswerKey(ledger: key, environment: environment)) }
+    }
 
-    func insert(_ answer: EntitlementsAnswer, of key: EntryKey) {
-        state.withLock { $0.answers.insert(answer, under: key, weight: answer.byteCount + 512 + key.text.utf8.count) }
+    func insert(_ answer: EntitlementsAnswer, of key: EntryKey, in environment: EnvironmentID) {
+        let weight = answer.byteCount + 512 + key.text.utf8.count + environment.rawValue.utf8.count
+        state.withLock {
+            $0.answers.insert(answer, under: AnswerKey(ledger: key, environment: environment), weight: weight)
+        }
     }
 }
 

@@ -51,6 +51,7 @@ actor LedgerDecoder {
     /// The answer about the entitlements of an account.
     ///
     /// - Parameters:
+    ///   - environment: The environment whose facts count.
     ///   - ledger: The account's ledger; `nil` if there is none.
     ///   - decisions: The account's decisions; `nil` if there are none.
     ///   - instant: The instant to answer for. It is read when the work begins, so that callers that waited for the
@@ -58,33 +59,36 @@ actor LedgerDecoder {
     ///   - charge: Receives the number of bytes to replay, unless the cache has the answer.
     /// - Throws: The error of `charge`, ``RequestError`` for an erased account, `BackendError.Kind.damaged`.
     nonisolated func entitlements(
-        of caller: AccountCaller, catalog: Catalog, ledger: Entry?, decisions: Entry?,
+        of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, ledger: Entry?, decisions: Entry?,
         at instant: @Sendable () -> Timestamp, charge: @Sendable (Int) throws -> Void
     ) async throws -> [UInt8] {
-        let known = answer(of: caller.keys, ledger?.version, decisions?.version, at: instant())
+        let known = answer(of: caller.keys, environment, ledger?.version, decisions?.version, at: instant())
         if let known { return known }
         // Charges before it waits, because an account that exceeds its share must not queue up here.
         try charge((ledger?.value.count ?? 0) + (decisions?.value.count ?? 0))
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {
-            try await replay(caller, catalog, ledger, decisions, at: instant())
+            try await replay(caller, catalog, environment, ledger, decisions, at: instant())
         }
     }
 
     private nonisolated func answer(
-        of keys: LedgerKeys, _ ledger: EntryVersion?, _ decisions: EntryVersion?, at instant: Timestamp
+        of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ decisions: EntryVersion?,
+        at instant: Timestamp
     ) -> [UInt8]? {
-        guard let known = cache.answer(of: keys.ledger), known.ledger == ledger, known.decisions == decisions,
+        guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger,
+            known.decisions == decisions,
             known.holds(at: instant)
         else { return nil }
         return known.json(at: instant)
     }
 
     private func replay(
-        _ caller: AccountCaller, _ catalog: Catalog, _ ledger: Entry?, _ decisions: Entry?,
+        _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?,
+        _ decisions: Entry?,
         at instant: Timestamp
     ) throws -> [UInt8] {
         let keys = caller.keys
-        let known = answer(of: keys, ledger?.version, decisions?.version, at: instant)
+        let known = answer(of: keys, environment, ledger?.version, decisions?.version, at: instant)
         if let known { return known }
         replayCount += 1
         let account = try ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
@@ -92,9 +96,9 @@ actor LedgerDecoder {
         guard !account.isErased else { throw RequestError(.gone, "the account was erased") }
         let server = try decisions.map { try LedgerRules.stored($0, keys.decisions) } ?? Ledger()
         let answer = EntitlementsAnswer(
-            Replay(Facts(account: account, server: server), catalog: catalog), at: instant,
+            Replay(Facts(account: account, server: server), catalog: catalog, environment: environment), at: instant,
             account: "\(caller.account)", ledger: ledger?.version, decisions: decisions?.version)
-        cache.insert(answer, of: keys.ledger)
+        cache.insert(answer, of: keys.ledger, in: environment)
         return answer.json(at: instant)
     }
 }

@@ -32,7 +32,8 @@ extension LedgerRules {
 
     /// Returns `true` if there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
-        !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
+        policy == .trusted && !decisions.refused.isEmpty
+            && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }
 
     /// Reconsiders some refusals, once a minute, because their transactions may have become free.
@@ -41,7 +42,9 @@ extension LedgerRules {
     func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
         let (minute, refused) = (minute, decided.refused)
         // One reader reconsiders them; the others do not wait.
-        guard !refused.isEmpty, environment.decoder.cache.beginReview(of: keys.decisions, in: minute) else {
+        guard policy == .trusted, !refused.isEmpty,
+            environment.decoder.cache.beginReview(of: keys.decisions, in: minute)
+        else {
             return decided.version
         }
         // Rotates through all refusals, one group a minute.
@@ -111,11 +114,14 @@ extension LedgerRules {
                 ledger = try Self.stored(stored, keys.decisions)
             }
             let facts = Facts(account: Ledger(), server: ledger)
+            let verified = Set(ledger.transactions)
             let date = Timestamp(milliseconds: now)
             let time = facts.latestTime.next(at: date)
             let new = decisions.map { transaction, decision in
                 Acceptance(transaction: transaction, decision: decision, date: date, logicalTime: time)
             }.filter { new in
+                // A client's statement changes nothing about a purchase that a store's signature proves.
+                guard !verified.contains(new.transaction) else { return false }
                 guard let old = facts.acceptances[new.transaction], old.isRefusal != new.isRefusal else {
                     return facts.acceptances[new.transaction] == nil
                 }

@@ -15,6 +15,7 @@ final class LedgerRules: KeyValueBackend {
         /// The same store, if it reads synchronously.
         let synchronousStore: (any SynchronousReading)?
         let owners: TransactionOwners
+        let writer: ServerLedgerWriter
         let claims = OutstandingClaims()
         let clockGuard: ClockRollbackGuard
         let decoder: LedgerDecoder
@@ -44,7 +45,10 @@ final class LedgerRules: KeyValueBackend {
     var label: String { store.label }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        guard key == keys.ledger else { return try await store.read(key, unless: knownVersion) }
+        guard key == keys.ledger else {
+            if key == keys.decisions, policy == .verified { try await checkPolicy() }
+            return try await store.read(key, unless: knownVersion)
+        }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
         // Reads both in one call, because an answer about a ledger names the version of its decisions.
         let results = try await store.read([
@@ -54,16 +58,24 @@ final class LedgerRules: KeyValueBackend {
         let outcome = try results[0].get()
         switch (try results[1].get(), decoded) {
         case (.found(let entry), _):
+            if let version = try await policyVersion(replacing: entry) {
+                return Answer(outcome, relatedVersion: version)
+            }
             let version = await reporting(or: entry.version) { [self] () async throws(BackendError) in
                 try await reconsider(try await decode(entry))
             }
             return Answer(outcome, relatedVersion: version)
         case (.unchanged, let decoded?):
+            if decoded.policy != policy, let version = try await environment.writer.statePolicy(to: account) {
+                return Answer(outcome, relatedVersion: version)
+            }
             let version = await reporting(or: decoded.version) { [self] () async throws(BackendError) in
                 try await reconsider(decoded)
             }
             return Answer(outcome, relatedVersion: version)
-        case (.absent, _), (.unchanged, nil): return Answer(outcome)
+        case (.absent, _), (.unchanged, nil):
+            guard policy != .trusted else { return Answer(outcome) }
+            return Answer(outcome, relatedVersion: try await environment.writer.statePolicy(to: account))
         }
     }
 
@@ -78,17 +90,20 @@ final class LedgerRules: KeyValueBackend {
     }
 
     /// Reads like ``read(_:unless:)``, but without waiting. `nil` if the store cannot answer at once, the decisions
-    /// must be decoded, or refusals are due to be reconsidered.
+    /// must be decoded, they do not state the policy yet, or refusals are due to be reconsidered.
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> Answer<ReadOutcome>? {
         guard let store = environment.synchronousStore,
             let outcome = store.readSynchronously(key, unless: knownVersion)
         else { return nil }
-        guard key == keys.ledger else { return Answer(outcome) }
+        guard key == keys.ledger else {
+            let mustBeStated = key == keys.decisions && policy == .verified
+            return mustBeStated && !isPolicyStated(in: outcome, knownVersion: knownVersion) ? nil : Answer(outcome)
+        }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
         // Read after the ledger, because decisions are written before the ledger that they are about.
         switch (store.readSynchronously(keys.decisions, unless: decoded?.version), decoded) {
-        case (.absent, _): return Answer(outcome)
-        case (.unchanged, let decoded?) where !isReviewDue(decoded):
+        case (.absent, _) where policy == .trusted: return Answer(outcome)
+        case (.unchanged, let decoded?) where decoded.policy == policy && !isReviewDue(decoded):
             return Answer(outcome, relatedVersion: decoded.version)
         default: return nil
         }
@@ -112,7 +127,8 @@ final class LedgerRules: KeyValueBackend {
         let results = try await store.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
         guard results.count == 2 else { throw Self.incomplete }
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
-        let decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
+        var decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
+        if policy == .verified { decided = try await statingPolicy(decided) }
         guard precondition.holds(for: stored?.version) else {
             return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
@@ -129,7 +145,8 @@ final class LedgerRules: KeyValueBackend {
             return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
         let newPurchases = sent.records(beyond: known).compactMap { record -> Purchase? in
-            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
+            // Under this policy no purchase of a client counts, so none is claimed, refused or dated.
+            guard policy == .trusted, record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
             return purchase
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
@@ -272,7 +289,10 @@ final class LedgerRules: KeyValueBackend {
 
     /// One call of the store, unless the ledger is among the requests.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.read(requests) }
+        guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.decisions && policy == .verified })
+        else {
+            return try await store.read(requests)
+        }
         var results: [Result<ReadOutcome, BackendError>] = []
         for request in requests {
             do throws(BackendError) {

@@ -42,6 +42,10 @@ struct TransactionOwners: Sendable {
         var since: Int64
         /// The attempt that wrote it; `nil` in claims that older servers wrote.
         var attempt: String?
+        /// True if a store's signature proves the claim. Such a claim never becomes free while its account lives.
+        var isVerified: Bool?
+        /// The account whose claim it replaced, until that account's refusal is written.
+        var displaced: AccountIdentity?
 
         /// Returns `true` if the claim belongs to this incarnation of an account.
         func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
@@ -80,7 +84,7 @@ struct TransactionOwners: Sendable {
     func claim(
         _ transactions: [TransactionReference], for attempt: inout Attempt, beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
-        guard policy == .keepWithFirst, attempt.account.name != nil else { return [] }
+        guard policy != .share, attempt.account.name != nil else { return [] }
         let bytes = try records.bytes(of: attempt.owner)
         var held: [OtherClaim] = []
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
@@ -117,6 +121,11 @@ struct TransactionOwners: Sendable {
             let held = try await records.read(key, as: Owner.self)
             if held?.value == attempt.owner { return nil }
             let isOwn = held?.value.isOf(attempt.account) ?? false
+            // No other account can take over a verified claim, so it needs no renewal.
+            if isOwn, held?.value.isVerified == true {
+                attempt.created.removeLast(transaction)
+                return nil
+            }
             if let held, !isOwn, await !isErased(held.value, others) {
                 attempt.created.removeLast(transaction)
                 return OtherClaim(transaction: transaction, claim: held)
@@ -208,6 +217,11 @@ struct TransactionOwners: Sendable {
         throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
     }
 
+    /// Releases the claims of an account that is being erased on the purchases of one of its ledgers.
+    func release(all ledger: Ledger, of account: Account) async throws(BackendError) {
+        for transaction in ledger.transactions { try await release(transaction, of: account) }
+    }
+
     private func isErased(_ owner: Owner, _ others: Others) async -> Bool {
         do throws(BackendError) {
             let key = try AccountRecord.key(of: owner.account)
@@ -219,9 +233,8 @@ struct TransactionOwners: Sendable {
     }
 
     /// Ids are up to 255 bytes long. They fit into a key unless too many slashes must be escaped.
-    private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
-        let parts = [transaction.store.rawValue, transaction.environment.rawValue, transaction.id.rawValue]
-        return try EntryKey("tx/" + parts.map(LedgerKeys.escaped).joined(separator: "/"))
+    static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
+        try EntryKey("tx/" + transaction.path)
     }
 }
 
@@ -234,7 +247,9 @@ extension TransactionOwners {
         var transactions: Set<TransactionReference> = []
     }
 
-    private static func isAged(_ owner: Owner, at now: Int64) -> Bool { now - owner.since >= freeAfter }
+    private static func isAged(_ owner: Owner, at now: Int64) -> Bool {
+        owner.isVerified != true && now - owner.since >= freeAfter
+    }
 
     private static func byLedger(_ claims: [OtherClaim]) -> [EntryKey: [OtherClaim]] {
         var groups: [EntryKey: [OtherClaim]] = [:]

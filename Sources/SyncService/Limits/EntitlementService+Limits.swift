@@ -17,7 +17,7 @@ extension EntitlementService {
             let isExpected =
                 switch place {
                 case .key: head.method == .put
-                case .batch: head.method == .post
+                case .batch, .transactions: head.method == .post
                 default: false
                 }
             if isExpected {

@@ -20,6 +20,10 @@ public struct ServiceConfiguration: Sendable {
     public var operatorToken: String?
     /// The owner of a transaction that two accounts claim.
     public var ownership = Ownership.keepWithFirst
+    /// The trust in what clients report.
+    public var policy = TrustPolicy.trusted
+    /// The verifiers of what stores sign.
+    public var evidence = EvidenceConfiguration()
     /// The lifetime of an access token, in seconds.
     public var accessTokenLifetime = 600
     /// The lifetime of a session without refresh, in seconds.
@@ -36,6 +40,9 @@ public struct ServiceConfiguration: Sendable {
     public enum Ownership: String, Hashable, Sendable, CaseIterable {
         /// The account that recorded it first owns it until it is erased.
         case keepWithFirst
+        /// Like ``keepWithFirst``, but an explicit restore moves a verified purchase to the account that is logged in,
+        /// at most once a day.
+        case transfer
         /// Both accounts own it.
         case share
     }

@@ -16,6 +16,10 @@ struct WireTarget: Sendable {
         case ownPassword
         case ownRecoveryCodes
         case ownErasure
+        case ownToken
+        case ownExport
+        case transactions
+        case notifications(NotifyingStore)
         case recoveryCode(of: String)
         case erasure(of: String)
         case sessions
@@ -53,6 +57,10 @@ struct WireTarget: Sendable {
         "/v1/kv": .keys, "/v1/batch": .batch, "/v1/changes": .changes, "/v1/accounts": .accounts,
         "/v1/accounts/self": .ownAccount, "/v1/accounts/self/password": .ownPassword,
         "/v1/accounts/self/recovery-codes": .ownRecoveryCodes, "/v1/accounts/self/erasure": .ownErasure,
+        "/v1/accounts/self/token": .ownToken, "/v1/accounts/self/export": .ownExport,
+        "/v1/transactions": .transactions, "/v1/notifications/app-store": .notifications(.appStore),
+        "/v1/notifications/google-play": .notifications(.googlePlay),
+        "/v1/notifications/stripe": .notifications(.stripe),
         "/v1/sessions": .sessions, "/v1/devices": .devices, "/v1/devices/approvals": .approvals,
         "/v1/entitlements": .entitlements, "/v1/catalog": .catalog,
     ]
@@ -126,6 +134,10 @@ extension WireTarget.Place {
         case .ownPassword: "/v1/accounts/self/password"
         case .ownRecoveryCodes: "/v1/accounts/self/recovery-codes"
         case .ownErasure: "/v1/accounts/self/erasure"
+        case .ownToken: "/v1/accounts/self/token"
+        case .ownExport: "/v1/accounts/self/export"
+        case .transactions: "/v1/transactions"
+        case .notifications(let store): "/v1/notifications/\(store.rawValue)"
         case .recoveryCode: "/v1/accounts/{name}/recovery-code"
         case .erasure: "/v1/accounts/{name}/erasure"
         case .sessions: "/v1/sessions"
@@ -139,10 +151,12 @@ extension WireTarget.Place {
     /// The accepted methods, in addition to `HEAD` and `OPTIONS`.
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .keys, .changes, .ownAccount, .entitlements, .catalog: [.get]
+        case .keys, .changes, .ownAccount, .ownExport, .entitlements, .catalog: [.get]
         case .key: [.get, .put, .delete]
-        case .batch, .ownRecoveryCodes, .ownErasure, .recoveryCode, .erasure, .devices, .approvals: [.post]
-        case .accounts: [.get, .post]
+        case .batch, .ownRecoveryCodes, .ownErasure, .recoveryCode, .erasure, .devices, .approvals, .transactions,
+            .notifications:
+            [.post]
+        case .accounts, .ownToken: [.get, .post]
         case .ownPassword: [.put]
         case .sessions: [.post, .delete]
         }
@@ -162,7 +176,9 @@ extension EntitlementService {
         guard let key = try? EntryKey(name) else { return [] }
         let places: [WireTarget.Place] = [
             .keys, .key(key), .batch, .changes, .accounts, .ownAccount, .ownPassword, .ownRecoveryCodes, .ownErasure,
-            .recoveryCode(of: name), .erasure(of: name), .sessions, .devices, .approvals, .entitlements, .catalog,
+            .ownToken, .ownExport, .recoveryCode(of: name), .erasure(of: name), .sessions, .devices, .approvals,
+            .entitlements, .catalog, .transactions, .notifications(.appStore), .notifications(.googlePlay),
+            .notifications(.stripe),
         ]
         return places.map { ($0.route, $0.methods) }
     }

@@ -1,0 +1,137 @@
+internal import Crypto
+internal import CryptoExtras
+public import Entitlements
+
+#if canImport(FoundationEssentials)
+internal import FoundationEssentials
+#else
+internal import Foundation
+#endif
+
+extension Identifier where Subject == Marketplace {
+    /// Google Play.
+    public static let googlePlay = StoreID("google-play")
+    /// Stripe.
+    public static let stripe = StoreID("stripe")
+}
+
+extension Identifier where Subject == SaleEnvironment {
+    /// Test purchases of Google Play and Stripe's test mode.
+    public static let test = EnvironmentID("test")
+}
+
+/// Verifies purchases of one app on Google Play.
+///
+/// The order id is the transaction and the first order of a subscription is its line: the renewal
+/// `GPA.3345-6789-0123-45678..2` belongs to the line `GPA.3345-6789-0123-45678`. The purchase token is an alias of the
+/// line. It is the id itself if there is no order, as after a promotion code. If one order sells several products, the
+/// ids are `ORDER/PRODUCT`.
+///
+/// ```swift
+/// let verifier = try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: keyFromPlayConsole)
+/// let evidence = try verifier.purchase(data: originalJSON, signature: signature, now: now)
+/// ```
+public struct GooglePlayVerifier: Sendable {
+    /// The packages whose purchases are accepted.
+    let packageNames: Set<String>
+    private let key: _RSA.Signing.PublicKey
+
+    /// Creates a verifier for an app.
+    ///
+    /// - Parameters:
+    ///   - packageNames: The package names of the app.
+    ///   - publicKey: The app's RSA key in base64, as the Play Console shows it under "Monetization setup".
+    /// - Throws: ``EvidenceError`` with the check `format` if the key is invalid.
+    public init(packageNames: Set<String>, publicKey: String) throws(EvidenceError) {
+        let text = String(publicKey.filter { !$0.isWhitespace })
+        guard let der = Data(base64Encoded: text) else {
+            throw EvidenceError(
+                .format, "the public key is not base64; copy it from the Play Console, under Monetization setup")
+        }
+        do {
+            key = try _RSA.Signing.PublicKey(derRepresentation: der)
+        } catch {
+            throw EvidenceError(
+                .format, "the public key is not an RSA key of at least 2048 bits; copy it from the Play Console")
+        }
+        self.packageNames = packageNames
+    }
+
+    /// Verifies the data of a purchase (`Purchase.getOriginalJson()`) and the signature of Google Play.
+    ///
+    /// The facts are purchases only: the data states neither a refund, nor the end of a subscription, nor if a licence
+    /// tester bought. They are stamped with the purchase time.
+    ///
+    /// - Parameters:
+    ///   - data: The text that Google Play signed, unchanged.
+    ///   - signature: The signature in base64.
+    ///   - now: The time of this machine.
+    /// - Throws: ``EvidenceError`` that names the failed check.
+    public func purchase(data: String, signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        let bytes = Array(data.utf8)
+        try checkSize(bytes.count, limit: EvidenceLimits.transaction, "the purchase data")
+        try checkSize(signature.utf8.count, limit: EvidenceLimits.transaction, "the signature")
+        guard let code = Data(base64Encoded: signature), code.base64EncodedString() == signature else {
+            throw EvidenceError(.format, "the signature of the purchase is not base64")
+        }
+        let isValid = key.isValidSignature(
+            _RSA.Signing.RSASignature(rawRepresentation: code), for: Insecure.SHA1.hash(data: bytes),
+            padding: .insecurePKCS1v1_5)
+        guard isValid else {
+            throw EvidenceError(
+                .signature, "the signature does not match; send the text unchanged, and check the key of the app")
+        }
+        return try purchase(StoreObject(parsing: bytes), now: now)
+    }
+
+    private func purchase(_ object: StoreObject, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        try checkPackage(object)
+        guard let state = try object.integer("purchaseState") else { throw object.missing("purchaseState") }
+        guard state == 0 else {
+            let reason = state == 4 ? "pending; send it again when it is paid" : "not paid"
+            throw EvidenceError(.state, "purchaseState must be 0, not \(state): the purchase is \(reason)")
+        }
+        guard let date = try object.date("purchaseTime", unit: 1) else { throw object.missing("purchaseTime") }
+        try checkNotAhead(date, of: now, "purchaseTime")
+        let quantity = try object.integer("quantity") ?? 1
+        guard Purchase.quantityRange.contains(quantity) else {
+            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
+        }
+        let identity = PlayIdentity(
+            environment: .production, order: try object.string("orderId"),
+            purchaseToken: try object.required("purchaseToken"))
+        let products = try products(of: object)
+        var facts: [Fact] = []
+        for product in products {
+            let transaction = try identity.transaction(of: product, isOneOfMany: products.count > 1)
+            let line = try identity.line(of: product, isOneOfMany: products.count > 1)
+            facts.append(
+                .purchase(
+                    Purchase(
+                        transaction: transaction, product: product, terms: nil, date: date, quantity: quantity,
+                        originalID: line == transaction ? nil : line.id, stamp: .signed(at: date))))
+        }
+        return VerifiedEvidence(
+            kind: .googlePlay, facts: facts, signedDate: date,
+            accountToken: try object.string("obfuscatedAccountId")?.lowercased(),
+            aliases: products.count > 1 ? [:] : try identity.aliases())
+    }
+
+    /// Returns the distinct products, in ascending order.
+    private func products(of object: StoreObject) throws(EvidenceError) -> [ProductID] {
+        var names = Set(try object.strings("productIds"))
+        if names.isEmpty { names = [try object.required("productId")] }
+        var products: [ProductID] = []
+        for name in names { products.append(try ProductID(name).checked("productId")) }
+        return products.sorted()
+    }
+
+    /// Checks that `object` is about a package of the app.
+    func checkPackage(_ object: StoreObject) throws(EvidenceError) {
+        let name = try object.required("packageName")
+        guard packageNames.contains(name) else {
+            let expected = packageNames.sorted().joined(separator: ", ")
+            throw EvidenceError(.app, "packageName must be \(expected), not \"\(name.singleLine)\"")
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import Entitlements
+public import StoreEvidence
+
+/// The verifiers of a service, and the limits of what it keeps.
+public struct EvidenceConfiguration: Sendable {
+    /// Verifies transactions, receipts and notifications of the App Store; `nil` if they are not accepted.
+    public var appStore: (any AppStoreVerification)?
+    /// Verifies purchases and notifications of Google Play; `nil` if they are not accepted.
+    public var googlePlay: (any GooglePlayVerification)?
+    /// Verifies events of Stripe; `nil` if they are not accepted.
+    public var stripe: (any StripeVerification)?
+    /// Verifies the sender of Google Play's notifications; `nil` if they are not accepted.
+    public var push: (any PushAuthentication)?
+    /// Looks up subscriptions at Google Play; `nil` if their notifications are only answered.
+    public var lookup: (any PlayLookup)?
+    /// The largest total size of facts about lines without an owner, in bytes.
+    public var parkedByteLimit = 64 << 20
+
+    /// A configuration that accepts no evidence.
+    public init() {}
+}
+
+/// Verifies the bearer token of a push request of Google Cloud Pub/Sub.
+public protocol PushAuthentication: Sendable {
+    /// Verifies `token`: signature (RS256), issuer, audience, dates, and the configured service account in `email`
+    /// with `email_verified`. Every Google account can obtain tokens for any audience, so the email decides.
+    ///
+    /// - Parameter now: The time, in milliseconds since 1970 UTC.
+    /// - Throws: ``TokenRefusal`` for any other token.
+    func verify(_ token: String, now: Int64) async throws(TokenRefusal)
+}
+
+/// Looks up the current state of a subscription at Google Play.
+public protocol PlayLookup: Sendable {
+    /// The JSON of `purchases.subscriptionsv2.get` for `purchaseToken`.
+    ///
+    /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again.
+    func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8]
+}
+
+/// The outcome of one piece of evidence, for metrics and the log. It never contains the evidence itself.
+public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
+    /// An outcome.
+    public enum Outcome: Hashable, Sendable {
+        /// Its facts were written.
+        case recorded
+        /// Its facts wait for the owner of their line.
+        case parked
+        /// It states no facts, or is of a type that the server does not use.
+        case ignored
+        /// The line belongs to another account.
+        case ownedByAnother
+        /// A check failed.
+        case refused(EvidenceError.Check)
+        /// The sender of a notification was not authenticated.
+        case unauthenticated
+        /// The server has no verifier for this kind.
+        case notConfigured
+        /// The clocks of the store and the server differ too much. The sender tries again.
+        case clockSkew
+        /// A ledger, or the room for facts without an owner, is full.
+        case full
+
+        /// The name in metrics.
+        public var name: String {
+            switch self {
+            case .recorded: "recorded"
+            case .parked: "parked"
+            case .ignored: "ignored"
+            case .ownedByAnother: "owned-by-another"
+            case .refused: "refused"
+            case .unauthenticated: "unauthenticated"
+            case .notConfigured: "not-configured"
+            case .clockSkew: "clock-skew"
+            case .full: "full"
+            }
+        }
+    }
+
+    /// The kind of the evidence.
+    public var kind: EvidenceKind
+    /// The outcome.
+    public var outcome: Outcome
+    /// The sender's address.
+    public var address: String
+    /// The name of the account that sent it; `nil` for a store.
+    public var account: String?
+    /// The reason of a refusal, without the evidence.
+    public var reason: String
+
+    /// The name of the kind in metrics.
+    public var kindName: String { kind.rawValue }
+
+    /// True if an operator may want to know about it.
+    public var isRefusal: Bool {
+        switch outcome {
+        case .recorded, .parked, .ignored: false
+        default: true
+        }
+    }
+
+    /// One line for the log.
+    public var description: String {
+        var text = "evidence kind=\(kindName) outcome=\(outcome.name)"
+        if case .refused(let check) = outcome { text += " check=\(check.rawValue)" }
+        text += " address=\(address.singleLine)"
+        if let account { text += " account=\(account.singleLine)" }
+        return reason.isEmpty ? text : text + ": \(reason.singleLine)"
+    }
+}
+
+/// The error of a configuration that contradicts itself.
+public struct ConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The contradiction, and how to resolve it.
+    public var description: String
+}
+
+extension ServiceConfiguration {
+    /// Checks that the parts of the configuration fit together.
+    ///
+    /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only: the
+    ///   server could not decide about them.
+    public func check() throws(ConfigurationError) {
+        guard policy == .verified, let catalog, catalog.policy.rules.consumables == .deviceLocal,
+            catalog.products.contains(where: \.isConsumable)
+        else { return }
+        throw ConfigurationError(
+            description: "the policy verified needs a catalogue with \"consumables\": \"shared\" in its rules, not "
+                + "deviceLocal")
+    }
+}
+
+extension Product {
+    fileprivate var isConsumable: Bool { if case .consumable = kind { true } else { false } }
+}

@@ -1,0 +1,145 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import StoreEvidence
+import SyncCore
+import SyncProtocol
+
+extension EntitlementService {
+    /// The costs of work that the request itself does not cover, in requests that may change something.
+    private enum Cost {
+        static let item = 1
+        static let failure = 8
+        /// The number of facts that cost as much as a request.
+        static let factsPerRequest = 16
+    }
+
+    /// The answer to `POST /v1/transactions`.
+    func transactions(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
+        let evidence = try EvidenceRequest(request.body, request.head.headerFields)
+        charge(caller, evidence.items.count * Cost.item)
+        // Verification takes time, and the caller may be on the thread of an event loop.
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+            let checked = try verify(evidence, caller, request.peer)
+            var results: [EvidenceResult?] = Array(repeating: nil, count: checked.count)
+            // A renewal info counts only for a line that is known, which a transaction beside it may make known.
+            let order =
+                checked.indices.filter { !checked[$0].isRenewal } + checked.indices.filter { checked[$0].isRenewal }
+            for index in order {
+                results[index] = try await record(checked[index], caller, evidence.isRestore, request.peer)
+            }
+            hub.wakeUp()
+            let answer = json([("results", .array(results.compactMap { $0?.json }))])
+            guard request.reserveAnswer(answer.count, caller.name) else {
+                return TransportAnswer.failure(Problem(.noRoomForAnswer()))
+            }
+            return try TransportAnswer.json { answer }
+        }
+    }
+
+    /// A piece of evidence after its verification, or the reason why it does not count.
+    private enum Checked {
+        case verified(VerifiedEvidence)
+        case result(EvidenceResult, EvidenceNote.Outcome, EvidenceKind, String)
+
+        var isRenewal: Bool {
+            if case .verified(let evidence) = self { evidence.kind == .appStoreRenewal } else { false }
+        }
+    }
+
+    /// Verifies all items before any of them is recorded.
+    ///
+    /// - Throws: ``RequestError`` with status 503 if an item fails only because of the clocks.
+    private func verify(
+        _ request: EvidenceRequest, _ caller: AccountCaller, _ peer: String
+    ) throws(RequestError) -> [Checked] {
+        let now = Timestamp(milliseconds: host.now())
+        var checked: [Checked] = []
+        for item in request.items {
+            var kind = EvidenceKind.appStoreTransaction
+            do throws(EvidenceError) {
+                let item = try item.get()
+                kind = item.kind
+                if let evidence = try item.verified(by: configuration.evidence, now: now) {
+                    checked.append(.verified(evidence))
+                } else {
+                    checked.append(.result(.notConfigured(kind), .notConfigured, kind, ""))
+                }
+            } catch {
+                charge(caller, Cost.failure)
+                guard !error.isTransient else {
+                    note(kind, .clockSkew, peer, caller.name, error.reason)
+                    throw Self.clockSkew(error)
+                }
+                checked.append(.result(.refused(error), .refused(error.check), kind, error.reason))
+            }
+        }
+        return checked
+    }
+
+    private static func clockSkew(_ error: EvidenceError) -> RequestError {
+        RequestError(.serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
+    }
+
+    private func record(
+        _ checked: Checked, _ caller: AccountCaller, _ isRestore: Bool, _ peer: String
+    ) async throws -> EvidenceResult {
+        let evidence: VerifiedEvidence
+        switch checked {
+        case .result(let result, let outcome, let kind, let reason):
+            note(kind, outcome, peer, caller.name, reason)
+            return result
+        case .verified(let verified): evidence = verified
+        }
+        charge(caller, evidence.facts.count / Cost.factsPerRequest)
+        do throws(BackendError) {
+            let outcome = try await recorder.record(evidence, from: caller.account, isRestore: isRestore)
+            if evidence.kind == .appStoreRenewal, !outcome.unowned.isEmpty {
+                charge(caller, Cost.failure)
+                let error = EvidenceError(.app, "send a transaction of this subscription first")
+                note(evidence.kind, .refused(error.check), peer, caller.name, error.reason)
+                return .refused(error)
+            }
+            guard outcome.facts.isEmpty, !outcome.refused.isEmpty else {
+                note(evidence.kind, .recorded, peer, caller.name)
+                return .facts(outcome.facts, others: outcome.refused)
+            }
+            charge(caller, Cost.failure)
+            note(evidence.kind, .ownedByAnother, peer, caller.name)
+            return .ownedByAnother
+        } catch {
+            guard error.cause is LedgerFull else { throw error }
+            charge(caller, Cost.failure)
+            note(evidence.kind, .full, peer, caller.name)
+            return .full
+        }
+    }
+
+    private func charge(_ caller: AccountCaller, _ writes: Int) {
+        limiter.charge(account: caller.account.name ?? "", reads: 0, writes: writes, now: host.now())
+    }
+
+    func note(
+        _ kind: EvidenceKind, _ outcome: EvidenceNote.Outcome, _ address: String, _ account: String? = nil,
+        _ reason: String = ""
+    ) {
+        onEvidence(
+            EvidenceNote(kind: kind, outcome: outcome, address: address, account: account, reason: reason))
+    }
+
+    /// The answer to a request for the account's token: the one that the server has issued, or a registration of one
+    /// that the app has chosen.
+    func token(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
+        if request.head.method == .get {
+            let token = try await recorder.tokens.issued(to: caller.account)
+            return try .json { json([("token", .string(token))]) }
+        }
+        let token = try RequestFields(request.body, request.head.headerFields).text("token")
+        try await recorder.tokens.register(token, for: caller.account)
+        try await recorder.claimLines(waitingFor: token, for: caller.account)
+        hub.wakeUp()
+        return .done
+    }
+}

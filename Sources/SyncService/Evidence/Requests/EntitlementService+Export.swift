@@ -1,0 +1,78 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+
+extension EntitlementService {
+    /// The answer with everything that is kept of the caller's account. Secrets and their digests are left out; values
+    /// under the account's other keys are listed by key and can be read at `/v1/kv`.
+    func export(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+        guard !caller.isErased, let record = try await accounts.credentials.record(caller.credential.name),
+            record.account == caller.account
+        else { throw RequestError(.gone, "the account was erased") }
+        let results = try await store.read([
+            ReadRequest(caller.keys.ledger), ReadRequest(caller.keys.decisions),
+        ]).outcome
+        guard results.count == 2 else { throw LedgerRules.incomplete }
+        let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
+        let size = entries.reduce(0) { $0 + ($1?.value.count ?? 0) }
+        try limiter.takeReads(
+            size >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
+        let ledger = try facts(in: entries[0], caller.keys.ledger)
+        let server = try facts(in: entries[1], caller.keys.decisions)
+        let lines = try await recorder.lines.all(of: caller.account)
+        let members: [(String, JSON)] = [
+            (
+                "account",
+                .object([
+                    ("name", .string(record.name)), ("incarnation", .string(caller.account.incarnation)),
+                    ("created", date(record.created)), ("issuer", JSON(record.issuer)),
+                    ("recoveryCodeCount", .number(Int64(record.recoveryCodes.count))),
+                ])
+            ),
+            ("sessions", .array(try await sessions(of: caller))),
+            ("tokens", .array(try await recorder.tokens.all(of: caller.account).map { .string($0) })),
+            ("lines", .array(lines.map { .object($0.line.members + [("since", date($0.since))]) })),
+            ("ledger", .array(ledger.map(\.json))), ("serverLedger", .array(server.map(\.json))),
+            ("keys", .array(try await otherKeys(of: caller))),
+        ]
+        let body = json(members)
+        guard request.reserveAnswer(body.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
+        return try .json { body }
+    }
+
+    private func facts(in entry: Entry?, _ key: EntryKey) throws(BackendError) -> [Fact] {
+        try entry.map { (entry) throws(BackendError) in try LedgerRules.stored(entry, key).records.map { Fact($0) } }
+            ?? []
+    }
+
+    private func date(_ milliseconds: Int64) -> JSON { .string("\(Timestamp(milliseconds: milliseconds))") }
+
+    private func sessions(of caller: AccountCaller) async throws(BackendError) -> [JSON] {
+        var sessions: [JSON] = []
+        let prefix = SessionRecord.prefix(of: caller.credential.name)
+        try await accounts.records.forEach(under: prefix, as: SessionRecord.self) { (_, held) in
+            guard held.value.isOf(caller.account) else { return }
+            sessions.append(
+                .object([
+                    ("created", date(held.value.created)), ("refreshed", date(held.value.rotated)),
+                    ("expires", date(held.value.expires)),
+                ]))
+        }
+        return sessions
+    }
+
+    private func otherKeys(of caller: AccountCaller) async throws(BackendError) -> [JSON] {
+        var keys: [JSON] = []
+        var after: EntryKey?
+        repeat {
+            let page = try await store.list(prefix: caller.keys.prefix, after: after, limit: 1_000).outcome
+            for item in page.items where item.key != caller.keys.ledger && item.key != caller.keys.decisions {
+                keys.append(.string(item.key.text))
+            }
+            after = page.next
+        } while after != nil
+        return keys
+    }
+}

@@ -1,0 +1,137 @@
+import Entitlements
+import HTTPTypes
+import StoreEvidence
+import SyncCore
+import SyncProtocol
+
+/// The stores that send notifications.
+enum NotifyingStore: String, Hashable, Sendable, CaseIterable {
+    case appStore = "app-store"
+    case googlePlay = "google-play"
+    case stripe
+
+    var kind: EvidenceKind {
+        switch self {
+        case .appStore: .appStoreNotification
+        case .googlePlay: .googlePlayNotification
+        case .stripe: .stripe
+        }
+    }
+}
+
+extension EntitlementService {
+    /// The answer to a store's notification. It is authenticated by its signature or by the token of its sender.
+    ///
+    /// The store repeats a notification until the answer is 200. Unknown types are therefore accepted, and what cannot
+    /// be kept is not.
+    func notification(of store: NotifyingStore, _ request: ServiceRequest) async throws -> TransportAnswer {
+        let now = host.now()
+        try failures.check(request.peer, now: now)
+        do {
+            return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                let kind = store.kind
+                guard let evidence = try await verified(store, request, now: Timestamp(milliseconds: now)) else {
+                    return Self.accepted
+                }
+                guard !evidence.facts.isEmpty || evidence.line != nil || !evidence.aliases.isEmpty else {
+                    note(kind, .ignored, request.peer)
+                    return Self.accepted
+                }
+                let outcome = try await recorder.record(evidence, from: nil, isRestore: false)
+                note(kind, outcome.unowned.isEmpty ? .recorded : .parked, request.peer)
+                hub.wakeUp()
+                return Self.accepted
+            }
+        } catch let error as EvidenceError {
+            guard !error.isTransient else {
+                note(store.kind, .clockSkew, request.peer, nil, error.reason)
+                throw RequestError(
+                    .serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
+            }
+            failures.fail(request.peer, now: now)
+            note(store.kind, .refused(error.check), request.peer, nil, error.reason)
+            throw RequestError(
+                .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
+        } catch let error as BackendError where error.cause is ParkingFull || error.cause is LedgerFull {
+            note(store.kind, .full, request.peer, nil, error.message)
+            throw RequestError(.serviceUnavailable, "the server has no room for this now", retryAfter: 3_600)
+        }
+    }
+
+    private static let accepted = TransportAnswer(HTTPResponse(status: .ok))
+
+    /// The verified content of a notification; `nil` if there is nothing to do.
+    private func verified(
+        _ store: NotifyingStore, _ request: ServiceRequest, now: Timestamp
+    ) async throws -> VerifiedEvidence? {
+        switch store {
+        case .appStore:
+            guard let verifier = configuration.evidence.appStore else { throw notConfigured(store, request) }
+            try checkMediaType(request)
+            return try verifier.notification(request.body, now: now)
+        case .stripe:
+            guard let verifier = configuration.evidence.stripe else { throw notConfigured(store, request) }
+            guard let name = HTTPField.Name("Stripe-Signature"),
+                let signature = request.head.headerFields.value(of: name)
+            else { throw EvidenceError(.header, "the header field Stripe-Signature is missing") }
+            return try verifier.event(request.body, signature: signature, now: now)
+        case .googlePlay:
+            guard let verifier = configuration.evidence.googlePlay, let push = configuration.evidence.push else {
+                throw notConfigured(store, request)
+            }
+            try await authenticate(request, push)
+            try checkMediaType(request)
+            return try await lookedUp(try verifier.notification(request.body, now: now), verifier, request.peer)
+        }
+    }
+
+    private func notConfigured(_ store: NotifyingStore, _ request: ServiceRequest) -> RequestError {
+        note(store.kind, .notConfigured, request.peer)
+        return RequestError(.notFound, "this server does not accept notifications of this store")
+    }
+
+    private func checkMediaType(_ request: ServiceRequest) throws(RequestError) {
+        guard request.head.headerFields.mediaType == "application/json" else {
+            throw RequestError(.unsupportedMediaType, "the body must be application/json")
+        }
+    }
+
+    private func authenticate(_ request: ServiceRequest, _ push: any PushAuthentication) async throws(RequestError) {
+        let field = request.head.headerFields.value(of: .authorization) ?? ""
+        do throws(TokenRefusal) {
+            guard field.lowercased().hasPrefix("bearer ") else { throw TokenRefusal("it is missing") }
+            try await push.verify(String(field.dropFirst("bearer ".count)), now: host.now())
+        } catch {
+            failures.fail(request.peer, now: host.now())
+            note(
+                .googlePlayNotification, .unauthenticated, request.peer, nil, "the token of the sender: \(error.reason)"
+            )
+            throw RequestError(.unauthorized, "the token of the sender is not accepted")
+        }
+    }
+
+    /// The evidence of a notification of Google Play. A notification about a subscription states only that something
+    /// has changed.
+    private func lookedUp(
+        _ notification: PlayNotification, _ verifier: any GooglePlayVerification, _ peer: String
+    ) async throws -> VerifiedEvidence? {
+        guard notification.subject == .subscription, let token = notification.purchaseToken else {
+            return notification.evidence
+        }
+        guard let lookup = configuration.evidence.lookup else {
+            note(
+                .googlePlayNotification, .notConfigured, peer, nil,
+                "the server has no access to Google Play's API, so it cannot look up the subscription")
+            return nil
+        }
+        let json: [UInt8]
+        do { json = try await lookup.subscription(packageName: notification.packageName, purchaseToken: token) } catch {
+            onError(
+                BackendError(
+                    .unavailable, operation: .read, message: "a subscription at Google Play cannot be looked up",
+                    cause: error))
+            throw RequestError(.serviceUnavailable, "the subscription cannot be looked up now", retryAfter: 60)
+        }
+        return try verifier.subscription(json, purchaseToken: token, statedAt: notification.date)
+    }
+}

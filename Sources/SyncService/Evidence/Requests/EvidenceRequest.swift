@@ -1,0 +1,152 @@
+import Entitlements
+import HTTPTypes
+import StoreEvidence
+import SyncProtocol
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The body of `POST /v1/transactions`: evidence that a device sends.
+struct EvidenceRequest: Sendable {
+    /// One piece of evidence.
+    struct Item: Sendable {
+        var kind: EvidenceKind
+        /// The members of the item that are texts.
+        var texts: [String: String]
+    }
+
+    /// The pieces; an error in the place of one that cannot be read.
+    var items: [Result<Item, EvidenceError>]
+    /// True for an explicit restore by the user.
+    var isRestore: Bool
+
+    /// The longest body, in bytes: a receipt of 1 MiB in base64, and some transactions.
+    static let maximumByteCount = 2 << 20
+    /// The number of pieces of evidence in one request.
+    static let itemCounts = 1...32
+
+    /// Reads a body.
+    ///
+    /// - Throws: ``RequestError`` for a body that is too long or malformed.
+    init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
+        guard body.count <= Self.maximumByteCount else {
+            throw RequestError(.contentTooLarge, "the body must have at most \(Self.maximumByteCount) bytes")
+        }
+        guard fields.mediaType == "application/json" else {
+            throw RequestError(.unsupportedMediaType, "the body must be application/json")
+        }
+        let value: JSONValue
+        do throws(JSONSyntaxError) { value = try JSONValue(parsing: body) } catch {
+            throw RequestError(.badRequest, "the body must be a JSON object: \(error)")
+        }
+        guard case .object(let members) = value, case .array(let elements) = members["evidence"] else {
+            throw RequestError(.badRequest, "the body must be a JSON object with the array \"evidence\"")
+        }
+        guard Self.itemCounts.contains(elements.count) else {
+            throw RequestError(.badRequest, "\"evidence\" must have 1 to 32 items, not \(elements.count)")
+        }
+        switch members["restore"] {
+        case nil: isRestore = false
+        case .bool(let flag): isRestore = flag
+        case let other?: throw RequestError(.badRequest, "\"restore\" must be true or false, not \(other.typeName)")
+        }
+        items = elements.map { element in
+            do throws(EvidenceError) { return .success(try Item(element)) } catch { return .failure(error) }
+        }
+    }
+}
+
+extension EvidenceRequest.Item {
+    private static let kinds: [EvidenceKind] = [.appStoreTransaction, .appStoreRenewal, .appStoreReceipt, .googlePlay]
+
+    fileprivate init(_ value: JSONValue) throws(EvidenceError) {
+        guard case .object(let members) = value, case .string(let name) = members["kind"] else {
+            throw EvidenceError(.format, "an item must be an object with the text \"kind\"")
+        }
+        guard let kind = EvidenceKind(rawValue: name), Self.kinds.contains(kind) else {
+            let known = Self.kinds.map(\.rawValue).joined(separator: ", ")
+            throw EvidenceError(.kind, "kind must be one of \(known), not \"\(name.singleLine)\"")
+        }
+        self.kind = kind
+        texts = members.compactMapValues { if case .string(let text) = $0 { text } else { nil } }
+    }
+
+    private func text(_ name: String) throws(EvidenceError) -> String {
+        guard let text = texts[name] else {
+            throw EvidenceError(.format, "evidence of the kind \(kind.rawValue) needs the text \"\(name)\"")
+        }
+        return text
+    }
+
+    /// Verifies the evidence.
+    ///
+    /// - Returns: `nil` if the server has no verifier for its kind.
+    func verified(by configuration: EvidenceConfiguration, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence? {
+        switch kind {
+        case .appStoreTransaction:
+            let jws = try text("jws")
+            return try configuration.appStore?.transaction(jws, now: now)
+        case .appStoreRenewal:
+            let jws = try text("jws")
+            return try configuration.appStore?.renewal(jws, now: now)
+        case .appStoreReceipt:
+            guard let bytes = Data(base64Encoded: try text("data")) else {
+                throw EvidenceError(.format, "\"data\" must be base64 with padding")
+            }
+            return try configuration.appStore?.receipt(Array(bytes), now: now, deviceID: nil)
+        default:
+            let (data, signature) = (try text("data"), try text("signature"))
+            return try configuration.googlePlay?.purchase(data: data, signature: signature, now: now)
+        }
+    }
+}
+
+/// The answer to one piece of evidence.
+enum EvidenceResult: Sendable {
+    /// The facts that count for the caller, and the transactions or lines that belong to other accounts.
+    case facts([Fact], others: [TransactionReference])
+    case refused(EvidenceError)
+    case notConfigured(EvidenceKind)
+    case ownedByAnother
+    case full
+
+    /// The object in the answer.
+    var json: JSON {
+        switch self {
+        case .facts(let facts, let others):
+            let rest = others.isEmpty ? [] : [("ownedByAnother", JSON.array(others.map { .object($0.members) }))]
+            return .object([("facts", .array(facts.map(\.json)))] + rest)
+        case .refused(let error):
+            return problem(
+                "evidence-refused", .unprocessableContent, error.reason, [("check", .string(error.check.rawValue))])
+        case .notConfigured(let kind):
+            return problem(
+                "not-configured", .notImplemented, "this server does not accept evidence of the kind \(kind.rawValue)")
+        case .ownedByAnother:
+            return problem(
+                "owned-by-another", .conflict,
+                "this purchase belongs to another account; log in to that account, or restore purchases")
+        case .full:
+            return problem(
+                "ledger-full", .contentTooLarge, "the account has reached the largest number of purchases")
+        }
+    }
+
+    private func problem(
+        _ code: String, _ status: HTTPResponse.Status, _ detail: String, _ members: [(String, JSON)] = []
+    ) -> JSON {
+        .object([
+            (
+                "problem",
+                .object(
+                    [
+                        ("type", .string("urn:entitlementsync:problem:\(code)")), ("title", .string(code)),
+                        ("status", .number(Int64(status.code))), ("code", .string(code)), ("detail", .string(detail)),
+                    ] + members)
+            )
+        ])
+    }
+}

@@ -1,0 +1,101 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// Writes the server ledgers of accounts by compare-and-swap, and keeps the policy that they state equal to the
+/// configured one.
+struct ServerLedgerWriter: Sendable {
+    let records: RecordStore
+    let decoder: LedgerDecoder
+    let policy: TrustPolicy
+    let catalog: Catalog?
+    let now: @Sendable () -> Int64
+    private let limits = LedgerLimits.standard
+
+    init(
+        records: RecordStore, decoder: LedgerDecoder, policy: TrustPolicy, catalog: Catalog?,
+        now: @escaping @Sendable () -> Int64
+    ) {
+        (self.records, self.decoder, self.policy, self.catalog) = (records, decoder, policy, catalog)
+        self.now = now
+    }
+
+    /// The server ledger of `account` as it is stored.
+    func read(_ account: Account) async throws(BackendError) -> ServerLedger {
+        let key = try LedgerKeys(account).decisions
+        guard case .found(let entry) = try await records.backend.read(key).outcome else { return ServerLedger() }
+        return ServerLedger(try await decoder.ledger(in: entry, under: key))
+    }
+
+    /// Changes the server ledger of `account`.
+    ///
+    /// `change` runs after the ledger was read. If it reads the owners of lines, their order is the one that
+    /// ``LineOwners`` requires. It may run several times, so it must depend on its argument only.
+    ///
+    /// - Returns: The version of the ledger, which exists unless it is empty; `nil` if the account does not exist or is
+    ///   being erased. Nothing is written then.
+    /// - Throws: ``LedgerFull`` as the cause if the ledger would exceed its limits.
+    @discardableResult
+    func update(
+        _ account: Account, _ change: (inout ServerLedger) async throws(BackendError) -> Void
+    ) async throws(BackendError) -> EntryVersion? {
+        let key = try LedgerKeys(account).decisions
+        guard try await records.isActive(account) else { return nil }
+        for _ in 0..<32 {
+            var stored: Entry?
+            var former = ServerLedger()
+            if case .found(let entry) = try await records.backend.read(key).outcome {
+                stored = entry
+                former = ServerLedger(try await decoder.ledger(in: entry, under: key))
+            }
+            var ledger = former
+            _ = ledger.set(policy, at: Timestamp(milliseconds: now()))
+            try await change(&ledger)
+            guard ledger != former else { return stored?.version }
+            try check(ledger.ledger, former.ledger, key)
+            let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
+            do throws(BackendError) {
+                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
+                guard
+                    case .written(let version) = try await records.backend.write(bytes, to: key, if: condition).outcome
+                else { continue }
+                return try await confirm(account, key) ? version : nil
+            } catch {
+                // The next round shows whether the write took effect.
+                guard error.disposition == .outcomeUnknown else { throw error }
+            }
+        }
+        throw BackendError(
+            .busy, operation: .write, key: key, message: "other servers keep changing this server ledger; try again")
+    }
+
+    /// Makes the server ledger of `account` state the configured policy. Returns like ``update(_:_:)``.
+    @discardableResult
+    func statePolicy(to account: Account) async throws(BackendError) -> EntryVersion? {
+        try await update(account) { (_) async throws(BackendError) in }
+    }
+
+    /// An update of a known record is always allowed, so that a full ledger still learns of a refund.
+    private func check(_ ledger: Ledger, _ former: Ledger, _ key: EntryKey) throws(BackendError) {
+        guard ledger.count > former.count else { return }
+        guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
+            throw BackendError(
+                .tooLarge, operation: .write, key: key,
+                message: "a server ledger can have at most \(limits.recordCount) records and \(limits.byteCount) bytes",
+                cause: LedgerFull())
+        }
+    }
+
+    /// Removes the ledger again if the account was erased while it was written.
+    private func confirm(_ account: Account, _ key: EntryKey) async throws(BackendError) -> Bool {
+        if try await records.isActive(account) { return true }
+        for _ in 0..<32 {
+            guard case .found(let entry) = try await records.backend.read(key).outcome else { break }
+            if case .deleted = try await records.backend.delete(key, if: .matches(entry.version)).outcome { break }
+        }
+        return false
+    }
+}
+
+/// The cause of the error of a server ledger that has reached its limits.
+struct LedgerFull: Error {}

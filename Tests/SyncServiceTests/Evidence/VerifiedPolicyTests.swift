@@ -1,0 +1,173 @@
+import Entitlements
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import Testing
+
+@testable import SyncService
+
+@Suite("Clients under the policy verified")
+struct VerifiedPolicyServiceTests {
+    private let stage: EvidenceStage
+
+    init() async throws { stage = try await EvidenceStage(.verified) }
+
+    private func purchase(
+        _ id: String, _ product: ProductID, store: StoreID = .appStore, signed: Timestamp? = nil, time: UInt64 = 1,
+        at date: Int64 = EvidenceStage.start
+    ) -> Fact {
+        .purchase(
+            Purchase(
+                transaction: TransactionReference(store: store, id: TransactionID(id)), product: product, terms: nil,
+                date: Timestamp(milliseconds: date),
+                stamp: Stamp(signedDate: signed, logicalTime: LogicalTime(rawValue: time))))
+    }
+
+    private let replica = ReplicaID(bytes: [UInt8](repeating: 7, count: 16))
+
+    @Test("A purchase that a client calls signed in the year 9999 grants nothing")
+    func signedByClient() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl", signed: .latest, time: .max)]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A signature in the year 9999 in the client's ledger does not shadow what the store signed")
+    func shadowing() async throws {
+        let forged = Fact.revocation(
+            Revocation(
+                transaction: TransactionReference(store: .appStore, id: "1"), revokedAt: nil,
+                stamp: Stamp(signedDate: .latest, logicalTime: LogicalTime(rawValue: .max))))
+        #expect(await stage.bob.put([purchase("1", "three", signed: .latest, time: .max), forged]).status == 200)
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("Products reported under any store name grant nothing", arguments: ["app-store", "google-play", "reported"])
+    func reported(store: String) async throws {
+        let facts = [purchase("1", "owl", store: StoreID(store)), purchase("2", "three", store: StoreID(store))]
+        #expect(await stage.bob.put(facts).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A flag that a client sets grants nothing")
+    func flag() async throws {
+        let flag = Flag(
+            product: "owl", isSet: true, date: Timestamp(milliseconds: stage.now), replica: try #require(replica),
+            logicalTime: LogicalTime(rawValue: .max))
+        #expect(await stage.bob.put([.flag(flag)]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("An expiry that a client asserts grants nothing")
+    func assertion() async throws {
+        let now = Timestamp(milliseconds: stage.now)
+        let assertion = Assertion(
+            Assertion.Reference(group: "nights", source: "parse", until: .latest), assertedAt: now, recordedAt: now,
+            replica: try #require(replica), logicalTime: LogicalTime(rawValue: 1))
+        #expect(await stage.bob.put([.assertion(assertion)]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A client cannot reinstate what the store has refunded")
+    func reinstatement() async throws {
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+        let forged = Revocation(
+            transaction: sale.reference, revokedAt: nil,
+            stamp: Stamp(signedDate: .latest, logicalTime: LogicalTime(rawValue: .max)))
+        #expect(await stage.bob.put([.revocation(forged)]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A client cannot give a verified purchase another date")
+    func redating() async throws {
+        var sale = Sale("1", at: stage.now - 80 * EvidenceStage.day)
+        sale.product = "three"
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob) == ["nights"])
+        let later = purchase("1", "three", signed: .latest, time: .max, at: stage.now + EvidenceStage.day)
+        #expect(await stage.bob.put([later]).status == 200)
+        stage.clock.advance(seconds: 20 * 86_400)
+        let bob = await stage.bob.at(stage.service)
+        #expect(await stage.rights(of: bob).isEmpty)
+    }
+
+    @Test("An adopted ledger grants nothing")
+    func adoption() async throws {
+        let claim = Claim(
+            account: "bob", incarnation: "x", date: Timestamp(milliseconds: stage.now),
+            logicalTime: LogicalTime(rawValue: 1))
+        #expect(await stage.bob.put([.claim(claim), purchase("1", "owl", signed: .latest)]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A client that reports another account's transaction first blocks nothing")
+    func claimingFirst() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl", signed: .latest)]).status == 200)
+        #expect(await stage.alice.put([purchase("1", "owl")]).status == 200)
+        #expect(try await stage.serverLedger(of: stage.alice).decision(about: Sale("1", at: 0).reference) == nil)
+        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("tx/") })
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.alice).results == ["2"])
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("A client cannot write the policy or decisions")
+    func serverRecords() async throws {
+        let policy = PolicyStatement(.trusted, logicalTime: LogicalTime(rawValue: .max))
+        #expect(await stage.bob.put([.policy(policy)]).status == 422)
+        #expect(
+            await stage.bob.service.ask(
+                .put, stage.bob.path + "decisions", token: stage.bob.token, [.ifMatch: "*"], body: [1]
+            ).status == 403)
+    }
+
+    @Test("Every account states the policy before its ledger is read, also on the synchronous path")
+    func policyRecord() async throws {
+        #expect(stage.alice.synchronousGet() == nil)
+        #expect(await stage.alice.get().status == 404)
+        #expect(try await stage.serverLedger(of: stage.alice).policy == .verified)
+        #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
+        #expect(try await stage.serverLedger(of: stage.bob).policy == .verified)
+    }
+
+    @Test("The policy follows the configuration when it changes back")
+    func changedPolicy() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
+        let bob = await stage.bob.at(trusting)
+        #expect(await bob.get().status == 200)
+        #expect(try await stage.serverLedger(of: bob).policy == .trusted)
+        #expect(await stage.rights(of: bob) == ["owl"])
+    }
+
+    @Test("What takes away counts from clients, too")
+    func ownRevocation() async throws {
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        let cleared = Flag(
+            product: "owl", isSet: false, date: Timestamp(milliseconds: stage.now), replica: try #require(replica),
+            logicalTime: LogicalTime(rawValue: 1))
+        #expect(await stage.bob.put([.flag(cleared)]).status == 200)
+        #expect(await stage.rights(of: stage.bob) == ["owl"], "a cleared flag does not end a purchase")
+    }
+
+    @Test("A catalogue with consumables of one device does not fit the policy")
+    func deviceLocalConsumables() throws {
+        var configuration = ServiceConfiguration(name: "https://sync.example.com")
+        configuration.policy = .verified
+        configuration.catalog = try Catalog(
+            json: Array(#"{"products":[{"id":"coins","type":"consumable","units":5}]}"#.utf8))
+        #expect(throws: ConfigurationError.self) { try configuration.check() }
+        configuration.policy = .trusted
+        #expect(throws: Never.self) { try configuration.check() }
+    }
+}
