@@ -97,7 +97,7 @@ package struct ReceiptAuthority: Sendable {
         return Date(timeIntervalSince1970: Double(days) * 86_400)
     }
 
-    private static func name(_ commonName: String) throws -> DistinguishedName {
+    static func name(_ commonName: String) throws -> DistinguishedName {
         try DistinguishedName {
             CommonName(commonName)
             OrganizationName("Apple Inc.")
@@ -105,7 +105,7 @@ package struct ReceiptAuthority: Sendable {
         }
     }
 
-    private static func marker(_ identifier: ASN1ObjectIdentifier) -> Certificate.Extension {
+    static func marker(_ identifier: ASN1ObjectIdentifier) -> Certificate.Extension {
         Certificate.Extension(oid: identifier, critical: false, value: [5, 0])
     }
 
