@@ -19,7 +19,7 @@ package struct AppStoreFoundry: Sendable {
         case p256(P256.Signing.PrivateKey)
         case p384(P384.Signing.PrivateKey)
 
-        var certificateKey: Certificate.PrivateKey {
+        package var certificateKey: Certificate.PrivateKey {
             switch self {
             case .p256(let key): Certificate.PrivateKey(key)
             case .p384(let key): Certificate.PrivateKey(key)

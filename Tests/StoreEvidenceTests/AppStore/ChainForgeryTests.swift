@@ -112,7 +112,7 @@ struct ChainForgeryTests {
         let verifier = try AppStoreStage.verifier(foundry)
         let now = try Timestamp("2030-01-01T00:00:00Z")
         #expect(try verifier.transaction(foundry.transaction(), now: now).facts.count == 2)
-        for date in ["2026-01-01T00:00:01Z", "2019-12-31T23:59:59Z"] {
+        for date in ["2026-01-01T00:00:01.000Z", "2019-12-31T23:59:59.000Z"] {
             let jws = try foundry.transaction(["signedDate": .date(try Timestamp(date))])
             AppStoreStage.expectRefusal(.certificates, "the signer's certificate was not valid at \(date)") {
                 try verifier.transaction(jws, now: now)

@@ -1,0 +1,143 @@
+import Entitlements
+import EvidenceTestSupport
+import Testing
+
+@testable import StoreEvidence
+
+@Suite("Mutated JSON web signatures")
+struct SignatureMutationTests {
+    private static let seed: UInt64 = 28
+    private static let everything: SignedFields = [
+        "offerType": 1, "appAccountToken": "7e3fb204-2b8f-4d3c-9a1b-0123456789ab", "revocationDate": .minute(-1),
+        "revocationReason": 1, "revocationType": "REFUND_PRORATED", "revocationPercentage": 50_000,
+    ]
+    private static let grace: SignedFields = [
+        "isInBillingRetryPeriod": true, "gracePeriodExpiresDate": .minute(90),
+        "autoRenewProductId": "com.example.weekly",
+    ]
+
+    private let foundry: AppStoreFoundry
+    private let verifier: AppStoreVerifier
+    private let now = Timestamp(milliseconds: AppStoreStage.now)
+
+    init() throws {
+        foundry = try AppStoreFoundry.valid.get()
+        verifier = try AppStoreStage.verifier()
+    }
+
+    @Test("Every mutant of a signed transaction is refused")
+    func transactions() throws {
+        try expectRefusals(of: foundry.transaction(Self.everything)) { try verifier.transaction($0, now: now) }
+    }
+
+    @Test("Every mutant of a signed notification is refused")
+    func notifications() throws {
+        let payload = try foundry.notification("DID_RENEW", transaction: Self.everything, renewal: Self.grace)
+        try expectRefusals(of: payload) { try verifier.notification(signedPayload: $0, now: now) }
+    }
+
+    private func expectRefusals(of jws: String, by verify: (String) throws -> VerifiedEvidence) throws {
+        #expect(throws: Never.self) { _ = try verify(jws) }
+        var mutator = Mutator(seed: Self.seed)
+        for index in 0..<Mutator.count {
+            let mutant = String(decoding: mutator.mutant(of: Array(jws.utf8)), as: UTF8.self)
+            do {
+                _ = try verify(mutant)
+                Issue.record("mutant \(index) of seed \(Self.seed) was accepted: \(mutant)")
+            } catch is EvidenceError {
+                continue
+            }
+        }
+    }
+
+    @Test("A mutant of a certificate is refused")
+    func certificates() throws {
+        var mutator = Mutator(seed: Self.seed)
+        let valid = try foundry.certificates
+        let chains = AppleChains(try EvidenceRoots(pem: foundry.roots))
+        for index in 0..<Mutator.count {
+            var certificates = valid
+            certificates[index % 2] = mutator.mutant(of: valid[index % 2])
+            do {
+                _ = try chains.publicKey(leaf: certificates[0], intermediate: certificates[1], at: now)
+                Issue.record("certificate \(index) of seed \(Self.seed) was accepted")
+            } catch {
+                try #require(error.check == .certificates)
+            }
+        }
+    }
+
+    @Test("No mutant of a header traps or proves other facts, even if it is signed")
+    func headers() throws {
+        let body = AppStoreFoundry.transactionFields(Self.everything).json
+        let valid = try verifier.transaction(foundry.sign(body), now: now)
+        let header = try Self.header(of: foundry.sign(body))
+        var mutator = Mutator(seed: Self.seed)
+        let refusals = try signedMutants { text in
+            text.body = body
+            text.headerText = String(decoding: mutator.mutant(of: header), as: UTF8.self)
+        } check: { jws in
+            let evidence = try verifier.transaction(jws, now: now)
+            try #require(evidence == valid)
+        }
+        #expect(refusals > Mutator.count / 2)
+    }
+
+    @Test("No signed mutant of a transaction's body traps or gives an unreadable fact")
+    func transactionBodies() throws {
+        let refusals = try mutantBodies(of: AppStoreFoundry.transactionFields(Self.everything).json) { jws in
+            try verifier.transaction(jws, now: now)
+        }
+        #expect((Mutator.count / 10..<Mutator.count).contains(refusals))
+    }
+
+    @Test("No signed mutant of a renewal info's body traps or gives an unreadable fact")
+    func renewalBodies() throws {
+        let refusals = try mutantBodies(of: AppStoreFoundry.renewalFields(Self.grace).json) { jws in
+            try verifier.renewal(jws, now: now)
+        }
+        #expect((Mutator.count / 10..<Mutator.count).contains(refusals))
+    }
+
+    @Test("No mutant of a request's body proves other facts")
+    func requests() throws {
+        let body = AppStoreFoundry.body(of: try foundry.notification("DID_RENEW", transaction: Self.everything))
+        let valid = try verifier.notification(body, now: now)
+        var mutator = Mutator(seed: Self.seed)
+        for index in 0..<Mutator.count {
+            do {
+                let evidence = try verifier.notification(mutator.mutant(of: body), now: now)
+                try #require(evidence == valid, "mutant \(index) of seed \(Self.seed)")
+            } catch is EvidenceError {
+                continue
+            }
+        }
+    }
+
+    private func mutantBodies(of json: String, _ verify: (String) throws -> VerifiedEvidence) throws -> Int {
+        var mutator = Mutator(seed: Self.seed)
+        return try signedMutants { text in
+            text.body = String(decoding: mutator.mutant(of: Array(json.utf8)), as: UTF8.self)
+        } check: { jws in
+            let evidence = try verify(jws)
+            try #require(!evidence.facts.isEmpty)
+            for fact in evidence.facts { try #require(Fact(fact.record) == fact, "\(jws)") }
+        }
+    }
+
+    /// Signs mutants and checks the accepted ones.
+    ///
+    /// - Returns: The number of refusals.
+    private func signedMutants(_ change: (inout SignedText) -> Void, check: (String) throws -> Void) throws -> Int {
+        var refusals = 0
+        for _ in 0..<Mutator.count {
+            do { try check(try foundry.sign("", change)) } catch is EvidenceError { refusals += 1 }
+        }
+        return refusals
+    }
+
+    private static func header(of jws: String) throws -> [UInt8] {
+        let segment = try #require(jws.split(separator: ".").first)
+        return try #require(Base64.url.decode(segment.utf8))
+    }
+}
