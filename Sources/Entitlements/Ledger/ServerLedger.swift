@@ -39,11 +39,11 @@ public struct ServerLedger: Hashable, Sendable {
     /// - Returns: The facts that were new or stronger than the known ones.
     public mutating func add(_ facts: [Fact], catalog: Catalog?, at now: Timestamp) -> [Fact] {
         // Indexed once, because a receipt may state thousands of purchases.
-        var terms: [TransactionReference: Terms] = [:]
+        var known: [TransactionReference: Purchase] = [:]
         var decided: Set<TransactionReference> = []
         for fact in self.facts {
             switch fact {
-            case .purchase(let purchase): terms[purchase.transaction] = purchase.terms
+            case .purchase(let purchase): known[purchase.transaction] = purchase
             case .acceptance(let acceptance) where acceptance.decision != .accepted:
                 decided.insert(acceptance.transaction)
             default: break
@@ -53,7 +53,9 @@ public struct ServerLedger: Hashable, Sendable {
         let statements = facts.compactMap { fact -> Fact? in
             guard case .purchase(var purchase) = fact else { return fact.isVerifiable ? fact : nil }
             if decided.contains(purchase.transaction) { ended.append(purchase.transaction) }
-            purchase.terms = purchase.terms ?? terms[purchase.transaction] ?? catalog?.terms(of: purchase.product)
+            // Terms of another product would make the ledger depend on the order of the statements.
+            let earlier = known[purchase.transaction].flatMap { $0.product == purchase.product ? $0.terms : nil }
+            purchase.terms = purchase.terms ?? earlier ?? catalog?.terms(of: purchase.product)
             return .purchase(purchase)
         }
         let new = ledger.missing(of: statements.map(\.record)).map { Fact($0) }
