@@ -114,11 +114,14 @@ private struct AppleCertificate: Sendable {
     }
 
     /// True if the certificate may sign certificates. Unreadable constraints count as none.
+    ///
+    /// A certificate without the extension for key usage does not restrict it (RFC 5280, section 6.1.4).
     var isAuthority: Bool {
         guard let constraints = try? certificate.extensions.basicConstraints,
-            let usage = try? certificate.extensions.keyUsage, case .isCertificateAuthority = constraints
+            case .isCertificateAuthority = constraints
         else { return false }
-        return usage.keyCertSign
+        guard certificate.extensions[oid: .X509ExtensionID.keyUsage] != nil else { return true }
+        return (try? certificate.extensions.keyUsage)?.keyCertSign ?? false
     }
 
     func check(marker: ASN1ObjectIdentifier, at date: Timestamp) throws(EvidenceError) {
