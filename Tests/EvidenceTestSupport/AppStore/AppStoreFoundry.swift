@@ -40,6 +40,8 @@ package struct AppStoreFoundry: Sendable {
         package var intermediateMarker = true
         package var intermediateIsAuthority = true
         package var intermediateMaySign = true
+        /// False if the certificates below the root have no extension for key usage.
+        package var statesKeyUsage = true
         package var intermediateNotBefore = ReceiptAuthority.date(2010)
         package var intermediateNotAfter = ReceiptAuthority.date(2045)
         package var leafMarker = true
@@ -91,7 +93,7 @@ package struct AppStoreFoundry: Sendable {
             extensions: try Self.extensions(
                 isAuthority: flaws.intermediateIsAuthority, maySign: flaws.intermediateMaySign,
                 marker: flaws.intermediateMarker ? [1, 2, 840, 113_635, 100, 6, 2, 1] : nil,
-                isCritical: flaws.criticalExtension == .intermediate),
+                isCritical: flaws.criticalExtension == .intermediate, statesKeyUsage: flaws.statesKeyUsage),
             issuerPrivateKey: .init(flaws.foreignRoot ? foreignKey : rootKey))
         leaf = try Certificate(
             version: .v3, serialNumber: .init(0x7D39_2009), publicKey: leafKey.certificateKey.publicKey,
@@ -101,21 +103,24 @@ package struct AppStoreFoundry: Sendable {
             extensions: try Self.extensions(
                 isAuthority: flaws.leafIsAuthority, maySign: flaws.leafIsAuthority,
                 marker: flaws.leafMarker ? [1, 2, 840, 113_635, 100, 6, 11, 1] : nil,
-                isCritical: flaws.criticalExtension == .leaf),
+                isCritical: flaws.criticalExtension == .leaf, statesKeyUsage: flaws.statesKeyUsage),
             issuerPrivateKey: .init(flaws.foreignIntermediate ? foreignKey : intermediateKey))
         self.leafKey = leafKey
         self.intermediateKey = .p384(intermediateKey)
     }
 
     private static func extensions(
-        isAuthority: Bool, maySign: Bool, marker: ASN1ObjectIdentifier?, isCritical: Bool
+        isAuthority: Bool, maySign: Bool, marker: ASN1ObjectIdentifier?, isCritical: Bool, statesKeyUsage: Bool = true
     ) throws -> Certificate.Extensions {
         var extensions = try Certificate.Extensions {
             Critical(
                 isAuthority
                     ? BasicConstraints.isCertificateAuthority(maxPathLength: nil)
                     : BasicConstraints.notCertificateAuthority)
-            Critical(KeyUsage(digitalSignature: !maySign, keyCertSign: maySign))
+        }
+        if statesKeyUsage {
+            let usage = KeyUsage(digitalSignature: !maySign, keyCertSign: maySign)
+            try extensions.append(Certificate.Extension(usage, critical: true))
         }
         if let marker { try extensions.append(ReceiptAuthority.marker(marker)) }
         if isCritical { try extensions.append(.init(oid: [1, 2, 3, 4], critical: true, value: [5, 0])) }

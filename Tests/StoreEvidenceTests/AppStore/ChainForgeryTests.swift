@@ -68,6 +68,22 @@ struct ChainForgeryTests {
     @Test("An intermediate certificate that must not sign certificates")
     func intermediateUsage() throws { try expectRefusal("no authority") { $0.intermediateMaySign = false } }
 
+    @Test("Certificates that state no key usage are accepted, but not for a signer that is an authority")
+    func unstatedUsage() throws {
+        let foundry = try AppStoreFoundry(AppStoreFoundry.Flaws { $0.statesKeyUsage = false })
+        let evidence = try AppStoreStage.verifier(foundry).transaction(
+            foundry.transaction(), now: Timestamp(milliseconds: AppStoreStage.now))
+        #expect(evidence.facts.count == 2)
+        try expectRefusal("is an authority") { flaws in
+            flaws.statesKeyUsage = false
+            flaws.leafIsAuthority = true
+        }
+        try expectRefusal("no authority") { flaws in
+            flaws.statesKeyUsage = false
+            flaws.intermediateIsAuthority = false
+        }
+    }
+
     @Test("A signer's certificate without Apple's marker")
     func leafMarker() throws { try expectRefusal("the signer's certificate lacks") { $0.leafMarker = false } }
 
