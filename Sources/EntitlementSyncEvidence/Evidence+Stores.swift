@@ -1,6 +1,6 @@
 #if Evidence
 public import EntitlementSync
-public import Entitlements
+import Entitlements
 public import StoreEvidence
 
 #if canImport(FoundationEssentials)
