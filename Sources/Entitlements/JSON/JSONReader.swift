@@ -75,6 +75,9 @@ package struct JSONObjectReader: Sendable {
         return JSONReader(value, path: memberPath(name))
     }
 
+    /// Returns `true` if there is a member, even if it is null.
+    package func contains(_ name: String) -> Bool { members[name] != nil }
+
     /// Returns the member.
     ///
     /// - Throws: ``InputError`` if it is missing or null.

@@ -23,8 +23,8 @@ public struct AppStoreVerifier: Sendable {
     /// - Parameters:
     ///   - bundleIDs: The bundle identifiers of the app.
     ///   - appAppleID: Apple's id of the app, which App Store Connect shows under "Apple ID".
-    ///   - environments: The accepted environments. `xcode` accepts what Xcode's StoreKit testing signs, which needs
-    ///     `roots` of its own; use it in tests only.
+    ///   - environments: The accepted environments. Add `xcode` only in tests that sign with `roots` of their own. The
+    ///     signatures of Xcode's StoreKit testing are refused in any case: their single certificate proves nothing.
     ///   - roots: The root certificates.
     public init(
         bundleIDs: Set<String>, appAppleID: Int64? = nil,

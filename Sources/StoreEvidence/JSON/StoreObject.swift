@@ -76,7 +76,7 @@ struct StoreObject {
     }
 
     /// Returns `true` if there is a member `name`, even if it is null.
-    func contains(_ name: String) -> Bool { members.all.contains { $0.name == name } }
+    func contains(_ name: String) -> Bool { members.contains(name) }
 
     /// Returns an object; `nil` if the member is missing or null.
     func object(_ name: String) throws(EvidenceError) -> StoreObject? {
