@@ -89,10 +89,12 @@ extension AppStoreFoundry {
     /// - Parameters:
     ///   - type: The type, for example `DID_RENEW`.
     ///   - subtype: The subtype, for example `BILLING_RECOVERY`.
-    ///   - transaction: The fields of the transaction that differ from the defaults; `nil` for a notification without one.
-    ///   - renewal: The fields of the renewal info that differ from the defaults; `nil` for a notification without one.
-    ///   - data: The members of `data` that differ from the defaults: `bundleId`, `environment`, `appAppleId`, or another
-    ///     `signedTransactionInfo`.
+    ///   - transaction: The fields of the transaction that differ from the defaults; `nil` for a notification without
+    ///     one.
+    ///   - renewal: The fields of the renewal info that differ from the defaults; `nil` for a notification without
+    ///     one.
+    ///   - data: The members of `data` that differ from the defaults: `bundleId`, `environment`, `appAppleId`, or
+    ///     another `signedTransactionInfo`.
     ///   - fields: The members of the notification that differ from the defaults: `signedDate`, `notificationUUID`.
     /// - Returns: The signed payload. ``body(of:)`` wraps it as Apple sends it.
     package func notification(
