@@ -221,7 +221,7 @@ let package = Package(
         .testTarget(
             name: "SyncServerTests",
             dependencies: [
-                "Checksums", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
+                "Checksums", "CurlTransport", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
                 "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
