@@ -221,7 +221,7 @@ let package = Package(
         .testTarget(
             name: "SyncServerTests",
             dependencies: [
-                "Checksums", "CurlTransport", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
+                "Checksums", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
                 "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
@@ -231,6 +231,7 @@ let package = Package(
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         // Used by tests only. Benchmarks/Package.swift builds the same sources for its programs.
         .target(
