@@ -191,9 +191,9 @@ public struct AppStoreServerClient: Sendable {
             case 401:
                 StoreAPIError(
                     .unauthorized, status: status,
-                    "Apple rejects the credentials\(problem); check that the key \(keyID) is an in-app purchase key that"
-                        + " is not revoked, that the .p8 file belongs to it, that the issuer ID is \(issuerID), that"
-                        + " the bundle ID is \(bundleID), and that this machine's clock is right")
+                    "Apple rejects the credentials\(problem); check that the key \(keyID) is an in-app purchase key"
+                        + " that is not revoked, that the .p8 file belongs to it, that the issuer ID is \(issuerID),"
+                        + " that the bundle ID is \(bundleID), and that this machine's clock is right")
             case 404:
                 StoreAPIError(
                     .notFound, status: status,

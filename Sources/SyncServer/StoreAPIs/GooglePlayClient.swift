@@ -189,8 +189,9 @@ public final class GooglePlayClient: Sendable {
                 StoreAPIError(
                     .unauthorized, status: status,
                     "Play rejects the service account \(account.email)\(problem); check that the Play Console grants it"
-                        + " access to \(packageName) under Users and permissions, with the right to see financial data and"
-                        + " to manage orders, and that the Google Play Android Developer API is enabled in its project")
+                        + " access to \(packageName) under Users and permissions, with the right to see financial data"
+                        + " and to manage orders, and that the Google Play Android Developer API is enabled"
+                        + " in its project")
             case 404, 410:
                 StoreAPIError(
                     .notFound, status: status,
