@@ -1,0 +1,206 @@
+import HTTPTypes
+import JWTKit
+public import SyncCore
+public import SyncProtocol
+
+/// A client of the App Store Server API.
+///
+/// It reads what Apple signed while the server could not be reached. The answers are unverified: the caller verifies
+/// each statement.
+///
+/// ```swift
+/// let client = try AppStoreServerClient(
+///     issuerID: issuer, keyID: "2X9R4HXF34", bundleID: "com.example.owls", privateKey: pem, transport: transport)
+/// try await client.notifications(from: lastSeen, to: now) { page in
+///     for signedPayload in page { try await receive(signedPayload) }
+/// }
+/// ```
+public struct AppStoreServerClient: Sendable {
+    /// The address for purchases in the App Store.
+    public static let productionURL = "https://api.storekit.itunes.apple.com"
+    /// The address for purchases in the sandbox, in TestFlight and during review.
+    public static let sandboxURL = "https://api.storekit-sandbox.itunes.apple.com"
+    /// The retries of a request: five attempts, and pauses of at most ten minutes together.
+    public static let defaultRetries = RetryPolicy(
+        maximumAttempts: 5, firstDelay: .seconds(1), maximumDelay: .seconds(30), maximumTotalDelay: .seconds(600))
+    /// The lifetime of a token in seconds. Apple accepts at most 60 minutes.
+    private static let tokenLifetime: Int64 = 1_200
+    private static let millisecondsPerDay: Int64 = 86_400_000
+
+    private let issuerID: String
+    private let keyID: String
+    private let bundleID: String
+    private let key: ES256PrivateKey
+    private let baseURL: String
+    private let connection: StoreAPIConnection
+
+    /// Creates a client for one app in one environment.
+    ///
+    /// - Parameters:
+    ///   - issuerID: The issuer ID of App Store Connect › Users and Access › Integrations › In-App Purchase.
+    ///   - keyID: The ID of the in-app purchase key.
+    ///   - bundleID: The bundle ID of the app.
+    ///   - privateKey: The key's .p8 file: PEM with a P-256 key.
+    ///   - baseURL: The address of the API. ``sandboxURL`` for the sandbox.
+    ///   - transport: Sends the requests.
+    ///   - host: The clock for tokens, and the timer for pauses.
+    ///   - retries: The number of attempts of each request, and the pauses between them.
+    /// - Throws: ``StoreAPIError/Kind/invalidArgument`` for an unusable setting.
+    public init(
+        issuerID: String, keyID: String, bundleID: String, privateKey: String,
+        baseURL: String = Self.productionURL, transport: any HTTPTransport, host: HostServices = .system,
+        retries: RetryPolicy = Self.defaultRetries
+    ) throws(StoreAPIError) {
+        for (name, value) in [("issuer ID", issuerID), ("key ID", keyID), ("bundle ID", bundleID)] where value.isEmpty {
+            throw StoreAPIError(.invalidArgument, "the \(name) of the App Store Server API must not be empty")
+        }
+        do {
+            key = try ES256PrivateKey(pem: privateKey)
+        } catch {
+            // The cause is left out, since it could quote a part of the key.
+            throw StoreAPIError(
+                .invalidArgument,
+                "the private key of the App Store Server API must be the .p8 file of the key \(keyID): PEM with a P-256"
+                    + " key")
+        }
+        self.baseURL = baseURL.hasSuffix("/") ? String(baseURL.dropLast()) : baseURL
+        _ = try StoreAPIConnection.request(.get, self.baseURL, setting: "the address of the App Store Server API")
+        (self.issuerID, self.keyID, self.bundleID) = (issuerID, keyID, bundleID)
+        connection = StoreAPIConnection(
+            api: "the App Store Server API", transport: transport, host: host, retries: retries)
+    }
+
+    /// The number of days for which Apple keeps notifications.
+    public var historyDays: Int64 { baseURL == Self.sandboxURL ? 30 : 180 }
+
+    private struct NotificationPage: Decodable {
+        struct Item: Decodable {
+            var signedPayload: String
+        }
+
+        var notificationHistory: [Item]?
+        var hasMore: Bool?
+        var paginationToken: String?
+    }
+
+    /// Reads all notifications of a period, the oldest page first.
+    ///
+    /// - Parameters:
+    ///   - start: The beginning, in milliseconds since 1970 UTC; at most ``historyDays`` ago.
+    ///   - end: The end, in milliseconds since 1970 UTC; after the beginning.
+    ///   - page: Receives the `signedPayload` of each notification of a page. An error ends the reading.
+    /// - Throws: ``StoreAPIError``, or the error of `page`.
+    public func notifications(
+        from start: Int64, to end: Int64, _ page: (_ signedPayloads: [String]) async throws -> Void
+    ) async throws {
+        let earliest = connection.host.now() - historyDays * Self.millisecondsPerDay
+        guard start >= earliest else {
+            throw StoreAPIError(
+                .invalidArgument,
+                "Apple keeps notifications for \(historyDays) days; the start must be \(earliest) ms or later, not"
+                    + " \(start)")
+        }
+        guard end > start else {
+            throw StoreAPIError(.invalidArgument, "the end, \(end) ms, must be after the start, \(start) ms")
+        }
+        let body = Array(#"{"startDate":\#(start),"endDate":\#(end)}"#.utf8)
+        var tokens = PageTokens(api: connection.api)
+        var query = ""
+        while true {
+            let bytes = try await send(
+                .post, "/inApps/v1/notifications/history\(query)", body: body, object: "notification history")
+            let answer = try connection.decode(NotificationPage.self, bytes)
+            let payloads = (answer.notificationHistory ?? []).map(\.signedPayload)
+            if !payloads.isEmpty { try await page(payloads) }
+            guard answer.hasMore == true else { return }
+            let token = try StoreAPIConnection.encode(try tokens.next(answer.paginationToken), "a page token")
+            query = "?paginationToken=\(token)"
+        }
+    }
+
+    private struct TransactionPage: Decodable {
+        var signedTransactions: [String]?
+        var hasMore: Bool?
+        var revision: String?
+        var bundleId: String?
+    }
+
+    /// Reads all transactions of the customer who made a transaction.
+    ///
+    /// - Parameters:
+    ///   - transactionID: The ID of any of the customer's transactions in this app.
+    ///   - revision: The result of an earlier call, to read only what is new or changed since; `nil` for everything.
+    ///   - page: Receives the signed transactions of a page. An error ends the reading.
+    /// - Returns: The revision after the last page, for the next call; `nil` if Apple sent none.
+    /// - Throws: ``StoreAPIError``, or the error of `page`.
+    public func transactions(
+        ofCustomerWith transactionID: String, since revision: String? = nil,
+        _ page: (_ signedTransactions: [String]) async throws -> Void
+    ) async throws -> String? {
+        let path = "/inApps/v2/history/\(try StoreAPIConnection.encode(transactionID, "the transaction ID"))"
+        var tokens = PageTokens(api: connection.api)
+        var revision = revision
+        if let revision { _ = try tokens.next(revision) }
+        while true {
+            var query = ""
+            if let revision { query = "?revision=\(try StoreAPIConnection.encode(revision, "the revision"))" }
+            let bytes = try await send(.get, path + query, object: "transaction \(transactionID)")
+            let answer = try connection.decode(TransactionPage.self, bytes)
+            guard answer.bundleId == nil || answer.bundleId == bundleID else {
+                throw StoreAPIError(.malformed, "\(connection.api) answered for another app than \(bundleID)")
+            }
+            if let transactions = answer.signedTransactions, !transactions.isEmpty { try await page(transactions) }
+            guard answer.hasMore == true else { return answer.revision ?? revision }
+            revision = try tokens.next(answer.revision)
+        }
+    }
+
+    private struct Claims: JWTPayload {
+        var iss: String
+        var iat: Int64
+        var exp: Int64
+        var aud = "appstoreconnect-v1"
+        var bid: String
+
+        // Only Apple verifies this token.
+        func verify(using algorithm: some JWTAlgorithm) throws {}
+    }
+
+    private func token() async throws(StoreAPIError) -> String {
+        let now = connection.host.now() / 1_000
+        let claims = Claims(iss: issuerID, iat: now, exp: now + Self.tokenLifetime, bid: bundleID)
+        do {
+            let keys = JWTKeyCollection()
+            await keys.add(ecdsa: key)
+            return try await keys.sign(claims, header: ["kid": .string(keyID), "typ": "JWT"])
+        } catch {
+            throw StoreAPIError(.invalidArgument, "the key \(keyID) cannot sign a token: \(error)")
+        }
+    }
+
+    private func send(
+        _ method: HTTPRequest.Method, _ path: String, body: [UInt8] = [], object: String
+    ) async throws(StoreAPIError) -> [UInt8] {
+        var request = try StoreAPIConnection.request(
+            method, baseURL + path, setting: "the address of the App Store Server API")
+        if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
+        return try await connection.send(.init(request: request, body: body)) { request throws(StoreAPIError) in
+            request.headerFields[.authorization] = "Bearer \(try await token())"
+        } explain: { status, problem in
+            switch status {
+            case 401:
+                StoreAPIError(
+                    .unauthorized, status: status,
+                    "Apple rejects the credentials\(problem); check that the key \(keyID) is an in-app purchase key"
+                        + " that is not revoked, that the .p8 file belongs to it, that the issuer ID is \(issuerID),"
+                        + " that the bundle ID is \(bundleID), and that this machine's clock is right")
+            case 404:
+                StoreAPIError(
+                    .notFound, status: status,
+                    "Apple does not know the \(object) of \(bundleID) at \(baseURL)\(problem); check the environment:"
+                        + " sandbox and production have separate addresses")
+            default: nil
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+import HTTPTypes
+public import SyncCore
+public import SyncProtocol
+import SyncService
+import Synchronization
+
+/// A client of the Google Play Developer API.
+///
+/// It looks up subscriptions and voided purchases, and acknowledges purchases: Play refunds a purchase that is not
+/// acknowledged within three days.
+public final class GooglePlayClient: Sendable {
+    /// The address of the API.
+    public static let productionURL = "https://androidpublisher.googleapis.com"
+    /// A margin before the expiry of an access token, in milliseconds: it must outlast a request.
+    private static let margin: Int64 = 60_000
+    /// The longest time for which an access token is cached, in milliseconds.
+    private static let maximumLifetime: Int64 = 3_600_000
+
+    private struct CachedToken {
+        var text: String
+        /// The period of use, in milliseconds since 1970 UTC. Without its beginning, a clock that is set back would
+        /// extend the period.
+        var period: Range<Int64>
+    }
+
+    private let account: ServiceAccount
+    private let packageName: String
+    private let baseURL: String
+    private let connection: StoreAPIConnection
+    private let cache = Mutex<CachedToken?>(nil)
+
+    /// Creates a client for one app.
+    ///
+    /// - Parameters:
+    ///   - serviceAccountJSON: The key file of a service account that the Play Console grants access to the app.
+    ///   - packageName: The package name of the app.
+    ///   - baseURL: The address of the API.
+    ///   - transport: Sends the requests.
+    ///   - host: The clock for tokens, and the timer for pauses.
+    ///   - retries: The number of attempts of each request, and the pauses between them.
+    /// - Throws: ``StoreAPIError/Kind/invalidArgument`` for an unusable setting.
+    public init(
+        serviceAccountJSON: [UInt8], packageName: String, baseURL: String = GooglePlayClient.productionURL,
+        transport: any HTTPTransport, host: HostServices = .system,
+        retries: RetryPolicy = AppStoreServerClient.defaultRetries
+    ) throws(StoreAPIError) {
+        account = try ServiceAccount(json: serviceAccountJSON)
+        self.packageName = try StoreAPIConnection.encode(packageName, "the package name")
+        self.baseURL = baseURL.hasSuffix("/") ? String(baseURL.dropLast()) : baseURL
+        _ = try StoreAPIConnection.request(.get, self.baseURL, setting: "the address of the Play Developer API")
+        connection = StoreAPIConnection(
+            api: "the Play Developer API", transport: transport, host: host, retries: retries)
+    }
+
+    /// Returns the state of a subscription: a `SubscriptionPurchaseV2` resource in JSON.
+    public func subscription(purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
+        let token = try StoreAPIConnection.encode(purchaseToken, "the purchase token")
+        let body = try await send(.get, "purchases/subscriptionsv2/tokens/\(token)")
+        guard StrictJSON.isUnambiguous(body) else {
+            throw StoreAPIError(.malformed, "\(connection.api) answered with bytes that are not JSON")
+        }
+        return body
+    }
+
+    /// Acknowledges a subscription. Repeating it has no effect.
+    public func acknowledgeSubscription(
+        product: String, purchaseToken: String
+    ) async throws(StoreAPIError) {
+        try await acknowledge("subscriptions", product, purchaseToken)
+    }
+
+    /// Acknowledges a one-time product. Repeating it has no effect.
+    public func acknowledgeProduct(
+        _ product: String, purchaseToken: String
+    ) async throws(StoreAPIError) {
+        try await acknowledge("products", product, purchaseToken)
+    }
+
+    private func acknowledge(_ kind: String, _ product: String, _ token: String) async throws(StoreAPIError) {
+        let product = try StoreAPIConnection.encode(product, "the product ID")
+        let token = try StoreAPIConnection.encode(token, "the purchase token")
+        _ = try await send(
+            .post, "purchases/\(kind)/\(product)/tokens/\(token):acknowledge", body: Array("{}".utf8))
+    }
+
+    /// A purchase that was cancelled, refunded or charged back.
+    public struct VoidedPurchase: Hashable, Sendable, Decodable {
+        /// The token of the purchase.
+        public let purchaseToken: String
+        /// The order ID of the purchase.
+        public let orderID: String?
+        /// The time of the purchase, in milliseconds since 1970 UTC.
+        public let purchasedAt: Int64
+        /// The time at which the purchase was voided, in milliseconds since 1970 UTC.
+        public let voidedAt: Int64
+
+        private enum CodingKeys: String, CodingKey {
+            case purchaseToken
+            case orderID = "orderId"
+            case purchasedAt = "purchaseTimeMillis"
+            case voidedAt = "voidedTimeMillis"
+        }
+
+        /// Reads an entry of the list. Play writes 64-bit integers as strings.
+        public init(from decoder: any Decoder) throws {
+            let fields = try decoder.container(keyedBy: CodingKeys.self)
+            func date(_ key: CodingKeys) throws -> Int64 {
+                guard let date = Int64(try fields.decode(String.self, forKey: key)) else {
+                    throw DecodingError.dataCorruptedError(forKey: key, in: fields, debugDescription: "not an integer")
+                }
+                return date
+            }
+            purchaseToken = try fields.decode(String.self, forKey: .purchaseToken)
+            orderID = try fields.decodeIfPresent(String.self, forKey: .orderID)
+            (purchasedAt, voidedAt) = (try date(.purchasedAt), try date(.voidedAt))
+        }
+    }
+
+    private struct VoidedPage: Decodable {
+        struct Pagination: Decodable {
+            var nextPageToken: String?
+        }
+
+        var voidedPurchases: [VoidedPurchase]?
+        var tokenPagination: Pagination?
+    }
+
+    /// Reads all purchases that were voided since a time, subscriptions included.
+    ///
+    /// - Parameters:
+    ///   - start: The beginning, in milliseconds since 1970 UTC; Play accepts at most 30 days ago.
+    ///   - page: Receives each page. An error ends the reading.
+    /// - Throws: ``StoreAPIError``, or the error of `page`.
+    public func voidedPurchases(
+        since start: Int64, _ page: (_ purchases: [VoidedPurchase]) async throws -> Void
+    ) async throws {
+        var tokens = PageTokens(api: connection.api)
+        var query = ""
+        while true {
+            let bytes = try await send(.get, "purchases/voidedpurchases?startTime=\(start)&type=1\(query)")
+            let answer = try connection.decode(VoidedPage.self, bytes)
+            if let purchases = answer.voidedPurchases, !purchases.isEmpty { try await page(purchases) }
+            guard let token = answer.tokenPagination?.nextPageToken else { return }
+            query = "&token=\(try StoreAPIConnection.encode(try tokens.next(token), "a page token"))"
+        }
+    }
+
+    /// Returns the cached access token, or obtains a new one.
+    private func accessToken() async throws(StoreAPIError) -> String {
+        let now = connection.host.now()
+        if let token = cache.withLock({ $0 }), token.period.contains(now) { return token.text }
+        let (text, seconds) = try await account.accessToken(over: connection)
+        let lifetime = min(seconds, Self.maximumLifetime / 1_000) * 1_000
+        cache.withLock { $0 = CachedToken(text: text, period: now..<now + max(0, lifetime - Self.margin)) }
+        return text
+    }
+
+    private func send(
+        _ method: HTTPRequest.Method, _ path: String, body: [UInt8] = []
+    ) async throws(StoreAPIError) -> [UInt8] {
+        let used = try await accessToken()
+        do throws(StoreAPIError) {
+            return try await attempt(method, path, body: body)
+        } catch {
+            // A token may be revoked before it expires. A new one is tried once.
+            guard error.status == 401 else { throw error }
+            let isCached = cache.withLock { cached in
+                guard cached?.text == used else { return cached != nil }
+                cached = nil
+                return true
+            }
+            guard isCached else { throw error }
+            return try await attempt(method, path, body: body)
+        }
+    }
+
+    private func attempt(
+        _ method: HTTPRequest.Method, _ path: String, body: [UInt8]
+    ) async throws(StoreAPIError) -> [UInt8] {
+        var request = try StoreAPIConnection.request(
+            method, "\(baseURL)/androidpublisher/v3/applications/\(packageName)/\(path)",
+            setting: "the address of the Play Developer API")
+        if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
+        return try await connection.send(.init(request: request, body: body)) { request throws(StoreAPIError) in
+            request.headerFields[.authorization] = "Bearer \(try await accessToken())"
+        } explain: { status, problem in
+            switch status {
+            case 401, 403:
+                StoreAPIError(
+                    .unauthorized, status: status,
+                    "Play rejects the service account \(account.email)\(problem); check that the Play Console grants it"
+                        + " access to \(packageName) under Users and permissions, with the right to see financial data"
+                        + " and to manage orders, and that the Google Play Android Developer API is enabled"
+                        + " in its project")
+            case 404, 410:
+                StoreAPIError(
+                    .notFound, status: status,
+                    "Play does not know the object, or no longer keeps it\(problem); check the package name,"
+                        + " \(packageName), and the purchase token")
+            default: nil
+            }
+        }
+    }
+}

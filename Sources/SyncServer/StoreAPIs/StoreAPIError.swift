@@ -1,0 +1,111 @@
+import SyncProtocol
+import SyncService
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The error of a request to a store's server API.
+public struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The category of an error, for programs to act on.
+    public enum Kind: String, Hashable, Sendable {
+        /// A setting or argument is unusable. No request was sent.
+        case invalidArgument
+        /// The store rejects the credentials or their permissions.
+        case unauthorized
+        /// The store does not know the requested object, or no longer keeps it.
+        case notFound
+        /// The store rejects the request for another reason.
+        case rejected
+        /// The store limits the rate of requests, and no retry is left.
+        case rateLimited
+        /// The store is unreachable or fails, and no retry is left.
+        case unavailable
+        /// The response is not of the documented form.
+        case malformed
+        /// The response exceeds the size limit.
+        case tooLarge
+        /// The pages of a list do not end.
+        case endless
+        /// The task was cancelled.
+        case cancelled
+    }
+
+    /// The category of the error.
+    public let kind: Kind
+    /// The status of the last response; `nil` if there was none.
+    public let status: Int?
+    /// A one-line description that says what to do.
+    public let message: String
+
+    init(_ kind: Kind, status: Int? = nil, _ message: String) {
+        (self.kind, self.status, self.message) = (kind, status, message)
+    }
+
+    /// Kind and message.
+    public var description: String { "\(kind.rawValue): \(message)" }
+}
+
+extension StoreAPIError {
+    init(_ error: TransportError, api: String, maximumByteCount: Int) {
+        switch error.kind {
+        case .tooLarge:
+            self.init(.tooLarge, "\(api) answered with more than \(maximumByteCount) bytes")
+        case .cancelled:
+            self.init(.cancelled, "the request to \(api) was cancelled")
+        case .malformed:
+            self.init(.malformed, "\(api) did not answer in HTTP: \(error.message)")
+        case .untrusted:
+            self.init(.unavailable, "\(api) did not prove its identity: \(error.message)")
+        case .unreachable, .interrupted, .timedOut, .other:
+            self.init(.unavailable, "\(api) did not answer: \(error.message)")
+        }
+    }
+}
+
+/// The explanation in an error response of Apple, of Google's APIs or of an OAuth 2.0 server.
+struct StoreAPIProblem: Decodable {
+    private struct Details: Decodable {
+        var message: String?
+    }
+
+    private static let maximumLength = 300
+
+    /// The explanation as one line of limited length; `nil` if there is none.
+    let text: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case errorCode, errorMessage, error
+        case errorDescription = "error_description"
+    }
+
+    init(from decoder: any Decoder) throws {
+        let fields = try decoder.container(keyedBy: CodingKeys.self)
+        let name = try? fields.decode(String.self, forKey: .error)
+        let number = try? fields.decode(Int64.self, forKey: .errorCode)
+        let message =
+            (try? fields.decode(String.self, forKey: .errorMessage))
+            ?? (try? fields.decode(Details.self, forKey: .error))?.message
+            ?? (try? fields.decode(String.self, forKey: .errorDescription))
+        let parts = [number.map { "error \($0)" }, name, message].compactMap(\.self)
+        text = parts.isEmpty ? nil : Self.line(parts.joined(separator: ": "))
+    }
+
+    /// Returns the explanation in `body`, as a clause that follows a status.
+    static func clause(of body: [UInt8]) -> String {
+        guard StrictJSON.isUnambiguous(body), let problem = try? JSONDecoder().decode(Self.self, from: Data(body)),
+            let text = problem.text
+        else { return "" }
+        return " (\(text))"
+    }
+
+    private static func line(_ text: String) -> String {
+        let printable = text.unicodeScalars.map { scalar in
+            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || (0x2028...0x2029).contains(scalar.value)
+                ? " " : String(scalar)
+        }
+        return String(printable.joined().prefix(maximumLength))
+    }
+}

@@ -1,0 +1,118 @@
+import CryptoExtras
+import Foundation
+import HTTPTypes
+import JWTKit
+import SyncCore
+import SyncServer
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Client of the Play Developer API")
+struct GooglePlayTests {
+    private struct Grant: JWTPayload {
+        var iss: String
+        var scope: String
+        var aud: String
+        var iat: Int64
+        var exp: Int64
+        func verify(using algorithm: some JWTAlgorithm) throws {}
+    }
+
+    private static let granted = ScriptedTransport.answer(
+        200, #"{"access_token":"secret","expires_in":3599,"token_type":"Bearer"}"#)
+    private static let app = "/androidpublisher/v3/applications/com.example.owls/purchases"
+    private let key: _RSA.Signing.PrivateKey
+
+    init() throws { key = try _RSA.Signing.PrivateKey(keySize: .bits2048) }
+
+    private func client(_ transport: ScriptedTransport, now: @escaping @Sendable () -> Int64 = { 1_800_000_000_000 })
+        throws -> GooglePlayClient
+    {
+        let file = [
+            "type": "service_account", "client_email": "sync@example.iam", "private_key_id": "K1",
+            "private_key": key.pkcs8PEMRepresentation, "token_uri": "https://oauth2.example.com/token",
+        ]
+        var host = ManualHost(seed: 1).host
+        host.now = now
+        return try GooglePlayClient(
+            serviceAccountJSON: Array(try JSONEncoder().encode(file)), packageName: "com.example.owls",
+            transport: transport, host: host)
+    }
+
+    @Test("obtains one access token with a signed grant and uses it until it expires")
+    func grant() async throws {
+        let clock = ManualTime(1_800_000_000_000)
+        let state = ScriptedTransport.answer(200, #"{"a":1}"#)
+        let transport = ScriptedTransport([Self.granted, state, state, Self.granted, state])
+        let client = try client(transport, now: { clock.now })
+        #expect(try await client.subscription(purchaseToken: "t/1") == Array(#"{"a":1}"#.utf8))
+        _ = try await client.subscription(purchaseToken: "t/1")
+        clock.now += 3_600_000
+        _ = try await client.subscription(purchaseToken: "t/1")
+        let look = "GET \(Self.app)/subscriptionsv2/tokens/t%2F1"
+        #expect(transport.sent.map(\.line) == ["POST /token", look, look, "POST /token", look])
+        #expect(transport.sent[1].bearer == "secret")
+        let prefix = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion="
+        #expect(transport.sent[0].body.hasPrefix(prefix))
+        let keys = JWTKeyCollection()
+        await keys.add(rsa: try Insecure.RSA.PublicKey(backing: key.publicKey), digestAlgorithm: .sha256, kid: "K1")
+        let grant = try await keys.verify(String(transport.sent[0].body.dropFirst(prefix.count)), as: Grant.self)
+        #expect(grant.iss == "sync@example.iam" && grant.aud == "https://oauth2.example.com/token")
+        #expect(grant.scope == "https://www.googleapis.com/auth/androidpublisher")
+        #expect(grant.iat == 1_800_000_000 && grant.exp - grant.iat == 3_600)
+    }
+
+    @Test("acknowledges subscriptions and products")
+    func acknowledgement() async throws {
+        let done = ScriptedTransport.answer(204, "")
+        let transport = ScriptedTransport([Self.granted, done, done])
+        let client = try client(transport)
+        try await client.acknowledgeSubscription(product: "pro", purchaseToken: "t")
+        try await client.acknowledgeProduct("coins", purchaseToken: "u")
+        #expect(
+            transport.sent.map(\.line).dropFirst() == [
+                "POST \(Self.app)/subscriptions/pro/tokens/t:acknowledge",
+                "POST \(Self.app)/products/coins/tokens/u:acknowledge",
+            ])
+    }
+
+    @Test("reads all pages of voided purchases and stops at a repeated page token")
+    func voided() async throws {
+        let item = #"{"purchaseToken":"p","orderId":"o","purchaseTimeMillis":"5","voidedTimeMillis":"7"}"#
+        let page = ScriptedTransport.answer(
+            200, #"{"voidedPurchases":[\#(item)],"tokenPagination":{"nextPageToken":"n"}}"#)
+        let last = ScriptedTransport.answer(200, #"{"voidedPurchases":[\#(item)]}"#)
+        let transport = ScriptedTransport([Self.granted, page, last])
+        let dates = Mutex<[Int64]>([])
+        try await client(transport).voidedPurchases(since: 3) { page in
+            dates.withLock { $0 += page.map(\.voidedAt) }
+        }
+        #expect(dates.withLock { $0 } == [7, 7])
+        let line = "GET \(Self.app)/voidedpurchases?startTime=3&type=1"
+        #expect(transport.sent.map(\.line).dropFirst() == [line, line + "&token=n"])
+        let endless = try client(ScriptedTransport([Self.granted, page, page]))
+        let error = await #expect(throws: StoreAPIError.self) { try await endless.voidedPurchases(since: 3) { _ in } }
+        #expect(error?.kind == .endless)
+    }
+
+    @Test("replaces a rejected access token once")
+    func rejectedToken() async throws {
+        let rejected = ScriptedTransport.answer(401, "{}")
+        let transport = ScriptedTransport([Self.granted, rejected, Self.granted, rejected])
+        let error = await #expect(throws: StoreAPIError.self) {
+            _ = try await client(transport).subscription(purchaseToken: "t")
+        }
+        #expect(error?.kind == .unauthorized)
+        #expect(transport.sent.count == 4)
+    }
+
+    private final class ManualTime: Sendable {
+        private let value: Mutex<Int64>
+        var now: Int64 {
+            get { value.withLock { $0 } }
+            set { value.withLock { $0 = newValue } }
+        }
+        init(_ now: Int64) { value = Mutex(now) }
+    }
+}
