@@ -8,7 +8,6 @@ let package = Package(
         .library(name: "Entitlements", targets: ["Entitlements"]),
         .library(name: "SyncCore", targets: ["SyncCore"]),
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
-        .library(name: "EntitlementSyncEvidence", targets: ["EntitlementSyncEvidence"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),

@@ -51,7 +51,8 @@ extension EntitlementStore {
     ///
     /// - Returns: The evidence and its answers. Empty if nothing waits, or if the server does not verify evidence.
     /// - Throws: ``EntitlementError`` of kind `sync` if the server cannot be reached.
-    func sendEvidence(of session: AccountSession, isRestore: Bool) async throws(EntitlementError) -> [AnsweredEvidence] {
+    func sendEvidence(of session: AccountSession, isRestore: Bool) async throws(EntitlementError) -> [AnsweredEvidence]
+    {
         guard let evidenceReceiver, let name = session.account.name else { return [] }
         let waiting = Self.waiting(in: try await session.ledgers.current())
         var answered: [AnsweredEvidence] = []
@@ -67,7 +68,8 @@ extension EntitlementStore {
                 throw EntitlementError(remote: error)
             }
             guard answers.count == chunk.count else {
-                throw EntitlementError(.sync, "the server answered \(answers.count) of \(chunk.count) pieces of evidence")
+                throw EntitlementError(
+                    .sync, "the server answered \(answers.count) of \(chunk.count) pieces of evidence")
             }
             answered += zip(chunk, answers).map { AnsweredEvidence(evidence: $0, answer: $1) }
         }

@@ -93,7 +93,8 @@ struct RecordingPlan: Sendable {
     var latestSignature: Timestamp? {
         let sold = sales.filter { $0.transaction.environment == .production }
         let evidence = verified.filter { $0.facts.contains(where: \.isOfProduction) }
-        return (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)
+        return
+            (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)
             + evidence.compactMap(\.evidence.stamp.signedDate)).max()
     }
 

@@ -79,6 +79,9 @@ public struct Facts: Sendable {
             verified = verified.joined(with: evidence)
         } else {
             known = known.joined(with: evidence)
+            // About a subject of the server ledger, the later signature counts.
+            let stated = Set(verified.records.map(\.key))
+            verified = verified.joined(with: Ledger(evidence.records.filter { stated.contains($0.key) }))
         }
         let verifiedRecords = verified.records
         let overridden = Set(verifiedRecords.map(\.key))

@@ -1,0 +1,99 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import Synchronization
+
+/// A remote with a server ledger for Alice: it answers evidence, and reports the version of the ledger with each read.
+final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
+    let store = MemoryBackend()
+    private let keys: LedgerKeys
+    private let catalog: Catalog
+    private let state = Mutex(State())
+
+    struct State {
+        var submissions: [(evidence: [[UInt8]], isRestore: Bool)] = []
+        var refusal: EvidenceAnswer?
+        var failure: BackendError?
+        var isServerLedgerUnreadable = false
+        /// The facts of each piece of evidence.
+        var facts: [[UInt8]: [Fact]] = [:]
+    }
+
+    init(_ account: Account, catalog: Catalog) throws {
+        keys = try LedgerKeys(account)
+        self.catalog = catalog
+    }
+
+    func update(_ change: (inout sending State) -> Void) { state.withLock { change(&$0) } }
+    var submissions: [(evidence: [[UInt8]], isRestore: Bool)] { state.withLock { $0.submissions } }
+
+    func set(_ policy: TrustPolicy) async throws {
+        try await change { _ = $0.set(policy, at: Timestamp(milliseconds: 1)) }
+    }
+
+    private func change(_ change: (inout ServerLedger) -> Void) async throws(BackendError) {
+        var server = ServerLedger()
+        var precondition = Precondition.absent
+        if case .found(let entry) = try await store.read(keys.decisions).outcome {
+            do { server = ServerLedger(try LedgerDocument(decoding: entry.value).ledger) } catch {
+                throw BackendError(.damaged, message: "\(error)")
+            }
+            precondition = .matches(entry.version)
+        }
+        change(&server)
+        let bytes = LedgerDocument(ledger: server.ledger).encoded()
+        _ = try await store.write(bytes, to: keys.decisions, if: precondition)
+    }
+
+    func submit(
+        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
+    ) async throws(BackendError) -> [EvidenceAnswer] {
+        let (failure, refusal, facts) = state.withLock { state in
+            state.submissions.append((evidence, isRestore))
+            return (state.failure, state.refusal, evidence.flatMap { state.facts[$0] ?? [] })
+        }
+        if let failure { throw failure }
+        if let refusal { return evidence.map { _ in refusal } }
+        try await change { _ = $0.add(facts, catalog: catalog, at: Timestamp(milliseconds: 1)) }
+        return evidence.map { _ in .recorded }
+    }
+
+    var capabilities: Capabilities { store.capabilities }
+    var label: String { "evidence server" }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        if key == keys.decisions, state.withLock({ $0.isServerLedgerUnreadable }) {
+            throw BackendError(.unavailable, operation: .read, key: key, message: "offline")
+        }
+        let outcome = try await store.read(key, unless: knownVersion).outcome
+        return Answer(outcome, relatedVersion: try await serverLedgerVersion(beside: key))
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        let outcome = try await store.write(value, to: key, if: precondition).outcome
+        return Answer(outcome, relatedVersion: try await serverLedgerVersion(beside: key))
+    }
+
+    private func serverLedgerVersion(beside key: EntryKey) async throws(BackendError) -> EntryVersion? {
+        guard key == keys.ledger, case .found(let entry) = try await store.read(keys.decisions).outcome else {
+            return nil
+        }
+        return entry.version
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await store.delete(key, if: precondition)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await store.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await store.changes(since: cursor, limit: limit)
+    }
+
+    func signals() -> AsyncStream<Void> { store.signals() }
+}

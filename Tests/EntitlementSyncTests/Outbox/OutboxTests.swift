@@ -1,0 +1,210 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+import Testing
+
+@Suite("Evidence that this device has verified")
+struct OutboxTests {
+    private let household: Household
+    private let server: EvidenceServer
+    private let local = MemoryBackend()
+
+    init() throws {
+        household = try Household()
+        server = try EvidenceServer(household.alice, catalog: household.catalog)
+    }
+
+    private func device(_ local: (any KeyValueBackend)? = nil, account: Account? = nil) async throws -> EntitlementStore
+    {
+        try await EntitlementStore(
+            catalog: household.catalog, local: local ?? self.local, remote: server, account: account ?? household.alice,
+            host: household.machine.host)
+    }
+
+    /// Evidence of a purchase that is signed at `signedAt`, known to the server.
+    private func evidence(
+        _ id: TransactionID, signedAt: String = "2026-01-10T12:00:00Z", revokedAt: String? = nil
+    ) throws -> Evidence {
+        let signedDate = try date(signedAt)
+        let stamp = Stamp(signedDate: signedDate, logicalTime: LogicalTime.zero.next(at: signedDate))
+        let transaction = TransactionReference(store: .appStore, id: id)
+        let facts: [Fact] = [
+            .purchase(
+                Purchase(
+                    transaction: transaction, product: Owls.threeMonths, terms: nil, date: try date("2026-01-10"),
+                    stamp: stamp)),
+            .revocation(
+                Revocation(transaction: transaction, revokedAt: try revokedAt.map { try date($0) }, stamp: stamp)),
+        ]
+        let data = Array("{\"jws\":\"\(id) \(signedAt)\"}".utf8)
+        server.update { $0.facts[data] = facts }
+        return .verified(
+            VerifiedStatement(
+                kind: "app-store-transaction", subject: "production/\(id)", data: data, facts: facts,
+                signedDate: signedDate))
+    }
+
+    @Test("A purchase bought offline counts at once, and under verified until and after the server has answered")
+    func offline() async throws {
+        try await server.set(.verified)
+        let store = try await device()
+        let receipt = try await store.record(try evidence("1"))
+        #expect(receipt.transactions.map(\.id) == ["1"])
+        #expect(try await store.end() == date("2026-04-10"))
+        #expect(try await store.waitingEvidenceCount() == 1)
+        let report = try await store.sync()
+        #expect(report.evidence.map(\.answer) == [.recorded])
+        #expect(report.evidence.first?.transactions.map(\.id) == ["1"])
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+        // A purchase that is only reported does not count.
+        try await store.record(.reported(Owls.sixMonths, transaction: "forged", store: .appStore, signedAt: .latest))
+        try await store.sync()
+        #expect(try await store.end() == date("2026-04-10"))
+        // Another device gets it from the server.
+        let tablet = try await device(MemoryBackend())
+        try await tablet.restore()
+        #expect(try await tablet.end() == date("2026-04-10"))
+        #expect(server.submissions.count == 1)
+    }
+
+    @Test("A sync that fails after the server's answer keeps the evidence, so the purchase never stops counting")
+    func interruptedAnswer() async throws {
+        try await server.set(.verified)
+        let store = try await device()
+        try await store.sync()
+        try await store.record(try evidence("1"))
+        server.update { $0.isServerLedgerUnreadable = true }
+        await #expect(throws: EntitlementError.self) { try await store.sync() }
+        #expect(try await store.waitingEvidenceCount() == 1)
+        #expect(try await store.end() == date("2026-04-10"))
+        server.update { $0.isServerLedgerUnreadable = false }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+        #expect(server.submissions.count == 2)
+    }
+
+    @Test("A refusal ends the waiting, and under verified the purchase stops counting")
+    func refused() async throws {
+        try await server.set(.verified)
+        server.update { $0.refusal = .refused(code: "owned-by-another", detail: "it belongs to another account") }
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        #expect(try await store.end() == date("2026-04-10"))
+        let report = try await store.sync()
+        #expect(
+            report.evidence.map(\.answer)
+                == [.refused(code: "owned-by-another", detail: "it belongs to another account")])
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == nil)
+    }
+
+    @Test("An unreachable server and one without verifiers leave the evidence where it is")
+    func unreachable() async throws {
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        server.update { $0.failure = BackendError(.unavailable, message: "offline") }
+        await #expect(throws: EntitlementError.self) { try await store.sync() }
+        server.update { $0.failure = BackendError(.unsupported, message: "no such path") }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 1)
+        #expect(try await store.hasUnsentFacts(household.alice))
+        server.update { $0.failure = nil }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await !store.hasUnsentFacts(household.alice))
+    }
+
+    @Test("Evidence that was signed again with the same content writes and sends nothing")
+    func signedAgain() async throws {
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        let before = try await contents(of: local)
+        try await store.record(try evidence("1", signedAt: "2026-01-10T12:30:00Z"))
+        #expect(try await contents(of: local) == before)
+        try await store.sync()
+        try await store.record(try evidence("1", signedAt: "2026-01-10T12:40:00Z"))
+        #expect(try await store.waitingEvidenceCount() == 0)
+        // A refund says something new.
+        try await store.record(try evidence("1", signedAt: "2026-02-10T00:00:00Z", revokedAt: "2026-02-01"))
+        #expect(try await store.waitingEvidenceCount() == 1)
+        #expect(try await store.end() == date("2026-02-01"))
+    }
+
+    @Test("Only evidence presented to a restore is sent as a restore, even if the server has stated the same")
+    func restore() async throws {
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        try await store.sync()
+        let report = try await store.restore(presenting: [try evidence("1", signedAt: "2026-01-10T12:10:00Z")])
+        #expect(report.sync.evidence.map(\.answer) == [.recorded])
+        #expect(server.submissions.map(\.isRestore) == [false, true])
+        #expect(try await store.waitingEvidenceCount() == 0)
+    }
+
+    @Test("Evidence recorded before signing in moves with adoption, and is sent for the account")
+    func adoption() async throws {
+        try await AccountDirectory(backend: server.store).adopt(household.alice)
+        let store = try await EntitlementStore(
+            catalog: household.catalog, local: local, remote: server, host: household.machine.host)
+        try await store.record(try evidence("1"))
+        #expect(try await store.end() == date("2026-04-10"))
+        try await store.logIn("alice", adoptAnonymous: true)
+        #expect(try await store.waitingEvidenceCount() == 1)
+        try await server.set(.verified)
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+        #expect(server.submissions.count == 1)
+    }
+
+    @Test("A crash at any write keeps what was acknowledged, and recording again completes it")
+    func crashes() async throws {
+        try await server.set(.verified)
+        for failing in 0..<8 {
+            let disk = MemoryBackend()
+            let writes = Mutex(0)
+            let isReady = Mutex(false)
+            let faulty = FaultyBackend(
+                disk,
+                plan: .init { call in
+                    guard isReady.withLock({ $0 }) else { return nil }
+                    if call.operation == .write { writes.withLock { $0 += 1 } }
+                    return writes.withLock { $0 > failing } ? .permanent(.unavailable) : nil
+                })
+            let store = try await device(faulty)
+            isReady.withLock { $0 = true }
+            let isAcknowledged: Bool
+            do {
+                try await store.record(try evidence("1"))
+                isAcknowledged = true
+            } catch {
+                isAcknowledged = false
+            }
+            // The process restarts on the same disk.
+            let next = try await device(disk)
+            if isAcknowledged {
+                #expect(try await next.end() == date("2026-04-10"), "write \(failing)")
+            } else {
+                try await next.record(try evidence("1"))
+            }
+            try await next.sync()
+            #expect(try await next.waitingEvidenceCount() == 0, "write \(failing)")
+            #expect(try await next.end() == date("2026-04-10"), "write \(failing)")
+        }
+    }
+
+    @Test("Evidence that is too long for one record is refused, and nothing is recorded")
+    func tooLong() async throws {
+        let store = try await device()
+        let statement = VerifiedStatement(
+            kind: "app-store-receipt", subject: "production", data: [UInt8](repeating: 32, count: 1 << 20), facts: [],
+            signedDate: try date("2026-01-10"))
+        let error = await #expect(throws: EntitlementError.self) { try await store.record(.verified(statement)) }
+        #expect(error?.kind == .invalid)
+        #expect(try await store.waitingEvidenceCount() == 0)
+    }
+}
