@@ -22,8 +22,8 @@ extension HTTPBackend: EvidenceReceiver {
 
     /// Sends evidence with one `POST /v1/transactions`.
     ///
-    /// - Throws: `BackendError.Kind.unsupported` if the server has no such path, else the error of the exchange. After an
-    ///   unknown outcome, send the evidence again.
+    /// - Throws: `BackendError.Kind.unsupported` if the server has no such path, else the error of the exchange. After
+    ///   an unknown outcome, send the evidence again.
     public func submit(
         _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
     ) async throws(BackendError) -> [EvidenceAnswer] {

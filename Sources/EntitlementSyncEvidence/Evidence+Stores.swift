@@ -36,8 +36,8 @@ extension Evidence {
     /// - Parameters:
     ///   - receipt: The bytes at `Bundle.appStoreReceiptURL`.
     ///   - verifier: The verifier of this app.
-    ///   - deviceID: The 16 bytes of `identifierForVendor`, or the 6 bytes of a Mac's network address; `nil` to accept a
-    ///     receipt of another device.
+    ///   - deviceID: The 16 bytes of `identifierForVendor`, or the 6 bytes of a Mac's network address; `nil` to accept
+    ///     a receipt of another device.
     /// - Throws: `EvidenceError` with the check that failed. Nothing is recorded then.
     public static func appStoreReceipt(
         _ receipt: [UInt8], verifiedBy verifier: AppStoreVerifier, deviceID: [UInt8]? = nil

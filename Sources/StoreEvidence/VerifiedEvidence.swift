@@ -39,8 +39,8 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// The line that the evidence concerns, if it states one without a fact: a Stripe Checkout of a subscription names
     /// the owner before the first invoice is paid.
     public var line: TransactionReference?
-    /// The line that this subscription replaces; `nil` if there is none. Google Play names it by its purchase token, which
-    /// ``aliases`` of earlier evidence lead to its line.
+    /// The line that this subscription replaces; `nil` if there is none. Google Play names it by its purchase token,
+    /// which ``aliases`` of earlier evidence lead to its line.
     public var replacedLine: TransactionReference?
     /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
     /// pays. Facts about the key are facts about the value.

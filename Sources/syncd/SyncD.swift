@@ -24,7 +24,7 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self]),
             CommandGroup(
                 name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
-            CommandGroup(name: "Server", subcommands: [Serve.self, StoreCommand.self]),
+            CommandGroup(name: "Server", subcommands: [Serve.self, StoreCommand.self, EvidenceCommand.self, Audit.self]),
         ])
 }
 

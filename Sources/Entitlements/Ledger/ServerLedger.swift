@@ -29,8 +29,8 @@ public struct ServerLedger: Hashable, Sendable {
 
     /// Adds verified statements, and ends earlier decisions about their purchases.
     ///
-    /// A purchase without terms gets the terms that the ledger has for it, else those of the catalogue. A purchase of an
-    /// unknown product is kept and counts once a catalogue contains the product.
+    /// A purchase without terms gets the terms that the ledger has for it, else those of the catalogue. A purchase of
+    /// an unknown product is kept and counts once a catalogue contains the product.
     ///
     /// - Parameters:
     ///   - facts: Purchases, revocations, reinstatements, renewal states, assertions and flags. Others are ignored.

@@ -8,8 +8,8 @@ public protocol EvidenceReceiver: Sendable {
     ///
     /// - Parameters:
     ///   - evidence: The pieces of evidence, each a JSON object as in `POST /v1/transactions`.
-    ///   - account: The name and the incarnation of the account. The receiver refuses the request if the session belongs
-    ///     to another account.
+    ///   - account: The name and the incarnation of the account. The receiver refuses the request if the session
+    ///     belongs to another account.
     ///   - isRestore: True if the user asked explicitly to restore purchases.
     /// - Returns: One answer for each piece, in the same order.
     /// - Throws: `BackendError.Kind.unsupported` if the server does not verify evidence.

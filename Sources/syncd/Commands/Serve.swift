@@ -30,6 +30,7 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup(title: "Network options") var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
     @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
+    @OptionGroup(title: "Evidence options") var evidence: EvidenceOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
     @Option(help: ArgumentHelp("A folder with static files to serve at / (SYNCD_WEB).", valueName: "dir"))
@@ -65,6 +66,7 @@ struct Serve: AsyncParsableCommand {
         var configuration = try service.configuration(
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
+        try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
@@ -76,7 +78,11 @@ struct Serve: AsyncParsableCommand {
         let metrics = ServerMetrics(PrometheusMetrics())
         let service = try await EntitlementService(
             store, configuration: configuration, cryptography: cryptography, host: host,
-            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) })
+            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) },
+            onEvidence: { note in
+                metrics.note(note)
+                if note.isRefusal { logger.notice("\(note)") }
+            })
         try await service.checkReadiness()
         let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
         let responder = Responder(

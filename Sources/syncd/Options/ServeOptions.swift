@@ -112,8 +112,8 @@ struct ServiceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The owner of a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP; default: "
-                + "keepWithFirst).", valueName: "rule"))
+            "The owner of a transaction that two accounts claim: keepWithFirst, transfer or share (SYNCD_OWNERSHIP; "
+                + "default: keepWithFirst).", valueName: "rule"))
     var ownership: String?
 
     @Flag(
@@ -148,7 +148,7 @@ struct ServiceOptions: ParsableArguments {
         configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
             guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-                throw Failure(.usage, "--ownership must be keepWithFirst or share, not \"\(text.singleLine)\"")
+                throw Failure(.usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
             }
             configuration.ownership = ownership
         }
