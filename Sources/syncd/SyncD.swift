@@ -24,7 +24,8 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self]),
             CommandGroup(
                 name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
-            CommandGroup(name: "Server", subcommands: [Serve.self, StoreCommand.self, EvidenceCommand.self, Audit.self]),
+            CommandGroup(
+                name: "Server", subcommands: [Serve.self, StoreCommand.self, EvidenceCommand.self, Audit.self]),
         ])
 }
 

@@ -132,7 +132,8 @@ extension Fact {
         case 7:
             return .evidence(
                 StoredEvidence(
-                    kind: random.pick(["app-store-transaction", "google-play"]), subject: random.pick(["", "1", "🦉"]),
+                    kind: random.pick(["app-store-transaction", "google-play"]),
+                    subject: random.pick(["", "1", "🦉"]),
                     data: random.pick([[], [0, 255]]), facts: Ledger([Fact.random(using: &random).record]),
                     stamp: .random(using: &random)))
         case 0:
@@ -190,8 +191,8 @@ extension Record {
             record.payload += [0xFA, 0x07, 0x03, 0x66, 0x6F, random.pick([0x6F, 0x70])]  // field 127
             return record
         case 2:
-            // Kinds 14, 15 and 200 are not defined.
-            let tag = random.pick([[0x72], [0x7A], [0xC2, 0x0C]] as [[UInt8]])
+            // Kinds 16, 17 and 200 are not defined.
+            let tag = random.pick([[0x82, 0x01], [0x8A, 0x01], [0xC2, 0x0C]] as [[UInt8]])
             let id = random.bytes(1...2)
             return Record(
                 key: tag + [UInt8(id.count)] + id, order: random.bytes(0...3), payload: random.bytes(0...3))

@@ -53,13 +53,8 @@ extension Fact {
             Record(
                 key: FactKey.contradiction(note.kept.transaction, dropped: note.dropped.payload.digest).bytes,
                 order: FactOrder.bytes(earlierWins: note.logicalTime), payload: note.payload)
-        case .policy(let statement):
-            Record(
-                key: FactKey.policy.bytes, order: FactOrder.bytes(statement.logicalTime), payload: statement.payload)
-        case .evidence(let evidence):
-            Record(
-                key: FactKey.evidence(kind: evidence.kind, subject: evidence.subject).bytes,
-                order: FactOrder.bytes(evidence.stamp), payload: evidence.payload)
+        case .policy(let statement): statement.record
+        case .evidence(let evidence): evidence.record
         case .unreadable(let record, _):
             record
         }

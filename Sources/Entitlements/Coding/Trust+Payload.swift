@@ -1,6 +1,10 @@
 import ProtoCoding
 
 extension PolicyStatement {
+    var record: Record {
+        Record(key: FactKey.policy.bytes, order: FactOrder.bytes(logicalTime), payload: payload)
+    }
+
     var payload: [UInt8] {
         var writer = ProtoWriter()
         writer.text(policy.rawValue, field: 1)
@@ -19,6 +23,12 @@ extension PolicyStatement {
 }
 
 extension StoredEvidence {
+    var record: Record {
+        Record(
+            key: FactKey.evidence(kind: kind, subject: subject).bytes, order: FactOrder.bytes(stamp),
+            payload: payload)
+    }
+
     var payload: [UInt8] {
         var writer = ProtoWriter()
         writer.data(data, field: 1)

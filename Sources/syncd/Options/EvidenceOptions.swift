@@ -97,8 +97,10 @@ struct EvidenceOptions: ParsableArguments {
     }
 
     private func googlePlay(_ secrets: SecretOptions) throws -> GooglePlayVerifier? {
-        switch (playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"), playKey ?? environmentVariable("SYNCD_PLAY_KEY"))
-        {
+        let given = (
+            playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"), playKey ?? environmentVariable("SYNCD_PLAY_KEY")
+        )
+        switch given {
         case (nil, nil): return nil
         case (let package?, let path?):
             let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }

@@ -148,7 +148,8 @@ struct ServiceOptions: ParsableArguments {
         configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
             guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-                throw Failure(.usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
+                throw Failure(
+                    .usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
             }
             configuration.ownership = ownership
         }

@@ -14,7 +14,7 @@ struct JoiningTests {
             product: Owls.couchOwl, requestedAt: Timestamp(milliseconds: 0), logicalTime: LogicalTime(rawValue: 1)))
     private static let claim = Record(key: Claim.recordKey, order: [1], payload: [])
     /// A fact of a kind that this version does not know.
-    private static let unknown = Record(key: [14 << 3 | 2, 1, 65], order: [1], payload: [7])
+    private static let unknown = Record(key: [0xA2, 0x01, 1, 65], order: [1], payload: [7])
     private static let unknownLong = Record(key: [0x82, 0x01, 1, 65], order: [1], payload: [])
 
     private func someLedger() async throws -> Ledger {
@@ -102,7 +102,7 @@ struct JoiningTests {
         let local = MemoryBackend(host: home.machine.host)
         let store = try await home.offlineDevice(local)
         let records = (0..<5).map { number in
-            Record(key: [14 << 3 | 2, 1, number], order: [1], payload: [UInt8](repeating: 0, count: 1_000_000))
+            Record(key: [0xA2, 0x01, 1, number], order: [1], payload: [UInt8](repeating: 0, count: 1_000_000))
         }
         let error = await #expect(throws: EntitlementError.self) { try await store.join(Ledger(records)) }
         #expect(error?.kind == .ledgerFull)

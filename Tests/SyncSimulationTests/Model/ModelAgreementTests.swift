@@ -130,7 +130,7 @@ extension Fact {
     /// True if the model ignores the fact.
     fileprivate var saysNothing: Bool {
         switch self {
-        case .unreadable, .contradiction: true
+        case .unreadable, .contradiction, .policy: true
         default: false
         }
     }

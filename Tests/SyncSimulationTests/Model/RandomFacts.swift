@@ -55,9 +55,15 @@ struct RandomFacts {
             (0..<random.int(0...2)).map { _ in Fact.acceptance(.near(using: &random)).record })
     }
 
+    /// Replaces stored evidence, which the model does not read.
+    private static func modelled(_ fact: Fact) -> Fact {
+        guard case .evidence(let evidence) = fact else { return fact }
+        return .policy(PolicyStatement(.verified, logicalTime: evidence.stamp.logicalTime))
+    }
+
     private static func record(_ catalog: Catalog, using random: inout SplitMix64) -> Record {
-        if random.chance(1, in: 10) { return .random(using: &random) }
-        if random.chance(1, in: 10) { return Fact.random(using: &random).record }
+        if random.chance(1, in: 10) { return modelled(Fact(.random(using: &random))).record }
+        if random.chance(1, in: 10) { return modelled(Fact.random(using: &random)).record }
         var record = Fact.near(catalog, using: &random).record
         if random.chance(1, in: 15) { record.damage(using: &random) }
         return record

@@ -2,6 +2,7 @@ import ArgumentParser
 import Entitlements
 import Foundation
 import StoreEvidence
+import SyncCore
 
 struct EvidenceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -62,8 +63,7 @@ struct EvidenceVerify: AsyncParsableCommand {
         let verifier = AppStoreVerifier(
             bundleIDs: Set(bundle), appAppleID: appID, environments: environments,
             roots: try evidenceRoots(evidenceRoot))
-        let now =
-            try date(at, option: "--at") ?? Timestamp(milliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
+        let now = try date(at, option: "--at") ?? Timestamp(milliseconds: HostServices.system.now())
         let bytes = try readDocument(file) { Array($0) }
         let evidence: VerifiedEvidence
         do throws(EvidenceError) {
