@@ -23,6 +23,21 @@ struct EvidenceRouteTests {
         #expect(try await stage.serverLedger(of: stage.alice) == ledger)
     }
 
+    @Test("Evidence that a device sends for another account than that of its token is refused, and nothing is recorded")
+    func anotherAccount() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let items = [["kind": "app-store-transaction", "jws": try StoreMint.jws(Sale("1", at: stage.now))]]
+        for (account, status) in [
+            (["name": "bob", "incarnation": "initial"], 409), (["name": "alice", "incarnation": "former"], 409),
+            (["name": "alice"], 400),
+        ] {
+            let reply = await stage.alice.service.ask(
+                .post, "/v1/transactions", token: stage.alice.token, json: ["evidence": items, "account": account])
+            #expect(reply.status == status, "\(account)")
+        }
+        #expect(await stage.rights(of: stage.alice).isEmpty)
+    }
+
     @Test("An answer states each fact with its transaction, product and dates")
     func facts() async throws {
         let stage = try await EvidenceStage(.verified)

@@ -18,6 +18,11 @@ extension EntitlementService {
     func transactions(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
         guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
         let evidence = try EvidenceRequest(request.body, request.head.headerFields)
+        if let account = evidence.account {
+            guard let name = caller.account.name, name.utf8.elementsEqual(account.name.utf8),
+                caller.account.incarnation.utf8.elementsEqual(account.incarnation.utf8)
+            else { throw RequestError(.conflict, "the access token belongs to another account; log in again") }
+        }
         charge(caller, evidence.items.count * Cost.item)
         // Verification takes time, and the caller may be on the thread of an event loop.
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {

@@ -22,6 +22,8 @@ struct EvidenceRequest: Sendable {
     var items: [Result<Item, EvidenceError>]
     /// True for an explicit restore by the user.
     var isRestore: Bool
+    /// The account that the sender means, if it states one: a device may have switched accounts in the meantime.
+    var account: (name: String, incarnation: String)?
 
     /// The longest body, in bytes: a receipt of 1 MiB in base64, and some transactions.
     static let maximumByteCount = 2 << 20
@@ -52,6 +54,15 @@ struct EvidenceRequest: Sendable {
         case nil: isRestore = false
         case .bool(let flag): isRestore = flag
         case let other?: throw RequestError(.badRequest, "\"restore\" must be true or false, not \(other.typeName)")
+        }
+        switch members["account"] {
+        case nil: account = nil
+        case .object(let owner)?:
+            guard case .string(let name) = owner["name"], case .string(let incarnation) = owner["incarnation"] else {
+                throw RequestError(.badRequest, "\"account\" must have the texts \"name\" and \"incarnation\"")
+            }
+            account = (name, incarnation)
+        case let other?: throw RequestError(.badRequest, "\"account\" must be an object, not \(other.typeName)")
         }
         items = elements.map { element in
             do throws(EvidenceError) { return .success(try Item(element)) } catch { return .failure(error) }
