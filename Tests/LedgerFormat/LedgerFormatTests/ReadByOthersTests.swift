@@ -17,7 +17,7 @@ struct ReadByOthersTests {
         #expect(
             kinds == [
                 "purchase", "recording", "revocation", "renewalState", "assertion", "flag", "spend", "acceptance",
-                "pending", "reset", "contradiction", "claim",
+                "pending", "reset", "contradiction", "claim", "policy", "evidence",
             ])
     }
 
@@ -103,6 +103,12 @@ struct ReadByOthersTests {
                     kept: Purchase(wire.kept.purchase, named.transaction, stamp: fact.kept.stamp),
                     dropped: Purchase(wire.dropped.purchase, named.transaction, stamp: fact.dropped.stamp),
                     noticedAt: Timestamp(wire: wire.noticedAt), logicalTime: fact.logicalTime))
+        case (.evidence(let named), .evidence(let fact)):
+            let wire = try Wire.Evidence(serializedBytes: payload)
+            return .evidence(
+                StoredEvidence(
+                    kind: named.kind, subject: named.subject, data: Array(wire.data),
+                    facts: try LedgerDocument(decoding: Array(wire.facts)).ledger, stamp: fact.stamp))
         case (.reset(let environment), .reset(let fact)):
             let wire = try Wire.Reset(serializedBytes: payload)
             return .reset(
@@ -123,6 +129,9 @@ struct ReadByOthersTests {
                     product: ProductID(flag.product), environment: EnvironmentID(flag.environment),
                     isSet: key.kind == .flagSet(flag), date: Timestamp(wire: wire.date),
                     replica: #require(ReplicaID(bytes: Array(wire.replica))), logicalTime: time))
+        case .policy:
+            let wire = try Wire.Policy(serializedBytes: payload)
+            return .policy(PolicyStatement(try #require(TrustPolicy(rawValue: wire.policy)), logicalTime: time))
         case .spend(let id):
             let wire = try Wire.Spend(serializedBytes: payload)
             return try .spend(
@@ -154,6 +163,8 @@ struct ReadByOthersTests {
         case .claim: try Wire.Claim(serializedBytes: payload).serializedBytes()
         case .contradiction: try Wire.Contradiction(serializedBytes: payload).serializedBytes()
         case .acceptance: try Wire.Acceptance(serializedBytes: payload).serializedBytes()
+        case .policy: try Wire.Policy(serializedBytes: payload).serializedBytes()
+        case .evidence: try Wire.Evidence(serializedBytes: payload).serializedBytes()
         case .reset: try Wire.Reset(serializedBytes: payload).serializedBytes()
         case .pending: try Wire.Pending(serializedBytes: payload).serializedBytes()
         case nil: []

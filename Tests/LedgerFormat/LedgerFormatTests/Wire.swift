@@ -23,6 +23,8 @@ enum Wire {
     typealias Contradiction = Entitlementsync_Ledger_V1_Contradiction
     typealias Statement = Entitlementsync_Ledger_V1_Statement
     typealias Reset = Entitlementsync_Ledger_V1_Reset
+    typealias Policy = Entitlementsync_Ledger_V1_Policy
+    typealias Evidence = Entitlementsync_Ledger_V1_Evidence
     typealias Pending = Entitlementsync_Ledger_V1_Pending
 }
 

@@ -8,24 +8,26 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// What the parts of a ledger's records say.
+/// The encoding of the records of a ledger.
 ///
 /// A ledger document is a sorted run of records (LedgerDocument.swift gives the layout of the file). A record is three
 /// byte strings:
 ///
-///   key      message Key below, written canonically
-///   order    not protobuf: fixed-width numbers, highest byte first, so that bytes compare as statements do
-///   payload  the message named beside the key's field below, written canonically
+///   key      message Key below, in canonical encoding
+///   order    not protobuf: fixed-width big-endian numbers, so that bytes compare like the strength of statements
+///   payload  the message named beside the key's field below, in canonical encoding
 ///
-/// Canonically means: fields in ascending order, defaults left out, no padding, no unknown fields. A key in any other
-/// spelling counts nothing; payloads are read as any proto3 parser reads them, unknown fields included, but for two
-/// things that canonical writers never write: a message given twice counts as given last, and groups are refused.
+/// Canonical encoding means: fields in ascending order, defaults omitted, no padding, no unknown fields. A key in any
+/// other encoding has no effect. Payloads are read like by any proto3 parser, and unknown fields are skipped, with two
+/// exceptions that canonical writers never produce: the last occurrence of a repeated message counts without merging,
+/// and a record is unreadable if it has a group, a known field of another wire type, or a count beyond 2^63 - 1.
 ///
-/// Merging keeps, for each key, the record with the larger order, then the larger payload, byte by byte.
+/// For each key, merging keeps the record with the larger order, then the larger payload, compared byte by byte.
 ///
 /// Orders:
 ///   purchase, revocation,  signed by a store? (1 byte, 0 or 1), date of the signature (8 bytes: milliseconds since 1970,
-///   renewal_state          sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
+///   renewal_state,         sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
+///   evidence
 ///   recording, claim,      complement of the logical time (8): the first recording by a replica counts, and the
 ///   contradiction          first claim
 ///   assertion              complement of the date of the statement (8: milliseconds since 1970, sign bit flipped before):
@@ -133,7 +135,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .spend(newValue)}
   }
 
-  /// payload: Claim; only in the ledger of nobody, which is never synced
+  /// payload: Claim; only in the anonymous ledger, which is never synced
   var claim: Entitlementsync_Ledger_V1_ClaimKey {
     get {
       if case .claim(let v)? = kind {return v}
@@ -178,6 +180,24 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .contradiction(newValue)}
   }
 
+  /// payload: Policy; only in the ledger that the account's server writes
+  var policy: Entitlementsync_Ledger_V1_PolicyKey {
+    get {
+      if case .policy(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_PolicyKey()
+    }
+    set {kind = .policy(newValue)}
+  }
+
+  /// payload: Evidence; only in ledgers that stay on their device
+  var evidence: Entitlementsync_Ledger_V1_EvidenceKey {
+    get {
+      if case .evidence(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_EvidenceKey()
+    }
+    set {kind = .evidence(newValue)}
+  }
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -197,7 +217,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     case flagCleared(Entitlementsync_Ledger_V1_FlagKey)
     /// a UUID or idempotency key; payload: Spend
     case spend(String)
-    /// payload: Claim; only in the ledger of nobody, which is never synced
+    /// payload: Claim; only in the anonymous ledger, which is never synced
     case claim(Entitlementsync_Ledger_V1_ClaimKey)
     /// payload: Acceptance; only in the ledger that the account's server writes
     case acceptance(Entitlementsync_Ledger_V1_Transaction)
@@ -207,6 +227,10 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     case reset(String)
     /// payload: Contradiction; only in ledgers that stay on their device
     case contradiction(Entitlementsync_Ledger_V1_ContradictionKey)
+    /// payload: Policy; only in the ledger that the account's server writes
+    case policy(Entitlementsync_Ledger_V1_PolicyKey)
+    /// payload: Evidence; only in ledgers that stay on their device
+    case evidence(Entitlementsync_Ledger_V1_EvidenceKey)
 
   }
 
@@ -297,7 +321,7 @@ nonisolated struct Entitlementsync_Ledger_V1_ContradictionKey: Sendable {
   /// Clears the value of `transaction`. Subsequent reads from it will return its default value.
   mutating func clearTransaction() {self._transaction = nil}
 
-  /// XXH64 of the payload of the statement that was dropped, 8 bytes, highest first
+  /// XXH64 of the payload of the statement that was dropped, 8 bytes, big-endian
   var dropped: Data = Data()
 
   var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -305,6 +329,32 @@ nonisolated struct Entitlementsync_Ledger_V1_ContradictionKey: Sendable {
   init() {}
 
   fileprivate var _transaction: Entitlementsync_Ledger_V1_Transaction? = nil
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_PolicyKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_EvidenceKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// "app-store-transaction", "app-store-receipt", "google-play"
+  var kind: String = String()
+
+  /// of two pieces of evidence about one subject the later one is kept
+  var subject: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
 }
 
 nonisolated struct Entitlementsync_Ledger_V1_FlagKey: Sendable {
@@ -331,7 +381,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
     set {_uniqueStorage()._product = newValue}
   }
 
-  /// as sold; absent when no catalogue at hand knew the product
+  /// as sold; absent if no available catalogue contained the product
   var terms: Entitlementsync_Ledger_V1_Terms {
     get {_storage._terms ?? Entitlementsync_Ledger_V1_Terms()}
     set {_uniqueStorage()._terms = newValue}
@@ -346,7 +396,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
     set {_uniqueStorage()._date = newValue}
   }
 
-  /// 1 to 10,000; outside of it the purchase counts nothing
+  /// 1 to 10,000; any other quantity has no effect
   var quantity: UInt64 {
     get {_storage._quantity}
     set {_uniqueStorage()._quantity = newValue}
@@ -421,7 +471,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Terms: Sendable {
     set {kind = .autoRenewable(newValue)}
   }
 
-  /// once a purchase
+  /// added once per purchase
   var bonus: Entitlementsync_Ledger_V1_Duration {
     get {_bonus ?? Entitlementsync_Ledger_V1_Duration()}
     set {_bonus = newValue}
@@ -617,7 +667,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Recording: Sendable {
 
   var recordedAt: Int64 = 0
 
-  /// the end of the group as the replica knew it just before
+  /// the latest end of the group known to the replica before recording
   var knownEnd: Int64 {
     get {_knownEnd ?? 0}
     set {_knownEnd = newValue}
@@ -775,7 +825,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
     set {decision = .countsAsOf(newValue)}
   }
 
-  /// why
+  /// the reason
   var refused: String {
     get {
       if case .refused(let v)? = decision {return v}
@@ -798,7 +848,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
   /// none: the purchase counts as it stands
   nonisolated enum OneOf_Decision: Equatable, Sendable {
     case countsAsOf(Int64)
-    /// why
+    /// the reason
     case refused(String)
     /// the account's name
     case transferredTo(String)
@@ -808,7 +858,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
   init() {}
 }
 
-/// One transaction id with two contents.
+/// Two different statements about one transaction.
 nonisolated struct Entitlementsync_Ledger_V1_Contradiction: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -866,6 +916,36 @@ nonisolated struct Entitlementsync_Ledger_V1_Statement: Sendable {
   fileprivate var _purchase: Entitlementsync_Ledger_V1_Purchase? = nil
 }
 
+nonisolated struct Entitlementsync_Ledger_V1_Policy: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// "trusted" or "verified"
+  var policy: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
+/// Evidence that the device has verified and that the account's server has not answered yet.
+nonisolated struct Entitlementsync_Ledger_V1_Evidence: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// as it is sent
+  var data: Data = Data()
+
+  /// a ledger document with the facts that it proves
+  var facts: Data = Data()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
 nonisolated struct Entitlementsync_Ledger_V1_Reset: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -898,7 +978,7 @@ fileprivate nonisolated let _protobuf_package = "entitlementsync.ledger.v1"
 
 nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Key"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{1}claim\0\u{1}acceptance\0\u{1}pending\0\u{1}reset\0\u{1}contradiction\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{1}claim\0\u{1}acceptance\0\u{1}pending\0\u{1}reset\0\u{1}contradiction\0\u{1}policy\0\u{1}evidence\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1060,6 +1140,32 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
           self.kind = .contradiction(v)
         }
       }()
+      case 14: try {
+        var v: Entitlementsync_Ledger_V1_PolicyKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .policy(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .policy(v)
+        }
+      }()
+      case 15: try {
+        var v: Entitlementsync_Ledger_V1_EvidenceKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .evidence(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .evidence(v)
+        }
+      }()
       default: break
       }
     }
@@ -1122,6 +1228,14 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
     case .contradiction?: try {
       guard case .contradiction(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
+    }()
+    case .policy?: try {
+      guard case .policy(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+    }()
+    case .evidence?: try {
+      guard case .evidence(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
     }()
     case nil: break
     }
@@ -1312,6 +1426,60 @@ nonisolated extension Entitlementsync_Ledger_V1_ContradictionKey: SwiftProtobuf.
   static func ==(lhs: Entitlementsync_Ledger_V1_ContradictionKey, rhs: Entitlementsync_Ledger_V1_ContradictionKey) -> Bool {
     if lhs._transaction != rhs._transaction {return false}
     if lhs.dropped != rhs.dropped {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_PolicyKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".PolicyKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_PolicyKey, rhs: Entitlementsync_Ledger_V1_PolicyKey) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_EvidenceKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".EvidenceKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}kind\0\u{1}subject\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.kind) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.subject) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.kind.isEmpty {
+      try visitor.visitSingularStringField(value: self.kind, fieldNumber: 1)
+    }
+    if !self.subject.isEmpty {
+      try visitor.visitSingularStringField(value: self.subject, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_EvidenceKey, rhs: Entitlementsync_Ledger_V1_EvidenceKey) -> Bool {
+    if lhs.kind != rhs.kind {return false}
+    if lhs.subject != rhs.subject {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2239,6 +2407,71 @@ nonisolated extension Entitlementsync_Ledger_V1_Statement: SwiftProtobuf.Message
   static func ==(lhs: Entitlementsync_Ledger_V1_Statement, rhs: Entitlementsync_Ledger_V1_Statement) -> Bool {
     if lhs._purchase != rhs._purchase {return false}
     if lhs.order != rhs.order {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Policy: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Policy"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}policy\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.policy) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.policy.isEmpty {
+      try visitor.visitSingularStringField(value: self.policy, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Policy, rhs: Entitlementsync_Ledger_V1_Policy) -> Bool {
+    if lhs.policy != rhs.policy {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Evidence: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Evidence"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}data\0\u{1}facts\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.data) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.facts) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.data.isEmpty {
+      try visitor.visitSingularBytesField(value: self.data, fieldNumber: 1)
+    }
+    if !self.facts.isEmpty {
+      try visitor.visitSingularBytesField(value: self.facts, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Evidence, rhs: Entitlementsync_Ledger_V1_Evidence) -> Bool {
+    if lhs.data != rhs.data {return false}
+    if lhs.facts != rhs.facts {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -114,7 +114,7 @@ struct AccountTokens: Sendable {
     private func confirm(_ account: Account) async throws {
         guard try await !records.isActive(account) else { return }
         try await erase(account)
-        throw RequestError(.gone, "the account was erased")
+        throw RequestError(.forbidden, "the account was erased")
     }
 
     private func remove(_ token: String, of account: Account) async throws(BackendError) {

@@ -16,7 +16,7 @@ extension EntitlementService {
 
     /// The answer to `POST /v1/transactions`.
     func transactions(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
-        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
+        guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
         let evidence = try EvidenceRequest(request.body, request.head.headerFields)
         if let account = evidence.account {
             guard let name = caller.account.name, name.utf8.elementsEqual(account.name.utf8),
@@ -136,7 +136,7 @@ extension EntitlementService {
     /// The answer to a request for the account's token: the one that the server has issued, or a registration of one
     /// that the app has chosen.
     func token(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
-        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
+        guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
         if request.head.method == .get {
             let token = try await recorder.tokens.issued(to: caller.account)
             return try .json { json([("token", .string(token))]) }

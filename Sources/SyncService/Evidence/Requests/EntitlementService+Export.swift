@@ -10,7 +10,7 @@ extension EntitlementService {
     func export(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
         guard !caller.isErased, let record = try await accounts.credentials.record(caller.credential.name),
             record.account == caller.account
-        else { throw RequestError(.gone, "the account was erased") }
+        else { throw RequestError(.forbidden, "the account was erased") }
         let results = try await store.read([
             ReadRequest(caller.keys.ledger), ReadRequest(caller.keys.decisions),
         ]).outcome
