@@ -64,7 +64,6 @@ docs: ## Build the documentation of every library; warnings are errors
 bench: setup ## Measure the hot paths in release mode
 	swift run $(BENCHMARKS) benchmarks
 	swift run $(BENCHMARKS) store-benchmarks
-	swift run $(BENCHMARKS) evidence-benchmarks
 	swift build $(RELEASE)
 	swift run $(BENCHMARKS) wire-benchmarks \
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
