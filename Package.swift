@@ -163,6 +163,7 @@ let package = Package(
                 "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol", "SyncServer",
                 "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
             ], resources: [.embedInCode("Resources/insomniowl.json")]),
         .testTarget(name: "TidyTests"),

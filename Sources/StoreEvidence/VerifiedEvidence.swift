@@ -39,9 +39,6 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// The line that the evidence concerns, if it states one without a fact: a Stripe Checkout of a subscription names
     /// the owner before the first invoice is paid.
     public var line: TransactionReference?
-    /// The line that this subscription replaces; `nil` if there is none. Google Play names it by its purchase token,
-    /// which ``aliases`` of earlier evidence lead to its line.
-    public var replacedLine: TransactionReference?
     /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
     /// pays. Facts about the key are facts about the value.
     public var aliases: [TransactionReference: TransactionReference]
@@ -64,15 +61,5 @@ public struct VerifiedEvidence: Hashable, Sendable {
         self.aliases = aliases
         self.event = event
         self.eventID = eventID
-    }
-}
-
-extension Stamp {
-    /// The stamp of a statement that a store signed at `date`.
-    ///
-    /// The logical time is derived from the date: records of the same statement are equal, in whatever order and on
-    /// whichever server they are made.
-    public static func signed(at date: Timestamp) -> Stamp {
-        Stamp(signedDate: date, logicalTime: LogicalTime.zero.next(at: date))
     }
 }

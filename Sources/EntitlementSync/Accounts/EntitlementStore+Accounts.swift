@@ -136,10 +136,7 @@ extension EntitlementStore {
             let keys = try LedgerKeys(account)
             if evidenceReceiver != nil {
                 let device = try await LedgerEntries(backend: local).read(keys.device)
-                let hasEvidence = device.ledger.records.contains { record in
-                    if case .evidence = Fact(record) { true } else { false }
-                }
-                if hasEvidence { return true }
+                if !Self.waiting(in: device.ledger).isEmpty { return true }
             }
             return try await engine.hasUnsent(keys.ledger)
         } catch let error as EntitlementError {

@@ -19,19 +19,19 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func waitingEvidenceCount() async throws(EntitlementError) -> Int {
-        Self.waiting(in: try await session.ledgers.current()).count
+        Self.waiting(in: try await session.ledgers.current().device.ledger).count
     }
 
-    static func waiting(in state: LocalLedgers.State) -> [StoredEvidence] {
-        state.device.ledger.records.compactMap { record in
+    /// The evidence in a device ledger.
+    static func waiting(in device: Ledger) -> [StoredEvidence] {
+        device.records.compactMap { record in
             if case .evidence(let evidence) = Fact(record) { evidence } else { nil }
         }
     }
 
     /// Records the facts of waiting evidence that a crash kept out of the account's ledger.
     func completeEvidence(of session: AccountSession) async throws(EntitlementError) {
-        let state = try await session.ledgers.current()
-        let waiting = Self.waiting(in: state)
+        let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
         guard !waiting.isEmpty else { return }
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         plan.verified = waiting.map { VerifiedStatement($0) }
@@ -54,7 +54,7 @@ extension EntitlementStore {
     func sendEvidence(of session: AccountSession, isRestore: Bool) async throws(EntitlementError) -> [AnsweredEvidence]
     {
         guard let evidenceReceiver, let name = session.account.name else { return [] }
-        let waiting = Self.waiting(in: try await session.ledgers.current())
+        let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
         var answered: [AnsweredEvidence] = []
         for start in stride(from: 0, to: waiting.count, by: Self.requestCount) {
             let chunk = waiting[start..<min(start + Self.requestCount, waiting.count)]

@@ -16,10 +16,10 @@ package struct VerifiedStatement: Sendable {
     ///   - facts: The facts that it proves.
     ///   - signedDate: The date of its signature.
     package init(kind: String, subject: String, data: [UInt8], facts: [Fact], signedDate: Timestamp) {
-        let stamp = Stamp(signedDate: signedDate, logicalTime: LogicalTime.zero.next(at: signedDate))
         self.init(
             StoredEvidence(
-                kind: kind, subject: subject, data: data, facts: Ledger(facts.map(\.record)), stamp: stamp))
+                kind: kind, subject: subject, data: data, facts: Ledger(facts.map(\.record)),
+                stamp: .signed(at: signedDate)))
     }
 
     init(_ evidence: StoredEvidence) {

@@ -51,6 +51,14 @@ public struct Stamp: Hashable, Comparable, Sendable {
         self.logicalTime = logicalTime
     }
 
+    /// The stamp of a statement that a store signed at `date`.
+    ///
+    /// The logical time is derived from the date: records of the same statement are equal, in whatever order and on
+    /// whichever server they are made.
+    public static func signed(at date: Timestamp) -> Stamp {
+        Stamp(signedDate: date, logicalTime: LogicalTime.zero.next(at: date))
+    }
+
     /// Returns `true` if `left` is the weaker statement.
     public static func < (left: Stamp, right: Stamp) -> Bool {
         switch (left.signedDate, right.signedDate) {

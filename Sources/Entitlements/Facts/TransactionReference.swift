@@ -13,6 +13,10 @@ extension Identifier where Subject == Marketplace {
     public static let reported = StoreID("reported")
     /// Apple's App Store.
     public static let appStore = StoreID("app-store")
+    /// Google Play.
+    public static let googlePlay = StoreID("google-play")
+    /// Stripe.
+    public static let stripe = StoreID("stripe")
 }
 
 extension Identifier where Subject == SaleEnvironment {
@@ -20,6 +24,8 @@ extension Identifier where Subject == SaleEnvironment {
     public static let production = EnvironmentID("production")
     /// Sales to testers.
     public static let sandbox = EnvironmentID("sandbox")
+    /// Test purchases of Google Play, and Stripe's test mode.
+    public static let test = EnvironmentID("test")
 }
 
 /// The identity of a purchase on all devices. The same transaction, seen by a phone and a tablet, is one purchase.

@@ -35,7 +35,7 @@ public struct EvidenceRoots: Sendable {
             }
         } catch {
             throw EvidenceError(
-                .certificates, "the evidence root must be certificates in PEM, or one in DER: \(error)")
+                .certificates, "the evidence root must be certificates in PEM, or one in DER")
         }
         guard !certificates.isEmpty else {
             throw EvidenceError(.certificates, "the evidence root contains no certificate")

@@ -2,24 +2,6 @@ internal import Crypto
 internal import CryptoExtras
 public import Entitlements
 
-#if canImport(FoundationEssentials)
-internal import FoundationEssentials
-#else
-internal import Foundation
-#endif
-
-extension Identifier where Subject == Marketplace {
-    /// Google Play.
-    public static let googlePlay = StoreID("google-play")
-    /// Stripe.
-    public static let stripe = StoreID("stripe")
-}
-
-extension Identifier where Subject == SaleEnvironment {
-    /// Test purchases of Google Play and Stripe's test mode.
-    public static let test = EnvironmentID("test")
-}
-
 /// Verifies purchases of one app on Google Play.
 ///
 /// The order id is the transaction and the first order of a subscription is its line: the renewal
@@ -43,8 +25,7 @@ public struct GooglePlayVerifier: Sendable {
     ///   - publicKey: The app's RSA key in base64, as the Play Console shows it under "Monetization setup".
     /// - Throws: ``EvidenceError`` with the check `format` if the key is invalid.
     public init(packageNames: Set<String>, publicKey: String) throws(EvidenceError) {
-        let text = String(publicKey.filter { !$0.isWhitespace })
-        guard let der = Data(base64Encoded: text) else {
+        guard let der = Base64.standard.decode(publicKey.filter { !$0.isWhitespace }.utf8) else {
             throw EvidenceError(
                 .format, "the public key is not base64; copy it from the Play Console, under Monetization setup")
         }
@@ -71,7 +52,7 @@ public struct GooglePlayVerifier: Sendable {
         let bytes = Array(data.utf8)
         try checkSize(bytes.count, limit: EvidenceLimits.transaction, "the purchase data")
         try checkSize(signature.utf8.count, limit: EvidenceLimits.transaction, "the signature")
-        guard let code = Data(base64Encoded: signature), code.base64EncodedString() == signature else {
+        guard let code = Base64.standard.decode(signature.utf8) else {
             throw EvidenceError(.format, "the signature of the purchase is not base64")
         }
         let isValid = key.isValidSignature(

@@ -41,7 +41,7 @@ struct PlayIdentity {
         order == nil ? [:] : [try reference(purchaseToken): try line()]
     }
 
-    /// Returns the reference to the line that `token` names.
+    /// Returns the reference to the order, product of an order or purchase token called `name`.
     func reference(_ name: String) throws(EvidenceError) -> TransactionReference {
         var id = TransactionID(name)
         if name.utf8.count > maximumIdentifierByteCount {

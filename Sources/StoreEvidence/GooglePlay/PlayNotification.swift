@@ -1,11 +1,5 @@
 public import Entitlements
 
-#if canImport(FoundationEssentials)
-internal import FoundationEssentials
-#else
-internal import Foundation
-#endif
-
 /// A real-time developer notification of Google Play.
 ///
 /// Only a full refund is a fact by itself. All other notifications name a purchase whose state the caller looks up in
@@ -61,7 +55,7 @@ extension GooglePlayVerifier {
         try checkSize(body.count, limit: EvidenceLimits.notification, "the notification")
         let envelope = try StoreObject(parsing: body)
         guard let message = try envelope.object("message") else { throw envelope.missing("message") }
-        guard let data = Data(base64Encoded: try message.required("data")) else {
+        guard let data = Base64.standard.decode(try message.required("data").utf8) else {
             throw EvidenceError(.format, "message.data is not base64")
         }
         let object = try StoreObject(parsing: data)

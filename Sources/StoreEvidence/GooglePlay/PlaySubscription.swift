@@ -24,8 +24,7 @@ extension GooglePlayVerifier {
     /// period the stated expiry is the end of the grace.
     ///
     /// A subscription that awaits its payment gives no facts. ``VerifiedEvidence/event`` is the state of the
-    /// subscription, ``VerifiedEvidence/line`` its line, and ``VerifiedEvidence/replacedLine`` the purchase token of
-    /// the subscription that it replaces.
+    /// subscription, and ``VerifiedEvidence/line`` its line.
     ///
     /// - Parameters:
     ///   - json: The answer.
@@ -55,9 +54,6 @@ extension GooglePlayVerifier {
             let identity = reader.identity(order: try reader.order(of: nil))
             evidence.line = try identity.line()
             evidence.aliases = try identity.aliases()
-        }
-        if let token = try object.string("linkedPurchaseToken") {
-            evidence.replacedLine = try reader.identity(order: nil).reference(token)
         }
         return evidence
     }

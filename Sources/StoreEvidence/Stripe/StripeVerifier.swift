@@ -14,7 +14,8 @@ public import Entitlements
 ///
 /// A one-time purchase is the transaction of its PaymentIntent, or of its Checkout session if nothing was paid. A
 /// period of a subscription is the transaction of its invoice, in the line of its subscription. Refunds and disputes
-/// name the PaymentIntent; see ``VerifiedEvidence/facts(applying:)``. Facts are stamped with the date of the event.
+/// name the PaymentIntent, which ``VerifiedEvidence/aliases`` lead to the invoice. Facts are stamped with the date of
+/// the event.
 ///
 /// The product comes from the price's metadata `entitlementsync_product`, else from the map of prices, else from the
 /// same metadata of the line, the subscription or the Checkout session. So a change of plan is noticed although the
@@ -96,31 +97,10 @@ public struct StripeVerifier: Sendable {
     }
 
     /// The types that are read.
-    package static let types: Set = [
+    private static let types: Set = [
         "checkout.session.completed", "checkout.session.async_payment_succeeded", "invoice.paid",
         "invoice_payment.paid", "customer.subscription.created", "customer.subscription.updated",
         "customer.subscription.deleted", "charge.refunded", "charge.dispute.created",
         "charge.dispute.funds_withdrawn", "charge.dispute.closed",
     ]
-}
-
-extension VerifiedEvidence {
-    /// Returns the facts, followed by a copy of each one that names an alias, about the transaction that the alias
-    /// stands for.
-    ///
-    /// The original stays, because an alias may also be a transaction of its own: if Checkout issues an invoice for a
-    /// one-time payment, the purchase is known by its PaymentIntent.
-    ///
-    /// - Parameter known: Aliases of earlier evidence. Those of this evidence are applied as well.
-    public func facts(applying known: [TransactionReference: TransactionReference]) -> [Fact] {
-        let aliases = known.merging(aliases) { $1 }
-        return facts
-            + facts.compactMap { fact in
-                guard case .revocation(var revocation) = fact, let target = aliases[revocation.transaction] else {
-                    return nil
-                }
-                revocation.transaction = target
-                return .revocation(revocation)
-            }
-    }
 }

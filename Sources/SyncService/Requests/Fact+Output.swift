@@ -1,15 +1,5 @@
 import Entitlements
 
-extension TransactionReference {
-    /// The members that name the transaction in JSON.
-    var members: [(String, JSON)] {
-        [
-            ("store", .string(store.rawValue)), ("environment", .string(environment.rawValue)),
-            ("transactionID", .string(id.rawValue)),
-        ]
-    }
-}
-
 extension Fact {
     /// The fact in answers: its kind and its content.
     var json: JSON {

@@ -71,7 +71,7 @@ struct EvidenceOptions: ParsableArguments {
             configuration.policy = policy
         }
         configuration.evidence.appStore = try appStore()
-        configuration.evidence.googlePlay = try googlePlay(secrets)
+        configuration.evidence.googlePlay = try googlePlay()
         configuration.evidence.push = try push(logger)
         configuration.evidence.stripe = try stripe(secrets)
         do { try configuration.check() } catch { throw Failure(.usage, "\(error)") }
@@ -96,7 +96,7 @@ struct EvidenceOptions: ParsableArguments {
             roots: try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT")))
     }
 
-    private func googlePlay(_ secrets: SecretOptions) throws -> GooglePlayVerifier? {
+    private func googlePlay() throws -> GooglePlayVerifier? {
         let given = (
             playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"), playKey ?? environmentVariable("SYNCD_PLAY_KEY")
         )

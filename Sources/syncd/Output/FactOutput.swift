@@ -135,15 +135,6 @@ extension Fact {
     }
 }
 
-extension TransactionReference {
-    fileprivate var members: [(String, JSON)] {
-        [
-            ("store", .string(store.rawValue)), ("environment", .string(environment.rawValue)),
-            ("transactionID", .string(id.rawValue)),
-        ]
-    }
-}
-
 extension ReplicaID {
     /// The first 8 characters, which distinguish replicas in a listing.
     var short: String { String("\(self)".prefix(8)) }

@@ -64,7 +64,9 @@ struct EvidenceVerify: AsyncParsableCommand {
             bundleIDs: Set(bundle), appAppleID: appID, environments: environments,
             roots: try evidenceRoots(evidenceRoot))
         let now = try date(at, option: "--at") ?? Timestamp(milliseconds: HostServices.system.now())
-        let bytes = try readDocument(file) { Array($0) }
+        let bytes =
+            file == "-"
+            ? Array(try FileHandle.standardInput.readToEnd() ?? Data()) : try readDocument(file) { Array($0) }
         let evidence: VerifiedEvidence
         do throws(EvidenceError) {
             evidence = try verify(bytes, as: kind, by: verifier, now: now)
