@@ -15,9 +15,9 @@ struct EvidenceRecorder: Sendable {
 
     init(
         _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
-        _ configuration: ServiceConfiguration, _ cryptography: any ServiceCryptography, _ host: HostServices
+        _ configuration: ServiceConfiguration, _ host: HostServices,
+        digest: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
-        let digest: @Sendable ([UInt8]) -> [UInt8] = { cryptography.digest(of: $0) }
         (self.claims, self.writer) = (claims, writer)
         names = TransactionNames(records: records)
         lines = LineOwners(records: records, policy: configuration.ownership, digest: digest)
@@ -194,7 +194,7 @@ struct EvidenceRecorder: Sendable {
 
     /// Returns `true` unless the claim of the owner may be free: it is old, and the owner's server ledger lacks the
     /// line.
-    private func isHeld(
+    func isHeld(
         _ line: TransactionReference, _ record: LineOwners.Record?, _ claim: LineOwners.Claim, _ now: Int64
     ) async throws(BackendError) -> Bool {
         guard lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,

@@ -73,6 +73,11 @@ struct TransactionNames: Sendable {
         return fact.renamed(alias.reference)
     }
 
+    /// The line of `transaction`; `nil` if it is not known.
+    func knownLine(of transaction: TransactionReference) async throws(BackendError) -> TransactionReference? {
+        try await stored(transaction)?.line?.reference
+    }
+
     private func canonical(
         _ transaction: TransactionReference, _ evidence: VerifiedEvidence
     ) async throws(BackendError) -> TransactionReference {
