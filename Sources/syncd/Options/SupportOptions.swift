@@ -23,6 +23,12 @@ struct SupportOptions: ParsableArguments {
     /// The reason in facts, which users see. The operator's reason is in the audit list only.
     static let factReason = "support"
 
+    /// The time for the verification of evidence. A device's clock may be wrong, and a store's signature cannot be forged
+    /// by setting it, so there a date that is ahead of the clock is no reason to refuse a purchase.
+    var verificationTime: Timestamp {
+        asServer ? Timestamp(milliseconds: HostServices.system.now()) : .latest
+    }
+
     /// Throws if an option is used that applies to `--as-server` only.
     func checkIsUsed(by reason: SupportReason? = nil) throws(Failure) {
         guard !asServer else { return }
@@ -104,7 +110,9 @@ struct SupportOptions: ParsableArguments {
             return try options.output.show(
                 .object([("account", .string(order.account)), ("facts", .array([])), ("entry", .null)]), or: text)
         }
-        let lines = outcome.facts.map { "  \($0.kindName)  \($0.summary)" }
+        let lines =
+            outcome.facts.count > 20
+            ? ["  \(outcome.facts.count) facts"] : outcome.facts.map { "  \($0.kindName)  \($0.summary)" }
         let head =
             "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
         try options.output.show(

@@ -203,7 +203,7 @@ extension SupportActs {
         if let other = review.refused.first {
             throw SupportError(.ownedByAnother, "\(other) belongs to another account; nothing was changed")
         }
-                let entry = try await audit.append(
+        let entry = try await audit.append(
             AuditLog.Entry(
                 date: "\(now)", act: order.act, account: order.account,
                 line: review.lines.count == 1 ? "\(review.lines[0])" : "", actor: order.operatorName,

@@ -12,6 +12,9 @@ struct RecordEvidence: AsyncParsableCommand {
             a check fails, prints its name and the reason, exits with 4, and records nothing. The evidence must be of \
             the environment that --environment names.
 
+            With --as-server, support writes the facts into the account's server ledger, on the server's own store, \
+            with an entry in the audit list.
+
             Kinds:
               app-store-transaction  a signed transaction of StoreKit 2 (a JWS)
               app-store-receipt      an app receipt, as it is or in base64
@@ -31,24 +34,31 @@ struct RecordEvidence: AsyncParsableCommand {
 
     @OptionGroup var appStore: AppStoreOptions
     @OptionGroup var googlePlay: GooglePlayOptions
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let statement = try statement()
+        try support.checkIsUsed(by: reason)
+        let statement = try statement(now: support.verificationTime)
+        guard !support.asServer else {
+            return try await support.record(
+                statement.evidence, "record", "evidence of the kind \(kind)", reason.reason, creation, options)
+        }
         let store = try await options.openStore(creating: creation)
         try await record(statement, into: store, options.output)
     }
 
     /// Verifies the evidence.
-    private func statement() throws -> SignedStatement {
+    private func statement(now: Timestamp) throws -> SignedStatement {
         let kind = try EvidenceKind(argument: kind, among: [.appStoreTransaction, .appStoreReceipt, .googlePlay])
         let environment = options.catalog.environmentID
         guard kind != .googlePlay else {
             guard appStore.bundle.isEmpty, appStore.evidenceRoot == nil else {
                 throw Failure(.usage, "--bundle and --evidence-root do not apply to the kind google-play")
             }
-            return try SignedStatement(googlePlay: EvidenceFile(file), googlePlay.verifier(), environment)
+            return try SignedStatement(googlePlay: EvidenceFile(file), googlePlay.verifier(), environment, now: now)
         }
         guard googlePlay.isEmpty else {
             throw Failure(.usage, "--play-package and --play-key do not apply to the kind \(kind.rawValue)")
@@ -56,8 +66,8 @@ struct RecordEvidence: AsyncParsableCommand {
         try appStore.requireBundle(for: "the kind \(kind.rawValue)")
         let verifier = try appStore.verifier(of: environment)
         return kind == .appStoreReceipt
-            ? try SignedStatement(receipt: EvidenceFile(file), verifier)
-            : try SignedStatement(transaction: EvidenceFile(file), verifier)
+            ? try SignedStatement(receipt: EvidenceFile(file), verifier, now: now)
+            : try SignedStatement(transaction: EvidenceFile(file), verifier, now: now)
     }
 }
 
@@ -85,30 +95,28 @@ struct SignedStatement {
     let evidence: VerifiedEvidence
     let stored: VerifiedStatement
 
-    /// The time for checks on a device. Its clock may be wrong, and a store's signature cannot be forged by setting it,
-    /// so a date that is ahead of the clock is no reason to refuse a purchase.
-    private static let deviceTime = Timestamp.latest
-
-    init(transaction file: EvidenceFile, _ verifier: AppStoreVerifier) throws(EvidenceError) {
+    init(
+        transaction file: EvidenceFile, _ verifier: AppStoreVerifier, now: Timestamp
+    ) throws(EvidenceError) {
         let jws = file.text
-        let evidence = try verifier.transaction(jws, now: Self.deviceTime)
+        let evidence = try verifier.transaction(jws, now: now)
         let environment = evidence.line.map { "\($0.environment)/" } ?? ""
         self.init(evidence, subject: environment + (evidence.firstTransaction?.id.rawValue ?? ""), [("jws", jws)])
     }
 
-    init(receipt file: EvidenceFile, _ verifier: AppStoreVerifier) throws(EvidenceError) {
+    init(receipt file: EvidenceFile, _ verifier: AppStoreVerifier, now: Timestamp) throws(EvidenceError) {
         let bytes = file.receipt
-        let evidence = try verifier.receipt(bytes, now: Self.deviceTime)
+        let evidence = try verifier.receipt(bytes, now: now)
         self.init(
             evidence, subject: evidence.firstTransaction?.environment.rawValue ?? "",
             [("data", Data(bytes).base64EncodedString())])
     }
 
     init(
-        googlePlay file: EvidenceFile, _ verifier: GooglePlayVerifier, _ environment: EnvironmentID
+        googlePlay file: EvidenceFile, _ verifier: GooglePlayVerifier, _ environment: EnvironmentID, now: Timestamp
     ) throws(EvidenceError) {
         let (data, signature) = try file.purchaseOfGooglePlay()
-        let evidence = try verifier.purchase(data: data, signature: signature, now: Self.deviceTime)
+        let evidence = try verifier.purchase(data: data, signature: signature, now: now)
         try evidence.check(environment)
         self.init(
             evidence, subject: evidence.firstTransaction?.id.rawValue ?? "",
@@ -131,12 +139,18 @@ extension VerifiedEvidence {
         facts.lazy.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }.first
     }
 
-    /// Throws if a purchase is of another environment than `environment`.
+    /// Throws if a purchase or a renewal state is of another environment than `environment`.
     func check(_ environment: EnvironmentID) throws(EvidenceError) {
-        for case .purchase(let purchase) in facts where purchase.transaction.environment != environment {
+        for fact in facts {
+            let stated: EnvironmentID
+            switch fact {
+            case .purchase(let purchase): stated = purchase.transaction.environment
+            case .renewalState(let state): stated = state.line.environment
+            default: continue
+            }
+            guard stated != environment else { continue }
             throw EvidenceError(
-                .environment,
-                "the purchases are of the environment \(purchase.transaction.environment), not \(environment)")
+                .environment, "the purchases are of the environment \(stated), not \(environment.rawValue.singleLine)")
         }
     }
 }
