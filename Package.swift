@@ -337,7 +337,7 @@ let package = Package(
             name: "SyncdTests",
             dependencies: [
                 "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",
-                "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
+                "SyncCoreTesting", "TestSupport", "syncd",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),

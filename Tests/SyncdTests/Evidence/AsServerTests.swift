@@ -13,7 +13,7 @@ struct AsServerTests {
     private let mint: EvidenceMint
     private let server: ServerProcess
 
-    init() async throws {
+    init() throws {
         sandbox = try Sandbox()
         mint = try EvidenceMint(sandbox)
         let catalog = try String(contentsOfFile: Sandbox.example, encoding: .utf8)

@@ -14,9 +14,8 @@ struct EvidenceMint {
     /// Writes the root certificates to `roots.pem` and the key of Google Play to `play.key`.
     init(_ sandbox: Sandbox) throws {
         self.sandbox = sandbox
-        let receiptRoot = try ReceiptAuthority.valid.get().root.serializeAsPEM().pemString
-        let transactionRoot = String(decoding: try AppStoreFoundry.valid.get().roots, as: UTF8.self)
-        try sandbox.write("\(transactionRoot)\n\(receiptRoot)\n", to: "roots.pem")
+        let roots = try AppStoreFoundry.valid.get().roots + ReceiptAuthority.valid.get().roots
+        try sandbox.write(roots, to: "roots.pem")
         try sandbox.write(
             try Self.playKey.get().publicKey.derRepresentation.base64EncodedString() + "\n", to: "play.key")
     }

@@ -5,7 +5,7 @@ import SyncCore
 
 // Imports of what a store has stated, and of what support states in the server's name.
 extension Import {
-    /// What an import states about purchases.
+    /// The statements of an import about purchases.
     enum Statement {
         /// A receipt that the store has signed.
         case signed(SignedStatement)
