@@ -14,7 +14,7 @@ struct EvidenceMint {
     /// Writes the root certificates to `roots.pem` and the key of Google Play to `play.key`.
     init(_ sandbox: Sandbox) throws {
         self.sandbox = sandbox
-        let roots = try AppStoreFoundry.valid.get().roots + ReceiptAuthority.valid.get().roots
+        let roots = try AppStoreFoundry.valid.get().roots + Array("\n".utf8) + ReceiptAuthority.valid.get().roots
         try sandbox.write(roots, to: "roots.pem")
         try sandbox.write(
             try Self.playKey.get().publicKey.derRepresentation.base64EncodedString() + "\n", to: "play.key")
