@@ -25,8 +25,10 @@ struct AsServerTests {
             options: ["--policy", "verified", "--catalog", sandbox.path("catalog.json")],
             environment: ["SYNCD_LOG_LEVEL": "error"])
         for name in ["alice", "bob"] {
-            let made = try device("account create \(name)", name)
-            try #require(made.exitCode == 0, "\(made)")
+            for command in ["create", "login"] {
+                let done = try device("account \(command) \(name)", name)
+                try #require(done.exitCode == 0, "\(done)")
+            }
         }
     }
 
@@ -247,7 +249,7 @@ struct AsServerTests {
         }
         for owl in ["night-owl", "shy-owl", "couch-owl"] { #expect(try has(owl, "alice")) }
         #expect(try audit().output.contains("\n3 entries, intact; "))
-        let erased = try device("account erase --yes", "bob")
+        let erased = try device("account erase bob --yes", "bob")
         #expect(erased.exitCode == 0, "\(erased)")
         #expect(
             try support("record purchase \(Owls.night)", "--as-server --local sqlite:server.sqlite --account bob")
