@@ -132,95 +132,86 @@ struct AsServerTests {
         #expect(try audit().output == list)
     }
 
-    @Test("Wrong use is refused, and changes neither the server's store nor the audit list")
-    func refusals() async throws {
-        try sandbox.write("", to: "empty")
+    /// Runs commands that must be refused, each with a reason for the audit list or none.
+    private func expectRefusals(_ cases: [(command: String, reason: String?, code: Int32, text: String)]) async throws {
         let before = try await stored()
-        let purchase = "record purchase \(Owls.night)"
-        let store = "--as-server --local sqlite:server.sqlite"
+        for (command, reason, code, text) in cases {
+            #expect(try support(command, "", reason: reason) == .refused(code, text), "\(command)")
+        }
+        #expect(try await stored() == before)
+        #expect(try audit().output.hasPrefix("0 entries, intact"))
+    }
+
+    @Test("An act without a reason, an account or the server's own store is refused, and changes nothing")
+    func circumstances() async throws {
+        let (purchase, store) = ("record purchase \(Owls.night)", "--as-server --local sqlite:server.sqlite")
+        let reason = "--as-server requires --reason, a text for the audit list"
         let overHTTP =
             "--as-server acts on the server's own store, not over \(server.url): pass --local sqlite:FILE on the "
             + "server's machine, and no --remote"
-        let cases: [(String, String, String?, Sandbox.Outcome)] = [
-            (purchase, Self.support, nil, .refused(2, "--as-server requires --reason, a text for the audit list")),
-            (purchase, Self.support, " ", .refused(2, "--as-server requires --reason, a text for the audit list")),
+        try await expectRefusals([
+            ("\(purchase) \(Self.support)", nil, 2, reason), ("\(purchase) \(Self.support)", " ", 2, reason),
+            ("record refund t1 \(Self.support)", nil, 2, reason),
+            ("\(purchase) \(Self.support) --remote \(server.url)", "r", 2, overHTTP),
             (
-                "record refund t1", Self.support, nil,
-                .refused(
-                    2, "--as-server requires --reason, a text for the audit list")
+                "\(purchase) --as-server --local \(server.url) --account alice", "r", 2,
+                "--local must be a store on this machine, not the server \(server.url)"
             ),
-            (purchase, "\(Self.support) --remote \(server.url)", "r", .refused(2, overHTTP)),
+            ("\(purchase) \(store) --account carol", "r", 3, "this server's store has no account \"carol\""),
             (
-                purchase, "--as-server --local \(server.url) --account alice", "r",
-                .refused(
-                    2, "--local must be a store on this machine, not the server \(server.url)")
-            ),
-            (
-                purchase, "\(store) --account carol", "r",
-                .refused(
-                    3, "this server's store has no account \"carol\"")
+                "\(purchase) \(store)", "r", 2,
+                "--as-server requires --account, the name of an account of the server"
             ),
             (
-                purchase, store, "r",
-                .refused(
-                    2, "--as-server requires --account, the name of an account of the server")
+                "\(purchase) --as-server --local file:alice --account alice", "r", 4,
+                "this store is not that of a server: it has no keys of a server"
             ),
-            (
-                purchase, "\(Self.support) --create", "r",
-                .refused(
-                    2, "--create does not apply to --as-server: the account must exist")
-            ),
-            (
-                purchase, "\(Self.support) --at 2026-01-01", "r",
-                .refused(
-                    2, "--at does not apply to --as-server: the server's word is dated now")
-            ),
-            (
-                purchase, "\(Self.support) --signed-at 2026-01-01", "r",
-                .refused(
-                    2, "--signed-at does not apply to --as-server: the server's word is dated now")
-            ),
-            (
-                "record purchase nothing", Self.support, "r",
-                .refused(
-                    3, "the catalogue has no product \"nothing\"")
-            ),
-            (purchase, "--local file:new", "r", .refused(2, "--reason applies to --as-server only")),
-            (
-                purchase, "--local file:new --operator olga", nil,
-                .refused(
-                    2, "--operator applies to --as-server only")
-            ),
-            (
-                "record grant nothing --for P1M", Self.support, "r",
-                .refused(
-                    3, "the catalogue has no group \"nothing\"")
-            ),
-            (
-                "import empty --format receipt --bundle com.example", Self.support, "r",
-                .refused(
-                    4, "format: empty is empty")
-            ),
-            (
-                "import empty --format facts", Self.support, "r",
-                .refused(
-                    2, "--as-server does not apply to the format facts. See 'syncd help import'.")
-            ),
-            (
-                purchase, "--as-server --local file:alice --account alice", "r",
-                .refused(
-                    4, "this store is not that of a server: it has no keys of a server")
-            ),
-        ]
-        for (command, rest, reason, expected) in cases {
-            #expect(try support(command, rest, reason: reason) == expected, "\(command) \(rest)")
-        }
-        let missing = try support(purchase, "--as-server --local sqlite:none.sqlite --account alice")
+            ("\(purchase) --local file:new", "r", 2, "--reason applies to --as-server only"),
+            ("\(purchase) --local file:new --operator olga", nil, 2, "--operator applies to --as-server only"),
+        ])
+        let missing = try support("\(purchase) --as-server --local sqlite:none.sqlite --account alice", "")
         #expect(missing.exitCode == 3, "\(missing)")
-        #expect(!FileManager.default.fileExists(atPath: sandbox.path("none.sqlite")))
-        #expect(!FileManager.default.fileExists(atPath: sandbox.path("new")))
-        #expect(try await stored() == before)
-        #expect(try audit().output.hasPrefix("0 entries, intact"))
+        for name in ["none.sqlite", "new"] {
+            #expect(!FileManager.default.fileExists(atPath: sandbox.path(name)))
+        }
+    }
+
+    @Test("A wrong statement by support is refused, and changes nothing")
+    func statements() async throws {
+        try sandbox.write("", to: "empty")
+        let purchase = "record purchase \(Owls.night) \(Self.support)"
+        try await expectRefusals([
+            (
+                "\(purchase) --create", "r", 2,
+                "--create does not apply to --as-server: the account must exist"
+            ),
+            (
+                "\(purchase) --at 2026-01-01", "r", 2,
+                "--at does not apply to --as-server: the server's word is dated now"
+            ),
+            (
+                "\(purchase) --signed-at 2026-01-01", "r", 2,
+                "--signed-at does not apply to --as-server: the server's word is dated now"
+            ),
+            ("\(purchase) --quantity 0", "r", 2, "quantity must be 1 to 10,000, not 0"),
+            (
+                purchase, String(repeating: "r", count: 1_001), 2,
+                "the reason must have 1 to 1,000 bytes, not 1001"
+            ),
+            ("record purchase nothing \(Self.support)", "r", 3, "the catalogue has no product \"nothing\""),
+            (
+                "record grant nothing --for P1M \(Self.support)", "r", 3,
+                "the catalogue has no group \"nothing\""
+            ),
+            (
+                "import empty --format receipt --bundle com.example \(Self.support)", "r", 4,
+                "format: empty is empty"
+            ),
+            (
+                "import empty --format facts \(Self.support)", "r", 2,
+                "--as-server does not apply to the format facts. See 'syncd help import'."
+            ),
+        ])
     }
 
     /// The entries of the server's store, except those that the server writes at any time.

@@ -83,6 +83,24 @@ extension Fact {
         }
     }
 
+    /// Throws if an id in the statement cannot be part of a record.
+    func validateIdentifiers() throws(InputError) {
+        var ids: [(String, String)] = []
+        if let transaction {
+            ids += [
+                ("store", transaction.store.rawValue), ("environment", transaction.environment.rawValue),
+                ("transaction", transaction.id.rawValue),
+            ]
+        }
+        if let original = purchase?.originalID { ids.append(("original", original.rawValue)) }
+        if case .renewalState(let state) = self, let product = state.pendingProduct {
+            ids.append(("pending", product.rawValue))
+        }
+        for (path, id) in ids {
+            do { try TransactionID(id).validate() } catch { throw InputError(path: path, reason: "\(error)") }
+        }
+    }
+
     /// The same statement with another signature and time.
     func stamped(_ stamp: Stamp) -> Fact {
         switch self {
@@ -117,14 +135,5 @@ extension Purchase {
         throw SupportError(
             .contradiction,
             "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(difference)")
-    }
-}
-
-extension TransactionReference {
-    /// Throws if an id cannot be part of a record.
-    func validate() throws {
-        try store.validate()
-        try environment.validate()
-        try id.validate()
     }
 }

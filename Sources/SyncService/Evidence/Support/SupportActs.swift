@@ -83,7 +83,7 @@ public struct SupportActs: Sendable {
         return try await perform(evidence, for: account, order)
     }
 
-    /// Records what `evidence` states. Unsigned statements yield to signed ones, and later imports replace earlier ones.
+    /// Records the facts of `evidence`. Unsigned facts yield to signed ones, and later imports replace earlier ones.
     ///
     /// - Throws: ``SupportError``, or the store's error.
     public func record(_ evidence: VerifiedEvidence, _ order: Order) async throws -> Outcome {
@@ -108,6 +108,7 @@ public struct SupportActs: Sendable {
         guard catalog.groups.contains(reference.group) else {
             throw SupportError(.unknownProduct, "the catalogue has no group \"\(reference.group.rawValue.singleLine)\"")
         }
+        do { try reference.source.validate() } catch { throw SupportError(.invalid, "source: \(error)") }
         let keys = try LedgerKeys(account)
         var known = Ledger()
         if case .found(let entry) = try await records.backend.read(keys.ledger).outcome {
@@ -188,7 +189,7 @@ extension SupportActs {
         case .revocation: break
         default: preconditionFailure("only statements about transactions are signed")
         }
-        do { try fact.transaction?.validate() } catch { throw SupportError(.invalid, "transaction: \(error)") }
+        do { try fact.validateIdentifiers() } catch { throw SupportError(.invalid, "\(error)") }
         // A store's clock may be ahead of this one.
         var date = now
         if let signed = known?.stamp?.signedDate, signed >= date {

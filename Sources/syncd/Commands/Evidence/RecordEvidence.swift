@@ -77,7 +77,7 @@ func record(_ statement: SignedStatement, into store: EntitlementStore, _ output
     let waiting = try await store.waitingEvidenceCount()
     let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
     let transactions = receipt.transactions.map(\.id.rawValue)
-    let isNew = receipt.newFacts.contains { if case .evidence = $0 { true } else { false } }
+    let isNew = !receipt.newFacts.isEmpty
     try output.show(
         .object([
             ("account", .string("\(store.account)")), ("kind", .string(statement.evidence.kind.rawValue)),
