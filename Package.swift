@@ -218,8 +218,9 @@ let package = Package(
         .testTarget(
             name: "LiveServerTests",
             dependencies: [
-                "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "SyncCore", "SyncCoreTesting",
-                "TestSupport", "syncd",
+                "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "WebDAVStorageTests",
