@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// The kinds of evidence, named as in requests and on the command line.
@@ -63,3 +64,4 @@ public struct VerifiedEvidence: Hashable, Sendable {
         self.eventID = eventID
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 
 /// The body of a signed transaction (`JWSTransactionDecodedPayload`).
@@ -139,3 +140,4 @@ extension Identifier where Subject == SaleEnvironment {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 internal import Crypto
 internal import CryptoExtras
 public import Entitlements
@@ -116,3 +117,4 @@ public struct GooglePlayVerifier: Sendable {
         }
     }
 }
+#endif

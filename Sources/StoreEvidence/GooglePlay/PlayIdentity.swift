@@ -1,3 +1,4 @@
+#if Evidence
 internal import Crypto
 internal import Entitlements
 
@@ -62,3 +63,4 @@ struct PlayIdentity {
         return String(decoding: rest.dropLast(2), as: UTF8.self)
     }
 }
+#endif

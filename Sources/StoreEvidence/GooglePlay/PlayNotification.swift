@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// A real-time developer notification of Google Play.
@@ -117,3 +118,4 @@ extension PlayNotification {
         ]
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// The state of a subscription in an answer of `purchases.subscriptionsv2`.
@@ -126,3 +127,4 @@ private struct SubscriptionReader {
         ]
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 /// A JSON object of a store.
@@ -156,3 +157,4 @@ func checkSize(_ count: Int, limit: Int, _ name: String) throws(EvidenceError) {
         throw EvidenceError(.size, "\(name) has \(count) bytes, more than \(limit)")
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 extension StripeReader {
@@ -151,3 +152,4 @@ extension StripeReader {
         return ends.max().map { end <= $0 } ?? true
     }
 }
+#endif

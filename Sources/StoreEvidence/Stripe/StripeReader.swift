@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 /// Turns the object of an event into facts.
@@ -103,3 +104,4 @@ struct StripeReader {
         ]
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 internal import Crypto
 public import Entitlements
 
@@ -104,3 +105,4 @@ public struct StripeVerifier: Sendable {
         "charge.dispute.funds_withdrawn", "charge.dispute.closed",
     ]
 }
+#endif
