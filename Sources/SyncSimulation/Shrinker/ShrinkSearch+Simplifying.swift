@@ -8,6 +8,8 @@ extension ShrinkSearch {
         tries { $0.remote = RemoteSetup() }
         tries { $0.remote.comparesAndSwaps = true }
         tries { $0.remote.tellsTime = true }
+        if best.remote.policy != nil { tries { $0.remote.policy = nil } }
+        if best.remote.policy == .verified { tries { $0.remote.policy = .trusted } }
         tries { $0.sharesUnits = true }
         for index in best.devices.indices {
             tries { $0.devices[index] = DeviceSetup(account: $0.devices[index].account) }
@@ -93,6 +95,10 @@ extension Action {
                     + duration.rounder.map { .moveRemoteClock(amount, for: $0) }
             case .cut(true, true, let amount):
                 [.cut(requests: true, answers: false, amount), .cut(requests: false, answers: true, amount)]
+            case .present(let statement, true): [.present(statement, isRestore: false)]
+            case .present(let statement, false): statement.simpler.map { .present($0, isRestore: false) }
+            case .forge(let statement): statement.simpler.map { .forge($0) }
+            case .notify(let statement): statement.simpler.map { .notify($0) }
             case .lie(.garbage(let amount)): amount.rounder.map { .lie(.garbage($0)) }
             case .lie(.laterFormat(let amount)): amount.rounder.map { .lie(.laterFormat($0)) }
             default: []
@@ -116,6 +122,23 @@ extension Sale {
         var sale = self
         change(&sale)
         return sale
+    }
+}
+
+extension StoreStatement {
+    /// Variants that differ in one property.
+    fileprivate var simpler: [StoreStatement] {
+        var candidates = [changed { $0.account = nil }, changed { $0.original = nil }, changed { $0.expires = nil }]
+        candidates += date.rounder.map { date in changed { $0.date = date } }
+        candidates += signedAt.rounder.map { date in changed { $0.signedAt = date } }
+        if let revokedAt { candidates += revokedAt.rounder.map { date in changed { $0.revokedAt = date } } }
+        return candidates
+    }
+
+    private func changed(_ change: (inout StoreStatement) -> Void) -> StoreStatement {
+        var statement = self
+        change(&statement)
+        return statement
     }
 }
 
