@@ -165,7 +165,7 @@ extension Auditor {
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil,
             now.device.missing(of: withoutSent(before.device)) == nil,
-            revocations(in: now.account) == revocations(in: before.account),
+            revocations(in: now) == revocations(in: before),
             now.server.records == before.server.records || isMonotone(before.server, now.server)
         else { return }
         for (group, spans) in before.coverage.sorted(by: { $0.key < $1.key }) {
@@ -194,8 +194,12 @@ extension Auditor {
             && !facts.1.revocations.contains { !$0.isReinstated }
     }
 
-    private func revocations(in ledger: ModelLedger) -> [ModelLedger.Record] {
-        ledger.records.filter { $0.key.first == 0x1A }
+    /// The revocations in the account's ledger and in evidence that waits on the device.
+    private func revocations(in held: Observation) -> [ModelTransaction: String] {
+        let known = held.device.records.compactMap { $0.evidence?.facts }.reduce(held.account) { .join($0, $1) }
+        let words = ModelLedger(known.records.filter(\.isRevocation)).facts.revocations.filter { !$0.isReinstated }
+            .map { ($0.transaction, "\($0.revokedAt ?? 0) \($0.stamp.isSigned)") }
+        return Dictionary(words) { $1 }
     }
 }
 

@@ -6,13 +6,15 @@ import SyncCore
 struct Refusal: Hashable {
     var data: [UInt8]
     var name: String?
+    /// The record under which devices keep the evidence; `nil` if the store did not sign it.
+    var record: ModelRecord?
 }
 
 // The outbox: evidence stays on its device until the server ledger has what it proves, or the server has refused it.
 extension Auditor {
     /// Records that the server refused evidence of a client of `account`.
-    func didRefuse(_ data: [UInt8], of account: Account, _ mark: Mark?) {
-        refusals.insert(Refusal(data: data, name: account.name))
+    func didRefuse(_ data: [UInt8], _ statement: StoreStatement?, of account: Account, _ mark: Mark?) {
+        refusals.insert(Refusal(data: data, name: account.name, record: statement?.record()))
         if let mark { world.marks.reach(mark) }
     }
 
@@ -50,11 +52,15 @@ extension Auditor {
     private func copies(on device: Int) -> [ModelLedger] { serverLedgers(on: device).map(\.ledger) }
 
     /// Returns `true` if the server ledger of one of these accounts has what the evidence proves, or the server has
-    /// refused it.
+    /// refused it or later evidence about its subject, which replaces it on a device.
     func isSettled(_ record: ModelRecord, for names: Set<String>) -> Bool {
         guard let evidence = record.evidence else { return false }
         return names.contains { name in
-            refusals.contains(Refusal(data: evidence.data, name: name))
+            refusals.contains { refusal in
+                refusal.name == name
+                    && (refusal.data == evidence.data
+                        || refusal.record.map { ModelLedger([$0]).covers(record) } == true)
+            }
                 || serverLedgers(on: nil).contains { $0.name == name && $0.ledger.has(evidence.facts) }
         }
     }

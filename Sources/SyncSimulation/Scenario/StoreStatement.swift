@@ -112,13 +112,30 @@ extension Scenario {
     var statedTransactions: Set<String> {
         var ids: Set<String> = []
         for step in steps {
-            switch step.action {
-            case .present(let statement, _), .forge(let statement), .notify(let statement):
-                ids.insert(statement.transaction)
-            case .claim(.purchase(let id, _), _): ids.insert(id)
+            if let statement = step.action.statement { ids.insert(statement.transaction) }
+            if case .claim(.purchase(let id, _), _) = step.action { ids.insert(id) }
+        }
+        return ids
+    }
+}
+
+extension Action {
+    /// The statement of the store; `nil` if the action has none.
+    var statement: StoreStatement? {
+        get {
+            switch self {
+            case .present(let statement, _), .forge(let statement), .notify(let statement): statement
+            default: nil
+            }
+        }
+        set {
+            guard let newValue else { return }
+            switch self {
+            case .present(_, let isRestore): self = .present(newValue, isRestore: isRestore)
+            case .forge: self = .forge(newValue)
+            case .notify: self = .notify(newValue)
             default: break
             }
         }
-        return ids
     }
 }

@@ -32,8 +32,22 @@ extension ShrinkSearch {
         if best.days > 1 { tries { $0.days -= 1 } }
     }
 
+    /// Simplifies what the store states. All statements about a transaction change alike, because a store does not
+    /// contradict itself.
+    private func simplifyStatements() {
+        for id in best.statedTransactions.sorted() {
+            tries { $0.changeStatements(about: id) { $0.account = nil } }
+            tries { $0.changeStatements(about: id) { $0.original = nil } }
+            tries { $0.changeStatements(about: id) { $0.expires = nil } }
+            for unit in Self.units where tries({ $0.changeStatements(about: id) { $0.date -= $0.date % unit } }) {
+                break
+            }
+        }
+    }
+
     /// Simplifies each step, and the times of all.
     func simplifySteps() {
+        simplifyStatements()
         let isSpread = spread()
         for index in best.steps.indices {
             if best.steps[index].process != 0 { tries { $0.steps[index].process = 0 } }
@@ -75,6 +89,16 @@ extension ShrinkSearch {
     fileprivate static let units = [World.day, World.hour, 60_000, 1_000]
 }
 
+extension Scenario {
+    fileprivate mutating func changeStatements(about id: String, _ change: (inout StoreStatement) -> Void) {
+        for index in steps.indices {
+            guard var statement = steps[index].action.statement, statement.transaction == id else { continue }
+            change(&statement)
+            steps[index].action.statement = statement
+        }
+    }
+}
+
 extension Action {
     /// Simpler variants of the action, the simplest first.
     fileprivate var simpler: [Action] {
@@ -96,9 +120,6 @@ extension Action {
             case .cut(true, true, let amount):
                 [.cut(requests: true, answers: false, amount), .cut(requests: false, answers: true, amount)]
             case .present(let statement, true): [.present(statement, isRestore: false)]
-            case .present(let statement, false): statement.simpler.map { .present($0, isRestore: false) }
-            case .forge(let statement): statement.simpler.map { .forge($0) }
-            case .notify(let statement): statement.simpler.map { .notify($0) }
             case .lie(.garbage(let amount)): amount.rounder.map { .lie(.garbage($0)) }
             case .lie(.laterFormat(let amount)): amount.rounder.map { .lie(.laterFormat($0)) }
             default: []
@@ -122,23 +143,6 @@ extension Sale {
         var sale = self
         change(&sale)
         return sale
-    }
-}
-
-extension StoreStatement {
-    /// Variants that differ in one property.
-    fileprivate var simpler: [StoreStatement] {
-        var candidates = [changed { $0.account = nil }, changed { $0.original = nil }, changed { $0.expires = nil }]
-        candidates += date.rounder.map { date in changed { $0.date = date } }
-        candidates += signedAt.rounder.map { date in changed { $0.signedAt = date } }
-        if let revokedAt { candidates += revokedAt.rounder.map { date in changed { $0.revokedAt = date } } }
-        return candidates
-    }
-
-    private func changed(_ change: (inout StoreStatement) -> Void) -> StoreStatement {
-        var statement = self
-        change(&statement)
-        return statement
     }
 }
 

@@ -45,7 +45,7 @@ final class SimulatedServer: @unchecked Sendable {
         var answers: [EvidenceAnswer] = []
         for data in evidence {
             guard let statement = signed[data] else {
-                world.auditor.didRefuse(data, of: account, .evidenceRefused)
+                world.auditor.didRefuse(data, nil, of: account, .evidenceRefused)
                 answers.append(.refused(code: "evidence-refused", detail: "the store did not sign it"))
                 continue
             }
@@ -58,13 +58,13 @@ final class SimulatedServer: @unchecked Sendable {
         _ statement: StoreStatement, _ data: [UInt8], from caller: Account
     ) async throws(BackendError) -> EvidenceAnswer {
         guard !isErased(caller) else {
-            world.auditor.didRefuse(data, of: caller, nil)
+            world.auditor.didRefuse(data, statement, of: caller, nil)
             return .refused(code: "account-erased", detail: "the account was erased")
         }
         let owner = owner(of: statement.line) ?? named(by: statement) ?? caller
         try await record(statement, for: owner)
         guard owner != caller else { return .recorded }
-        world.auditor.didRefuse(data, of: caller, .evidenceOfAnother)
+        world.auditor.didRefuse(data, statement, of: caller, .evidenceOfAnother)
         return .refused(code: "owned-by-another", detail: "the purchase belongs to another account")
     }
 
