@@ -7,6 +7,7 @@ extension World {
     func present(
         _ statement: StoreStatement, isForged: Bool = false, _ call: Call
     ) async throws(EntitlementError) -> String {
+        guard isSigned(statement) else { return "not signed yet" }
         auditor.didSeeSignature(on: call.process.device)
         let receipt: RecordingReceipt
         do throws(EntitlementError) {
@@ -27,6 +28,7 @@ extension World {
 
     /// Restores, and presents evidence that the device has verified.
     func restore(presenting statement: StoreStatement, _ call: Call) async throws(EntitlementError) -> String {
+        guard isSigned(statement) else { return "not signed yet" }
         auditor.didSeeSignature(on: call.process.device)
         let report = try await syncing(call) { () async throws(EntitlementError) in
             try await call.store.restore(presenting: [.verified(statement.verified())])
@@ -39,9 +41,12 @@ extension World {
         return "restored \(report.purchases.count)"
     }
 
+    /// Returns `true` once the date of the signature has come. The shrinker may move steps before it.
+    private func isSigned(_ statement: StoreStatement) -> Bool { trueTime - Self.epoch >= statement.signedAt }
+
     /// Delivers a statement that the store signed to the server.
     func notify(_ statement: StoreStatement) async {
-        guard let server = remote.server else { return }
+        guard let server = remote.server, isSigned(statement) else { return }
         server.sign(statement)
         do throws(BackendError) { try await server.notify(statement) } catch {
             report(.execution, "a notification failed: \(error)", lane: remote.lane)
