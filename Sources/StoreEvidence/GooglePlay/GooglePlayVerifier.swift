@@ -5,10 +5,10 @@ public import Entitlements
 
 /// Verifies purchases of one app on Google Play.
 ///
-/// The order id is the transaction and the first order of a subscription is its line: the renewal
-/// `GPA.3345-6789-0123-45678..2` belongs to the line `GPA.3345-6789-0123-45678`. The purchase token is an alias of the
-/// line. It is the id itself if there is no order, as after a promotion code. If one order sells several products, the
-/// ids are `ORDER/PRODUCT`.
+/// A transaction is `ORDER/PRODUCT`, and the first order of a subscription gives its line: the renewal
+/// `GPA.3345-6789-0123-45678..2/owl.monthly` belongs to the line `GPA.3345-6789-0123-45678/owl.monthly`. The purchase
+/// token replaces the order if there is none, as after a promotion code. The order and the token alone are aliases of
+/// all purchases that they sold, because refunds name them without a product.
 ///
 /// ```swift
 /// let verifier = try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: keyFromPlayConsole)
@@ -80,13 +80,13 @@ public struct GooglePlayVerifier: Sendable {
             throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
         }
         let identity = PlayIdentity(
-            environment: .production, order: try object.string("orderId"),
-            purchaseToken: try object.required("purchaseToken"))
-        let products = try products(of: object)
+            order: try object.string("orderId"), purchaseToken: try object.required("purchaseToken"))
         var facts: [Fact] = []
-        for product in products {
-            let transaction = try identity.transaction(of: product, isOneOfMany: products.count > 1)
-            let line = try identity.line(of: product, isOneOfMany: products.count > 1)
+        var aliases: [TransactionReference: Set<TransactionReference>] = [:]
+        for product in try products(of: object) {
+            let transaction = try identity.transaction(of: product, in: .production)
+            let line = try identity.line(of: product, in: .production)
+            try identity.addAliases(of: product, in: .production, to: &aliases)
             facts.append(
                 .purchase(
                     Purchase(
@@ -96,7 +96,7 @@ public struct GooglePlayVerifier: Sendable {
         return VerifiedEvidence(
             kind: .googlePlay, facts: facts, signedDate: date,
             accountToken: try object.string("obfuscatedAccountId")?.lowercased(),
-            aliases: products.count > 1 ? [:] : try identity.aliases())
+            aliases: aliases)
     }
 
     /// Returns the distinct products, in ascending order.

@@ -49,6 +49,22 @@ struct StoreObject {
         return try content { () throws(InputError) in try reader.bool() }
     }
 
+    /// Returns a truth value that must not be missing or null.
+    func requiredBool(_ name: String) throws(EvidenceError) -> Bool {
+        guard members[name] != nil else { throw missing(name) }
+        return try bool(name)
+    }
+
+    /// Returns the text of a member that has the length of an id; `nil` if it is missing, null or empty.
+    func short(_ name: String) throws(EvidenceError) -> String? {
+        guard let text = try string(name) else { return nil }
+        guard text.utf8.count <= maximumIdentifierByteCount else {
+            throw EvidenceError(
+                .content, "\(name) must have at most \(maximumIdentifierByteCount) bytes, not \(text.utf8.count)")
+        }
+        return text
+    }
+
     /// Returns a date in RFC 3339; `nil` if the member is missing or null.
     func date(_ name: String) throws(EvidenceError) -> Timestamp? {
         guard let reader = members[name] else { return nil }
