@@ -336,8 +336,9 @@ let package = Package(
         .testTarget(
             name: "SyncdTests",
             dependencies: [
-                "EntitlementSync", "Entitlements", "FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting",
-                "TestSupport", "syncd",
+                "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",
+                "SyncCoreTesting", "TestSupport", "syncd", .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
     ]
