@@ -127,7 +127,7 @@ let package = Package(
         .target(
             name: "SyncServer",
             dependencies: [
-                "SyncCore", "SyncProtocol", "SyncService",
+                "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),

@@ -131,8 +131,7 @@ struct StoreAPIConnection: Sendable {
         case 429:
             return StoreAPIError(
                 .rateLimited, status: status, "\(api) limits the rate of requests\(problem); try again later")
-        case 500...599,
-            404 where status != 404 || problem.isPassing:
+        case _ where (500...599).contains(status) || (status == 404 && problem.isPassing):
             return StoreAPIError(
                 .unavailable, status: status, "\(api) answered \(status)\(problem); try again later")
         default:

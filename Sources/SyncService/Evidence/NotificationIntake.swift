@@ -1,5 +1,5 @@
-package import Entitlements
-package import StoreEvidence
+import Entitlements
+import StoreEvidence
 package import SyncCore
 
 extension EvidenceRecorder {

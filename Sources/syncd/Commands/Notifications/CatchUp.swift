@@ -59,10 +59,10 @@ struct CatchUp: AsyncParsableCommand {
         let start = try date(since, option: "--since")?.milliseconds ?? now
         let end = try date(until, option: "--until")?.milliseconds ?? now
         guard start < end else { throw Failure(.usage, "--since must be earlier than --until, or than now without it") }
-        var configuration = try configuration()
+        var configuration = try serviceConfiguration()
         let access = try appStore.access(secrets)
         configuration.evidence.appStore = access?.verifier
-        let play = try play(&configuration)
+        let play = try lookUps(&configuration)
         guard access != nil || play != nil else {
             throw Failure(.usage, "pass --app-store-key for the App Store, or --play-tokens for Google Play")
         }
@@ -88,7 +88,7 @@ struct CatchUp: AsyncParsableCommand {
         try writeOutput(Array(report.text.utf8))
     }
 
-    private func configuration() throws -> ServiceConfiguration {
+    private func serviceConfiguration() throws -> ServiceConfiguration {
         var configuration = ServiceConfiguration(name: "syncd notifications")
         if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
             configuration.catalog = try catalog.load()
@@ -100,7 +100,7 @@ struct CatchUp: AsyncParsableCommand {
     }
 
     /// The app and the tokens to look up at Google Play; `nil` without `--play-tokens`.
-    private func play(_ configuration: inout ServiceConfiguration) throws -> (package: String, tokens: [String])? {
+    private func lookUps(_ configuration: inout ServiceConfiguration) throws -> (package: String, tokens: [String])? {
         guard let playTokens else {
             guard playAPI.playServiceAccount == nil, playPackage == nil else {
                 throw Failure(.usage, "Google Play has no history of notifications: pass --play-tokens")
