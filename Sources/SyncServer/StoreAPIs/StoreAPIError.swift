@@ -79,7 +79,8 @@ struct StoreAPIProblem: Sendable, CustomStringConvertible {
 
     /// Reads the explanation in `body`, which may be of any form.
     init(body: [UInt8]) {
-        let fields = StrictJSON.isUnambiguous(body) ? try? JSONDecoder().decode(Fields.self, from: Data(body)) : nil
+        var fields: Fields?
+        if StrictJSON.isUnambiguous(body) { fields = try? JSONDecoder().decode(Fields.self, from: Data(body)) }
         (code, text) = (fields?.code, fields?.text.map(Self.line))
     }
 

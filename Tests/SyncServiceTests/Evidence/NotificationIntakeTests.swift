@@ -1,4 +1,5 @@
 import Entitlements
+import ServiceTestSupport
 import SyncCore
 import Testing
 
