@@ -133,7 +133,7 @@ let package = Package(
         .target(
             name: "SyncServer",
             dependencies: [
-                "SyncCore", "SyncProtocol", "SyncService",
+                "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -343,8 +343,9 @@ let package = Package(
         .testTarget(
             name: "SyncdTests",
             dependencies: [
-                "EntitlementSync", "Entitlements", "FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting",
-                "TestSupport", "syncd",
+                "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",
+                "SyncCoreTesting", "TestSupport", "syncd", .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
     ]

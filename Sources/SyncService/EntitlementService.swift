@@ -88,7 +88,7 @@ public final class EntitlementService: Sendable {
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
-        recorder = EvidenceRecorder(records, owners, writer, configuration, cryptography, host)
+        recorder = EvidenceRecorder(records, owners, writer, configuration, host) { cryptography.digest(of: $0) }
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }

@@ -17,7 +17,8 @@ public import Entitlements
 public struct GooglePlayVerifier: Sendable {
     /// The packages whose purchases are accepted.
     let packageNames: Set<String>
-    private let key: _RSA.Signing.PublicKey
+    /// The key of the app; `nil` if signed purchases are not accepted.
+    private let key: _RSA.Signing.PublicKey?
 
     /// Creates a verifier for an app.
     ///
@@ -39,6 +40,11 @@ public struct GooglePlayVerifier: Sendable {
         self.packageNames = packageNames
     }
 
+    /// Creates a verifier that reads answers of Google's API, and refuses purchases that a device sends.
+    ///
+    /// - Parameter packageNames: The package names of the app.
+    public init(packageNames: Set<String>) { (self.packageNames, key) = (packageNames, nil) }
+
     /// Verifies the data of a purchase (`Purchase.getOriginalJson()`) and the signature of Google Play.
     ///
     /// The facts are purchases only: the data states neither a refund, nor the end of a subscription, nor if a licence
@@ -55,6 +61,9 @@ public struct GooglePlayVerifier: Sendable {
         try checkSize(signature.utf8.count, limit: EvidenceLimits.transaction, "the signature")
         guard let code = Base64.standard.decode(signature.utf8) else {
             throw EvidenceError(.format, "the signature of the purchase is not base64")
+        }
+        guard let key else {
+            throw EvidenceError(.signature, "this verifier has no key; configure the licensing key of the app")
         }
         let isValid = key.isValidSignature(
             _RSA.Signing.RSASignature(rawRepresentation: code), for: Insecure.SHA1.hash(data: bytes),

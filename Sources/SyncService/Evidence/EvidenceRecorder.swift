@@ -15,9 +15,8 @@ struct EvidenceRecorder: Sendable {
 
     init(
         _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
-        _ configuration: ServiceConfiguration, _ cryptography: any ServiceCryptography, _ host: HostServices
+        _ configuration: ServiceConfiguration, _ host: HostServices, digest: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
-        let digest: @Sendable ([UInt8]) -> [UInt8] = { cryptography.digest(of: $0) }
         (self.claims, self.writer) = (claims, writer)
         names = TransactionNames(records: records)
         lines = LineOwners(records: records, policy: configuration.ownership, digest: digest)

@@ -93,12 +93,7 @@ struct EvidenceOptions: ParsableArguments {
             guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
             return nil
         }
-        let number = try appID.map { text throws(Failure) in
-            guard let number = Int64(text), number > 0 else {
-                throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
-            }
-            return number
-        }
+        let number = try appID.map(appleID)
         return AppStoreVerifier(
             bundleIDs: Set(bundles), appAppleID: number,
             roots: try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT")))
