@@ -344,7 +344,8 @@ let package = Package(
             name: "SyncdTests",
             dependencies: [
                 "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",
-                "SyncCoreTesting", "TestSupport", "syncd", .product(name: "Crypto", package: "swift-crypto"),
+                "SyncCoreTesting", "TestSupport", "syncd",
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
         .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),

@@ -23,8 +23,8 @@ extension Refusal {
     static let usage: [Refusal] = [
         Refusal(
             2, "record",
-            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, grant, flag, pending. "
-                + "See 'syncd help record'."),
+            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, grant, flag, pending, "
+                + "evidence. See 'syncd help record'."),
         Refusal(2, "catalog", "'syncd catalog' needs a subcommand: check, convert. See 'syncd help catalog'."),
         Refusal(2, "record purchase", "Missing expected argument '<product>'. See 'syncd help record purchase'."),
         Refusal(2, "record refund", "Missing expected argument '<transaction>'. See 'syncd help record refund'."),

@@ -196,7 +196,7 @@ struct EvidenceRecorder: Sendable {
 
     /// Returns `true` unless the claim of the owner may be free: it is old, and the owner's server ledger lacks the
     /// line.
-    private func isHeld(
+    func isHeld(
         _ line: TransactionReference, _ record: LineOwners.Record?, _ claim: LineOwners.Claim, _ now: Int64
     ) async throws(BackendError) -> Bool {
         guard lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,

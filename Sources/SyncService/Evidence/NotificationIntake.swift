@@ -78,7 +78,7 @@ package struct NotificationIntake: Sendable {
     ) async throws(BackendError) {
         let records = RecordStore(backend: store)
         let writer = ServerLedgerWriter(
-            records: records, decoder: LedgerDecoder(), policy: configuration.policy, statesPolicy: false,
+            records: records, decoder: LedgerDecoder(), policy: nil,
             catalog: configuration.catalog, now: host.now)
         let owners = TransactionOwners(records: records, policy: configuration.ownership)
         recorder = EvidenceRecorder(records, owners, writer, configuration, host, digest: digest)

@@ -7,18 +7,16 @@ import SyncCore
 struct ServerLedgerWriter: Sendable {
     let records: RecordStore
     let decoder: LedgerDecoder
-    let policy: TrustPolicy
-    /// False if the ledgers keep the policy that they state.
-    let statesPolicy: Bool
+    /// The policy of the server; `nil` for a program that leaves the stated policy as it is.
+    let policy: TrustPolicy?
     let catalog: Catalog?
     let now: @Sendable () -> Int64
     private let limits = LedgerLimits.standard
 
     init(
-        records: RecordStore, decoder: LedgerDecoder, policy: TrustPolicy, statesPolicy: Bool = true, catalog: Catalog?,
+        records: RecordStore, decoder: LedgerDecoder, policy: TrustPolicy?, catalog: Catalog?,
         now: @escaping @Sendable () -> Int64
     ) {
-        self.statesPolicy = statesPolicy
         (self.records, self.decoder, self.policy, self.catalog) = (records, decoder, policy, catalog)
         self.now = now
     }
@@ -52,7 +50,7 @@ struct ServerLedgerWriter: Sendable {
                 former = ServerLedger(try await decoder.ledger(in: entry, under: key))
             }
             var ledger = former
-            if statesPolicy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
+            if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
             guard ledger != former else { return stored?.version }
             try check(ledger.ledger, former.ledger, key)

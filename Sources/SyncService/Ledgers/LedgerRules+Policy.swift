@@ -5,7 +5,7 @@ import SyncCore
 // The trust policy, which an account's server ledger states to devices.
 extension LedgerRules {
     /// The configured policy.
-    var policy: TrustPolicy { environment.writer.policy }
+    var policy: TrustPolicy { environment.writer.policy ?? .trusted }
 
     /// Makes the server ledger state the policy before a client reads it. Without the policy, the client would believe
     /// what other clients wrote.

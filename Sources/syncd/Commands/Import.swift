@@ -11,8 +11,16 @@ struct Import: AsyncParsableCommand {
               facts         a ledger, as written by export --format ledger
               userdefaults  a property list with ExpirationDate and a Boolean for each owned product
               parse         an export of Parse's _User class; ExpirationDate is a date or an array of dates
+              receipt       an app receipt of the App Store, in DER or base64; it is verified and kept as evidence
+              verify-receipt  the JSON that Apple's verifyReceipt answered; it is not signed, so it counts as this \
+            device's own statements
 
-            The whole file is checked before anything is written.
+            The whole file is checked before anything is written. receipt and verify-receipt need --bundle, and must \
+            be of the environment that --environment names.
+
+            With --as-server, support writes a receipt, a verify-receipt or a history into the account's server \
+            ledger, on the server's own store, with an entry in the audit list. All of it is refused if a purchase \
+            belongs to another account.
             """)
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
@@ -20,6 +28,8 @@ struct Import: AsyncParsableCommand {
         case facts
         case userdefaults
         case parse
+        case receipt
+        case verifyReceipt = "verify-receipt"
     }
 
     @Argument(help: "The file to import.")
@@ -45,6 +55,9 @@ struct Import: AsyncParsableCommand {
             valueName: "date"))
     var assertedAt: String?
 
+    @OptionGroup var appStore: AppStoreOptions
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
@@ -53,6 +66,9 @@ struct Import: AsyncParsableCommand {
         let strays = [
             ("--group", group != nil && !isMigration), ("--user", user != nil && format != .parse),
             ("--asserted-at", assertedAt != nil && !isMigration),
+            ("--bundle", !appStore.bundle.isEmpty && format != .receipt && format != .verifyReceipt),
+            ("--evidence-root", appStore.evidenceRoot != nil && format != .receipt),
+            ("--as-server", support.asServer && (isMigration || format == .facts)),
         ]
         if let stray = strays.first(where: \.1) {
             throw ValidationError("\(stray.0) does not apply to the format \(format.rawValue)")
@@ -60,6 +76,8 @@ struct Import: AsyncParsableCommand {
     }
 
     func run() async throws {
+        try support.checkIsUsed(by: reason)
+        if let evidence = try evidence() { return try await importEvidence(evidence) }
         let assertedAt = try date(assertedAt, option: "--asserted-at")
         let store = try await options.openStore(creating: creation)
         switch format {
@@ -75,6 +93,7 @@ struct Import: AsyncParsableCommand {
             var migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
             migration.statedAt = assertedAt ?? migration.statedAt
             try await migrate(migration, into: store)
+        case .receipt, .verifyReceipt: preconditionFailure("these formats are evidence")
         }
     }
 

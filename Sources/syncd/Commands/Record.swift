@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncCore
 
 struct Record: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -8,10 +9,14 @@ struct Record: AsyncParsableCommand {
         discussion: """
             Each of these commands writes to the store on this device, and can be repeated: recording a known fact \
             adds nothing. On a server's store (--local sqlite:FILE --account NAME) the account must exist.
+
+            With --as-server, support acts in the server's name: the fact is written into the account's server ledger, \
+            overrides what clients state, and is entered into the audit list with --reason. It works beside a running \
+            server. After an interruption, repeat the command with the same transaction.
             """,
         subcommands: [
             RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordGrant.self,
-            RecordFlag.self, RecordPending.self,
+            RecordFlag.self, RecordPending.self, RecordEvidence.self,
         ])
 }
 
@@ -66,10 +71,14 @@ struct RecordPurchase: AsyncParsableCommand {
     var introductory = false
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
+        try support.checkIsUsed(by: reason)
+        if support.asServer { return try await recordAsServer() }
         let evidence = Evidence.reported(
             ProductID(product), transaction: transaction.map { TransactionID($0) },
             date: try syncd.date(date, option: "--date"), quantity: quantity,
@@ -86,6 +95,22 @@ struct RecordPurchase: AsyncParsableCommand {
                 ("productID", .string(product)), ("isNew", .bool(isNew)),
             ]),
             or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)")
+    }
+}
+
+extension RecordPurchase {
+    private func recordAsServer() async throws {
+        let id = transaction ?? HostServices.system.randomUUID()
+        let date = try syncd.date(date, option: "--date")
+        let purchase = Purchase(
+            transaction: origin.reference(id, environment: options.catalog.environmentID), product: ProductID(product),
+            terms: nil, date: date ?? Timestamp(milliseconds: HostServices.system.now()), quantity: quantity,
+            originalID: original.map { TransactionID($0) },
+            storeExpiry: try syncd.date(expires, option: "--expires"), isIntroductory: introductory,
+            stamp: Stamp(logicalTime: .zero))
+        try await support.record(
+            .purchase(purchase), isDated: date != nil, "purchase of \(quantity) \(product)", reason.reason, origin,
+            creation, options)
     }
 }
 
@@ -110,17 +135,28 @@ struct RecordRefund: AsyncParsableCommand {
             valueName: "date"))
     var date: String?
 
-    @Option(help: ArgumentHelp("The store's reason, at most 1,000 bytes.", valueName: "text"))
+    @Option(
+        help: ArgumentHelp(
+            "The store's reason; with --as-server, the reason for the audit list. At most 1,000 bytes.",
+            valueName: "text"))
     var reason: String = ""
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var support: SupportOptions
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
+        try support.checkIsUsed()
         let date = try syncd.date(date, option: "--date")
-        let store = try await options.openStore(creating: creation)
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
+        guard !support.asServer else {
+            let revocation = Revocation(
+                transaction: reference, revokedAt: date ?? Timestamp(milliseconds: HostServices.system.now()),
+                reason: SupportOptions.factReason, stamp: Stamp(logicalTime: .zero))
+            return try await support.record(.revocation(revocation), "refund", reason, origin, creation, options)
+        }
+        let store = try await options.openStore(creating: creation)
         let fact = try await store.record(
             .refunded(reference, at: date, reason: reason, signedAt: try origin.signatureDate())
         ).newFacts.first

@@ -9,15 +9,27 @@ struct RecordReinstatement: AsyncParsableCommand {
     @Argument(help: "The transaction's id.")
     var transaction: String
 
-    @Option(help: ArgumentHelp("The store's reason, at most 1,000 bytes.", valueName: "text"))
+    @Option(
+        help: ArgumentHelp(
+            "The store's reason; with --as-server, the reason for the audit list. At most 1,000 bytes.",
+            valueName: "text"))
     var reason: String = ""
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var support: SupportOptions
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
+        try support.checkIsUsed()
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
+        guard !support.asServer else {
+            let revocation = Revocation(
+                transaction: reference, revokedAt: nil, reason: SupportOptions.factReason,
+                stamp: Stamp(logicalTime: .zero))
+            return try await support.record(
+                .revocation(revocation), "reinstatement", reason, origin, creation, options)
+        }
         let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate())
         let store = try await options.openStore(creating: creation)
         let isNew = try await !store.record(evidence).newFacts.isEmpty
@@ -51,11 +63,22 @@ struct RecordRenewal: AsyncParsableCommand {
     var pending: String?
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
+        try support.checkIsUsed(by: reason)
         let line = origin.reference(transaction, environment: options.catalog.environmentID)
+        guard !support.asServer else {
+            let state = RenewalState(
+                line: line, willRenew: !cancelled, graceEnd: try date(grace, option: "--grace"),
+                isInBillingRetry: billingRetry, pendingProduct: pending.map { ProductID($0) },
+                stamp: Stamp(logicalTime: .zero))
+            return try await support.record(
+                .renewalState(state), "renewal state", reason.reason, origin, creation, options)
+        }
         let evidence = Evidence.renewal(
             of: line, willRenew: !cancelled, graceEnd: try date(grace, option: "--grace"),
             isInBillingRetry: billingRetry, pendingProduct: pending.map { ProductID($0) },
@@ -106,6 +129,8 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The name of the system or campaign.", valueName: "name"))
     var source: String = "promotion"
 
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
@@ -114,8 +139,15 @@ struct RecordGrant: AsyncParsableCommand {
     }
 
     func run() async throws {
+        try support.checkIsUsed(by: reason)
         let assertedAt = try date(assertedAt, option: "--date")
         let until = try until(from: try assertedAt ?? options.clock.now())
+        guard !support.asServer else {
+            let reference = Assertion.Reference(
+                group: GroupID(group), source: SourceID(source), until: until,
+                environment: options.catalog.environmentID)
+            return try await support.grant(reference, assertedAt: assertedAt, reason.reason, creation, options)
+        }
         let evidence = Evidence.asserted(
             GroupID(group), until: until, source: SourceID(source), assertedAt: assertedAt,
             environment: options.catalog.environmentID)

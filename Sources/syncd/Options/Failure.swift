@@ -2,7 +2,9 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 import HTTPStorage
+import StoreEvidence
 import SyncCore
+import SyncService
 
 /// The error of a command: one line for standard error, and an exit code for scripts.
 struct Failure: Error, CustomStringConvertible {
@@ -35,6 +37,8 @@ struct Failure: Error, CustomStringConvertible {
             self.init(.refused, error.cause?.message ?? error.message)
         case let error as EntitlementError: self.init(Self.code(for: error), error.message + Self.hint(for: error))
         case let error as BackendError: self.init(Self.code(for: error), "\(error)")
+        case let error as EvidenceError: self.init(.refused, "\(error)")
+        case let error as SupportError: self.init(Self.code(for: error), "\(error)")
         case let error as InputError: self.init(.failed, "\(error)")
         case let error as TimestampError: self.init(.usage, "\(error)")
         default: self.init(.failed, "\(error)")
@@ -78,6 +82,15 @@ struct Failure: Error, CustomStringConvertible {
         case .unknown: .notFound
         case .codeExpired: .tryAgain
         default: .failed
+        }
+    }
+
+    private static func code(for error: SupportError) -> Code {
+        switch error.kind {
+        case .unknownAccount, .unknownProduct: .notFound
+        case .contradiction: .conflict
+        case .invalid: .usage
+        case .notAServer, .erasedAccount, .ownedByAnother, .ledgerFull: .refused
         }
     }
 

@@ -45,6 +45,7 @@ struct StoreOptions: ParsableArguments {
         }
     }
 
+    var accountText: String? { place.accountText }
     var localText: String? { place.local ?? environmentVariable("SYNCD_LOCAL") }
     var remoteText: String? { place.remote ?? environmentVariable("SYNCD_REMOTE") }
 

@@ -81,6 +81,11 @@ package struct ReceiptAuthority: Sendable {
         leafKey = keys.leaf
     }
 
+    /// The root certificate in PEM, for the option `--evidence-root`.
+    package var roots: [UInt8] {
+        get throws { Array(try root.serializeAsPEM().pemString.utf8) }
+    }
+
     /// Returns an authority whose receipts are signed with the intermediate certificate itself.
     package func signingWithIntermediate() throws -> ReceiptAuthority {
         var authority = self

@@ -77,6 +77,11 @@ struct TransactionNames: Sendable {
         groups[index].otherNames.formUnion(names)
     }
 
+    /// The line of `transaction`; `nil` if it is not known.
+    func knownLine(of transaction: TransactionReference) async throws(BackendError) -> TransactionReference? {
+        try await stored(transaction)?.line?.reference
+    }
+
     /// The facts about `line` that `fact`, which was parked under another name, states.
     func facts(of fact: Fact, about line: TransactionReference) async throws(BackendError) -> [Fact] {
         guard case .revocation(let revocation) = fact else { return [fact] }
@@ -92,7 +97,7 @@ struct TransactionNames: Sendable {
 
     /// The known purchases that a refund of `name` concerns: those for which the name stands, and the one that it is.
     /// Without any, the refund waits under `name` for them.
-    private func transactions(
+    func transactions(
         named name: TransactionReference
     ) async throws(BackendError) -> [TransactionReference] {
         guard let known = try await stored(name), let aliases = known.aliases else { return [name] }
@@ -116,7 +121,7 @@ struct TransactionNames: Sendable {
         for case .purchase(let purchase) in evidence.facts where purchase.transaction == transaction {
             return purchase.line
         }
-        return try await stored(transaction)?.line?.reference ?? evidence.line ?? transaction
+        return try await knownLine(of: transaction) ?? evidence.line ?? transaction
     }
 
     private func stored(_ transaction: TransactionReference) async throws(BackendError) -> Name? {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Entitlements
-import Foundation
 import StoreEvidence
 import SyncCore
 
@@ -52,27 +51,13 @@ struct EvidenceVerify: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        guard let kind = EvidenceKind(rawValue: kind) else {
-            let names = Self.kinds.map(\.rawValue).joined(separator: ", ")
-            throw Failure(.usage, "--kind must be one of \(names), not \"\(self.kind.singleLine)\"")
-        }
-        guard Self.kinds.contains(kind) else {
-            throw Failure(.usage, "--kind: evidence of the kind \(kind.rawValue) is verified by a server only")
-        }
+        let kind = try EvidenceKind(argument: kind, among: Self.kinds)
         let environments: Set<EnvironmentID> = environment.map { [EnvironmentID($0)] } ?? [.production, .sandbox]
         let verifier = AppStoreVerifier(
             bundleIDs: Set(bundle), appAppleID: appID, environments: environments,
             roots: try evidenceRoots(evidenceRoot))
         let now = try date(at, option: "--at") ?? Timestamp(milliseconds: HostServices.system.now())
-        let bytes =
-            file == "-"
-            ? Array(try FileHandle.standardInput.readToEnd() ?? Data()) : try readDocument(file) { Array($0) }
-        let evidence: VerifiedEvidence
-        do throws(EvidenceError) {
-            evidence = try verify(bytes, as: kind, by: verifier, now: now)
-        } catch {
-            throw Failure(.refused, "\(error)")
-        }
+        let evidence = try verify(EvidenceFile(file), as: kind, by: verifier, now: now)
         if json {
             try writeOutput(Array((JSON.object(Self.members(of: evidence)).text() + "\n").utf8))
         } else {
@@ -85,19 +70,16 @@ struct EvidenceVerify: AsyncParsableCommand {
     ]
 
     private func verify(
-        _ bytes: [UInt8], as kind: EvidenceKind, by verifier: AppStoreVerifier, now: Timestamp
+        _ file: EvidenceFile, as kind: EvidenceKind, by verifier: AppStoreVerifier, now: Timestamp
     ) throws(EvidenceError) -> VerifiedEvidence {
-        let text = String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
         switch kind {
-        case .appStoreRenewal: return try verifier.renewal(text, now: now)
-        case .appStoreNotification where text.hasPrefix("{"): return try verifier.notification(bytes, now: now)
-        case .appStoreNotification: return try verifier.notification(signedPayload: text, now: now)
-        case .appStoreReceipt:
-            let decoded = Data(base64Encoded: text, options: .ignoreUnknownCharacters)
-            // DER begins with the tag of a sequence; base64 text never does.
-            return try verifier.receipt(bytes.first == 0x30 ? bytes : Array(decoded ?? Data(bytes)), now: now)
-        case .verifyReceipt: return try VerifyReceiptAnswer.evidence(bytes, bundleIDs: Set(bundle))
-        default: return try verifier.transaction(text, now: now)
+        case .appStoreRenewal: return try verifier.renewal(file.text, now: now)
+        case .appStoreNotification where file.text.hasPrefix("{"):
+            return try verifier.notification(file.bytes, now: now)
+        case .appStoreNotification: return try verifier.notification(signedPayload: file.text, now: now)
+        case .appStoreReceipt: return try verifier.receipt(file.receipt, now: now)
+        case .verifyReceipt: return try VerifyReceiptAnswer.evidence(file.bytes, bundleIDs: Set(bundle))
+        default: return try verifier.transaction(file.text, now: now)
         }
     }
 

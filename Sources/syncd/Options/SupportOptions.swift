@@ -1,0 +1,131 @@
+import ArgumentParser
+import Crypto
+import Entitlements
+import Foundation
+import StoreEvidence
+import SyncCore
+import SyncService
+
+/// Acts of support on a server's own store.
+struct SupportOptions: ParsableArguments {
+    @Flag(
+        help: ArgumentHelp(
+            "Act in the server's name on its own store (--local sqlite:FILE --account NAME), with an entry in the "
+                + "audit list. It requires --reason."))
+    var asServer = false
+
+    @Option(
+        name: .customLong("operator"),
+        help: ArgumentHelp(
+            "With --as-server: the name in the audit list (default: the login name).", valueName: "name"))
+    var operatorName: String?
+
+    /// The reason in facts, which users see. The operator's reason is in the audit list only.
+    static let factReason = "support"
+
+    /// The time for the verification of evidence. A device's clock may be wrong, and a store's signature cannot be forged
+    /// by setting it, so there a date that is ahead of the clock is no reason to refuse a purchase.
+    var verificationTime: Timestamp {
+        asServer ? Timestamp(milliseconds: HostServices.system.now()) : .latest
+    }
+
+    /// Throws if an option is used that applies to `--as-server` only.
+    func checkIsUsed(by reason: SupportReason? = nil) throws(Failure) {
+        guard !asServer else { return }
+        if operatorName != nil { throw Failure(.usage, "--operator applies to --as-server only") }
+        if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
+    }
+
+    /// Records a statement about a transaction, and prints it.
+    func record(
+        _ fact: Fact, isDated: Bool = true, _ summary: String, _ reason: String, _ origin: TransactionOptions,
+        _ creation: CreationOptions, _ options: StoreOptions
+    ) async throws {
+        guard origin.signedAt == nil else {
+            throw Failure(.usage, "--signed-at does not apply to --as-server: the server's word is dated now")
+        }
+        let order = try order("record", summary, reason, options)
+        let outcome = try await acts(creation, options).record(fact, isDated: isDated, order)
+        try show(outcome, order, options)
+    }
+
+    /// Records paid time, and prints it.
+    func grant(
+        _ reference: Assertion.Reference, assertedAt: Timestamp?, _ reason: String, _ creation: CreationOptions,
+        _ options: StoreOptions
+    ) async throws {
+        let order = try order("record", "grant of \(reference.group) until \(reference.until)", reason, options)
+        let outcome = try await acts(creation, options).grant(reference, assertedAt: assertedAt, order)
+        try show(outcome, order, options)
+    }
+
+    /// Records what evidence states, and prints it.
+    func record(
+        _ evidence: VerifiedEvidence, _ act: String, _ summary: String, _ reason: String,
+        _ creation: CreationOptions, _ options: StoreOptions
+    ) async throws {
+        let order = try order(act, summary, reason, options)
+        let outcome = try await acts(creation, options).record(evidence, order)
+        try show(outcome, order, options)
+    }
+
+    /// The circumstances of an act.
+    private func order(
+        _ act: String, _ summary: String, _ reason: String, _ options: StoreOptions
+    ) throws(Failure) -> SupportActs.Order {
+        guard !reason.allSatisfy(\.isWhitespace) else {
+            throw Failure(.usage, "--as-server requires --reason, a text for the audit list")
+        }
+        guard let account = options.accountText, account != "anonymous" else {
+            throw Failure(.usage, "--as-server requires --account, the name of an account of the server")
+        }
+        return SupportActs.Order(
+            account: account, act: act, summary: summary, operatorName: operatorName ?? NSUserName(), reason: reason)
+    }
+
+    private func acts(_ creation: CreationOptions, _ options: StoreOptions) throws -> SupportActs {
+        if let remote = options.remoteText {
+            throw Failure(
+                .usage,
+                "--as-server acts on the server's own store, not over \(remote.singleLine): pass --local sqlite:FILE "
+                    + "on the server's machine, and no --remote")
+        }
+        guard !creation.create else {
+            throw Failure(.usage, "--create does not apply to --as-server: the account must exist")
+        }
+        guard options.clock.at == nil else {
+            throw Failure(.usage, "--at does not apply to --as-server: the server's word is dated now")
+        }
+        guard let local = options.localText else { throw StoreOptions.localIsMissing }
+        let store = try StoreURL(local, option: "--local").open(host: .system).requiringExisting
+        return SupportActs(store: store, catalog: try options.catalog.load()) { Array(SHA256.hash(data: $0)) }
+    }
+
+    private func show(
+        _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions
+    ) throws(Failure) {
+        let name = order.account.singleLine
+        guard let entry = outcome.entry else {
+            let text = "nothing to do for \(name): \(order.summary.singleLine): the time is already covered"
+            return try options.output.show(
+                .object([("account", .string(order.account)), ("facts", .array([])), ("entry", .null)]), or: text)
+        }
+        let lines =
+            outcome.facts.count > 20
+            ? ["  \(outcome.facts.count) facts"] : outcome.facts.map { "  \($0.kindName)  \($0.summary)" }
+        let head =
+            "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
+        try options.output.show(
+            .object([
+                ("account", .string(order.account)), ("entry", .number(Int64(entry.number))),
+                ("facts", .array(outcome.facts.map { $0.json(ledger: "server") })),
+            ]), or: ([head] + lines).joined(separator: "\n"))
+    }
+}
+
+/// The reason of an act, for commands that have no other reason.
+struct SupportReason: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("With --as-server: the reason for the audit list, at most 1,000 bytes.", valueName: "text"))
+    var reason: String = ""
+}

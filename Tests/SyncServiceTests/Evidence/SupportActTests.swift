@@ -1,0 +1,233 @@
+import Entitlements
+import Foundation
+import ServiceTestSupport
+import StoreEvidence
+import SyncCore
+import Synchronization
+import Testing
+
+@testable import SyncService
+
+@Suite("Acts of support on a server's store")
+struct SupportActTests {
+    private func acts(_ stage: EvidenceStage) throws -> SupportActs {
+        let cryptography = PlainCryptography(host: stage.clock.host)
+        let catalog = try #require(stage.service.configuration.catalog)
+        return SupportActs(
+            store: stage.store, catalog: catalog, digest: { cryptography.digest(of: $0) }, host: stage.clock.host)
+    }
+
+    private func audit(_ stage: EvidenceStage) async throws -> [AuditLog.Entry] {
+        let cryptography = PlainCryptography(host: stage.clock.host)
+        return try await AuditLog(store: stage.store) { cryptography.digest(of: $0) }.entries()
+    }
+
+    private func order(_ account: String = "alice", _ summary: String = "purchase") -> SupportActs.Order {
+        SupportActs.Order(
+            account: account, act: "record", summary: summary, operatorName: "olga", reason: "ticket 7")
+    }
+
+    private func purchase(_ id: String, _ product: ProductID = "owl", at date: Int64) -> Fact {
+        .purchase(
+            Purchase(
+                transaction: TransactionReference(store: .appStore, id: TransactionID(id)), product: product,
+                terms: nil, date: Timestamp(milliseconds: date), stamp: Stamp(logicalTime: .zero)))
+    }
+
+    private func revocation(_ id: String, at date: Int64?) -> Fact {
+        .revocation(
+            Revocation(
+                transaction: TransactionReference(store: .appStore, id: TransactionID(id)),
+                revokedAt: date.map { Timestamp(milliseconds: $0) }, stamp: Stamp(logicalTime: .zero)))
+    }
+
+    private func expectRefusal(
+        _ kind: SupportError.Kind, _ stage: EvidenceStage, _ act: () async throws -> SupportActs.Outcome
+    ) async throws {
+        let (keys, entries) = (try await stage.store.keys(), try await audit(stage))
+        let error = await #expect(throws: SupportError.self) { _ = try await act() }
+        #expect(error?.kind == kind, "\(String(describing: error))")
+        #expect(try await stage.store.keys() == keys)
+        #expect(try await audit(stage) == entries)
+    }
+
+    @Test("A purchase, its refund and its reinstatement count, and each has an audit entry")
+    func life() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        let first = try await acts.record(purchase("1", at: stage.now), order())
+        #expect(first.entry?.number == 1)
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(await stage.rights(of: stage.bob) == [])
+        _ = try await acts.record(revocation("1", at: stage.now), order("alice", "refund"))
+        #expect(await stage.rights(of: stage.alice) == [])
+        _ = try await acts.record(revocation("1", at: nil), order("alice", "reinstatement"))
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        let entries = try await audit(stage)
+        #expect(
+            entries.map(\.detail) == [
+                "purchase: ticket 7", "refund: ticket 7", "reinstatement: ticket 7",
+            ])
+        #expect(entries.allSatisfy { $0.line == "app-store/production/1" && $0.actor == "olga" })
+        // The server's policy stays as it is.
+        #expect(try await stage.serverLedger(of: stage.alice).policy == .verified)
+    }
+
+    @Test("A line that another account owns, and an unknown or erased account, are refused and change nothing")
+    func refusals() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["1"])
+        try await expectRefusal(.ownedByAnother, stage) {
+            try await acts.record(purchase("1", at: stage.now), order())
+        }
+        try await expectRefusal(.ownedByAnother, stage) {
+            try await acts.record(revocation("1", at: stage.now), order())
+        }
+        try await expectRefusal(.unknownAccount, stage) {
+            try await acts.record(purchase("2", at: stage.now), order("carol"))
+        }
+        try await expectRefusal(.unknownProduct, stage) {
+            try await acts.record(purchase("2", "cat", at: stage.now), order())
+        }
+        var silent = order()
+        silent.reason = ""
+        try await expectRefusal(.invalid, stage) { try await acts.record(purchase("2", at: stage.now), silent) }
+        // A renewal of bob's line under a name of its own.
+        let month = Sale.month("21", of: "20", at: stage.now)
+        #expect(try await stage.send([month], as: stage.bob).results == ["1"])
+        try await expectRefusal(.ownedByAnother, stage) {
+            try await acts.record(purchase("21", "month", at: stage.now), order())
+        }
+        _ = try await acts.record(purchase("3", at: stage.now), order())
+        try await expectRefusal(.contradiction, stage) {
+            try await acts.record(purchase("3", "month", at: stage.now), order())
+        }
+        #expect(await AccountOwner(stage.service, "bob").erase(token: stage.bob.token).status == 204)
+        try await expectRefusal(.erasedAccount, stage) {
+            try await acts.record(purchase("4", at: stage.now), order("bob"))
+        }
+    }
+
+    @Test("A refund of a line without an owner leaves the line to the account that proves it")
+    func wrongAccount() async throws {
+        let stage = try await EvidenceStage(.verified)
+        _ = try await acts(stage).record(revocation("1", at: stage.now), order())
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["1"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+    }
+
+    @Test("The audit entry exists before anything else is written, and a failure is entered too")
+    func order() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let keys = Mutex<[String]>([])
+        stage.store.before { (key, _) async throws(BackendError) in
+            keys.withLock { $0.append(key.text) }
+        }
+        _ = try await acts(stage).record(purchase("1", at: stage.now), order())
+        let written = keys.withLock { $0 }
+        #expect(written.first == "server/audit/000000000001", "\(written)")
+        #expect(written.contains { $0.hasSuffix("decisions") }, "\(written)")
+        stage.store.before { (key, _) async throws(BackendError) in
+            guard key.text.hasSuffix("decisions") else { return }
+            throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
+        }
+        await #expect(throws: BackendError.self) {
+            try await acts(stage).record(purchase("2", at: stage.now), order())
+        }
+        stage.store.before(nil)
+        let entries = try await audit(stage)
+        #expect(entries.map(\.act) == ["record", "record", "failed"])
+        #expect(entries.last?.detail.hasPrefix("entry 2 was not carried out: ") == true, "\(entries)")
+    }
+
+    @Test("An act whose audit entry cannot be written changes nothing")
+    func noEntry() async throws {
+        let stage = try await EvidenceStage(.verified)
+        stage.store.before { (key, _) async throws(BackendError) in
+            guard key.text.hasPrefix("server/audit/") else { return }
+            throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
+        }
+        let keys = try await stage.store.keys()
+        await #expect(throws: BackendError.self) {
+            try await acts(stage).record(purchase("1", at: stage.now), order())
+        }
+        #expect(try await stage.store.keys() == keys)
+    }
+
+    @Test("Concurrent acts of two programs on one account all count, and all have an entry")
+    func concurrent() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let (left, right) = (try acts(stage), try acts(stage))
+        let now = stage.now
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for index in 0..<10 {
+                group.addTask {
+                    _ = try await (index.isMultiple(of: 2) ? left : right).record(
+                        purchase("\(index)", at: now), order())
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try await stage.serverLedger(of: stage.alice).facts.count { $0.purchase != nil } == 10)
+        #expect(try await audit(stage).map(\.number) == Array(1...10))
+    }
+
+    @Test("Two accounts that support gives one purchase at the same time: one has it")
+    func race() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let (acts, now) = (try acts(stage), stage.now)
+        let won = await withTaskGroup(of: Bool.self) { group in
+            for name in ["alice", "bob"] {
+                group.addTask {
+                    do {
+                        _ = try await acts.record(purchase("1", at: now), order(name))
+                        return true
+                    } catch {
+                        return false
+                    }
+                }
+            }
+            return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(won == 1)
+        #expect(await stage.rights(of: stage.alice).union(stage.rights(of: stage.bob)) == ["owl"])
+        #expect(await stage.rights(of: stage.alice).isDisjoint(with: await stage.rights(of: stage.bob)))
+    }
+
+    @Test("Facts that wait for an owner are applied when support names it")
+    func parked() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.notify(sale.refunded(at: stage.now + 1)).status == 200)
+        _ = try await acts(stage).record(purchase("1", at: stage.now), order())
+        #expect(await stage.rights(of: stage.alice) == [])
+        #expect(try await stage.store.keys().contains { $0.hasPrefix("server/parked/") } == false)
+    }
+
+    @Test("Paid time is granted once, and not if it is covered")
+    func grant() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let reference = Assertion.Reference(
+            group: "nights", source: "promotion", until: Timestamp(milliseconds: stage.now + 30 * EvidenceStage.day))
+        let acts = try acts(stage)
+        let outcome = try await acts.grant(reference, assertedAt: nil, order("alice", "grant"))
+        #expect(outcome.entry?.number == 1)
+        #expect(await stage.rights(of: stage.alice) == ["nights"])
+        #expect(try await acts.grant(reference, assertedAt: nil, order("alice", "grant")).entry == nil)
+        #expect(try await audit(stage).count == 1)
+    }
+
+    @Test("Unsigned imports do not replace what a store has signed")
+    func unsigned() async throws {
+        let stage = try await EvidenceStage(.verified)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.alice).results == ["1"])
+        let evidence = VerifiedEvidence(
+            kind: .verifyReceipt,
+            facts: [purchase("1", "month", at: stage.now), purchase("2", "owl", at: stage.now)], signedDate: nil)
+        _ = try await acts(stage).record(evidence, order())
+        let purchases = try await stage.serverLedger(of: stage.alice).facts.compactMap(\.purchase)
+        #expect(purchases.map(\.product) == ["owl", "owl"])
+        #expect(purchases.map(\.stamp.signedDate) == [Timestamp(milliseconds: stage.now), nil])
+    }
+}

@@ -1,0 +1,275 @@
+import EntitlementSync
+import Entitlements
+import EvidenceTestSupport
+import Foundation
+import SQLiteStorage
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("Acts of support beside a running server", .timeLimit(.minutes(5)))
+struct AsServerTests {
+    private let sandbox: Sandbox
+    private let mint: EvidenceMint
+    private let server: ServerProcess
+
+    init() throws {
+        sandbox = try Sandbox()
+        mint = try EvidenceMint(sandbox)
+        let catalog = try String(contentsOfFile: Sandbox.example, encoding: .utf8)
+        try sandbox.write(
+            catalog.replacing(#""consumables": "deviceLocal""#, with: #""consumables": "shared""#),
+            to: "catalog.json")
+        server = try ServerProcess(
+            store: "sqlite:\(sandbox.path("server.sqlite"))",
+            options: ["--policy", "verified", "--catalog", sandbox.path("catalog.json")],
+            environment: ["SYNCD_LOG_LEVEL": "error"])
+        for name in ["alice", "bob"] {
+            let made = try device("account create \(name)", name)
+            try #require(made.exitCode == 0, "\(made)")
+        }
+    }
+
+    /// Runs a command on the device of `name`.
+    private func device(_ command: String, _ name: String) throws -> Sandbox.Outcome {
+        try sandbox.run(
+            "\(command) --local file:\(name) --remote \(server.url)",
+            environment: [
+                "SYNCD_PASSWORD": "correct horse", "XDG_STATE_HOME": sandbox.path("\(name)-state"),
+                "SYNCD_CATALOG": sandbox.path("catalog.json"),
+            ])
+    }
+
+    private func has(_ entitlement: String, _ name: String) throws -> Bool {
+        let synced = try device("sync", name)
+        #expect(synced.exitCode == 0, "\(synced)")
+        return try device("check \(entitlement)", name).exitCode == 0
+    }
+
+    private static let support = "--as-server --local sqlite:server.sqlite --account alice --operator olga"
+
+    private func support(_ command: String, _ rest: String = support, reason: String? = "ticket 7")
+        throws -> Sandbox.Outcome
+    {
+        try sandbox.run(
+            "\(command) \(rest)".split(separator: " ").map(String.init) + (reason.map { ["--reason", $0] } ?? []),
+            environment: ["SYNCD_CATALOG": sandbox.path("catalog.json")])
+    }
+
+    private func audit() throws -> Sandbox.Outcome { try sandbox.run("audit --store sqlite:server.sqlite") }
+
+    @Test("A purchase by support reaches a device under the policy verified, and a refund cannot be undone by a client")
+    func life() throws {
+        let sold = try support("record purchase \(Owls.night) --transaction t1 --store app-store --date 2026-01-01")
+        #expect(sold.exitCode == 0, "\(sold)")
+        #expect(
+            sold.output.hasPrefix("recorded by the server for alice: purchase of 1 \(Owls.night) (audit entry 1)\n"),
+            "\(sold)")
+        #expect(try has("night-owl", "alice"))
+        #expect(try !has("night-owl", "bob"))
+        #expect(try support("record refund t1 --store app-store").exitCode == 0)
+        #expect(try !has("night-owl", "alice"))
+        // The client states whatever it likes.
+        let year = "9999-01-01"
+        for claim in [
+            "record reinstatement t1 --store app-store --signed-at \(year)",
+            "record purchase \(Owls.night) --transaction t1 --store app-store --date 2026-01-01 --signed-at \(year)",
+            "record flag \(Owls.night)",
+        ] {
+            _ = try device(claim, "alice")
+            #expect(try !has("night-owl", "alice"), "\(claim)")
+        }
+        #expect(try support("record reinstatement t1 --store app-store").exitCode == 0)
+        #expect(try has("night-owl", "alice"))
+        let list = try audit()
+        #expect(list.exitCode == 0)
+        let lines = list.output.split(separator: "\n").map(String.init)
+        #expect(lines.count == 4, "\(list)")
+        for (line, act) in zip(lines, ["purchase of 1 \(Owls.night)", "refund", "reinstatement"]) {
+            #expect(
+                line.hasSuffix("  record  alice  app-store/production/t1  olga  \(act): ticket 7"), "\(line)")
+        }
+        #expect(lines.last?.hasPrefix("3 entries, intact; ") == true)
+    }
+
+    @Test("Support grants paid time, and the same grant adds nothing")
+    func grant() throws {
+        let granted = try support("record grant random --for P1M")
+        #expect(granted.exitCode == 0, "\(granted)")
+        #expect(try has("random-owls", "alice"))
+        let until = try support("record grant random --until 2020-01-01")
+        #expect(until.exitCode == 0, "\(until)")
+    }
+
+    @Test("A receipt and an answer of verifyReceipt are imported into the server ledger")
+    func imports() throws {
+        try mint.writeReceipt("receipt.der", [MintedPurchase("11", Owls.night, at: "2024-01-01T00:00:00Z")])
+        try sandbox.write(VerifyReceiptText.answer("12", Owls.shy), to: "answer.json")
+        let apple = "--bundle com.example"
+        let receipt = try support("import receipt.der --format receipt \(apple) --evidence-root roots.pem")
+        #expect(receipt.exitCode == 0, "\(receipt)")
+        let answer = try support("import answer.json --format verify-receipt \(apple)")
+        #expect(answer.exitCode == 0, "\(answer)")
+        try sandbox.write(
+            #"[{"transactionID":"13","productID":"\#(Owls.couch)","purchaseDate":"2024-01-01T00:00:00Z"}]"#,
+            to: "history.json")
+        let history = try support("import history.json --format history")
+        #expect(history.exitCode == 0, "\(history)")
+        #expect(try has("night-owl", "alice"))
+        #expect(try has("shy-owl", "alice"))
+        #expect(try has("couch-owl", "alice"))
+        let list = try audit().output
+        #expect(list.contains("  import  alice  app-store/production/11  olga  receipt with 1 purchase: ticket 7\n"))
+        #expect(
+            list.contains("  import  alice  app-store/production/12  olga  verify-receipt with 1 purchase: ticket 7\n"))
+        // Another account cannot get them.
+        let bob = "--as-server --local sqlite:server.sqlite --account bob"
+        let other = try support("import receipt.der --format receipt \(apple) --evidence-root roots.pem", bob)
+        #expect(
+            other == .refused(4, "app-store/production/11 belongs to another account; nothing was changed"))
+        #expect(try audit().output == list)
+    }
+
+    @Test("Wrong use is refused, and changes neither the server's store nor the audit list")
+    func refusals() async throws {
+        try sandbox.write("", to: "empty")
+        let before = try await stored()
+        let purchase = "record purchase \(Owls.night)"
+        let store = "--as-server --local sqlite:server.sqlite"
+        let overHTTP =
+            "--as-server acts on the server's own store, not over \(server.url): pass --local sqlite:FILE on the "
+            + "server's machine, and no --remote"
+        let cases: [(String, String, String?, Sandbox.Outcome)] = [
+            (purchase, Self.support, nil, .refused(2, "--as-server requires --reason, a text for the audit list")),
+            (purchase, Self.support, " ", .refused(2, "--as-server requires --reason, a text for the audit list")),
+            (
+                "record refund t1", Self.support, nil,
+                .refused(
+                    2, "--as-server requires --reason, a text for the audit list")
+            ),
+            (purchase, "\(Self.support) --remote \(server.url)", "r", .refused(2, overHTTP)),
+            (
+                purchase, "--as-server --local \(server.url) --account alice", "r",
+                .refused(
+                    2, "--local must be a store on this machine, not the server \(server.url)")
+            ),
+            (
+                purchase, "\(store) --account carol", "r",
+                .refused(
+                    3, "this server's store has no account \"carol\"")
+            ),
+            (
+                purchase, store, "r",
+                .refused(
+                    2, "--as-server requires --account, the name of an account of the server")
+            ),
+            (
+                purchase, "\(Self.support) --create", "r",
+                .refused(
+                    2, "--create does not apply to --as-server: the account must exist")
+            ),
+            (
+                purchase, "\(Self.support) --at 2026-01-01", "r",
+                .refused(
+                    2, "--at does not apply to --as-server: the server's word is dated now")
+            ),
+            (
+                purchase, "\(Self.support) --signed-at 2026-01-01", "r",
+                .refused(
+                    2, "--signed-at does not apply to --as-server: the server's word is dated now")
+            ),
+            (
+                "record purchase nothing", Self.support, "r",
+                .refused(
+                    3, "the catalogue has no product \"nothing\"")
+            ),
+            (purchase, "--local file:new", "r", .refused(2, "--reason applies to --as-server only")),
+            (
+                purchase, "--local file:new --operator olga", nil,
+                .refused(
+                    2, "--operator applies to --as-server only")
+            ),
+            (
+                "record grant nothing --for P1M", Self.support, "r",
+                .refused(
+                    3, "the catalogue has no group \"nothing\"")
+            ),
+            (
+                "import empty --format receipt --bundle com.example", Self.support, "r",
+                .refused(
+                    4, "format: empty is empty")
+            ),
+            (
+                "import empty --format facts", Self.support, "r",
+                .refused(
+                    2, "--as-server does not apply to the format facts. See 'syncd help import'.")
+            ),
+            (
+                purchase, "--as-server --local file:alice --account alice", "r",
+                .refused(
+                    4, "this store is not that of a server: it has no keys of a server")
+            ),
+        ]
+        for (command, rest, reason, expected) in cases {
+            #expect(try support(command, rest, reason: reason) == expected, "\(command) \(rest)")
+        }
+        let missing = try support(purchase, "--as-server --local sqlite:none.sqlite --account alice")
+        #expect(missing.exitCode == 3, "\(missing)")
+        #expect(!FileManager.default.fileExists(atPath: sandbox.path("none.sqlite")))
+        #expect(!FileManager.default.fileExists(atPath: sandbox.path("new")))
+        #expect(try await stored() == before)
+        #expect(try audit().output.hasPrefix("0 entries, intact"))
+    }
+
+    /// The entries of the server's store, except those that the server writes at any time.
+    private func stored() async throws -> [String: [UInt8]] {
+        let store = SQLiteBackend(path: sandbox.path("server.sqlite")).requiringExisting
+        var entries: [String: [UInt8]] = [:]
+        for item in try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items {
+            guard item.key.text != "server/clock", case .found(let entry) = try await store.read(item.key).outcome
+            else { continue }
+            entries[item.key.text] = entry.value
+        }
+        return entries
+    }
+
+    @Test("Two concurrent acts both count, and an erased account is refused")
+    func concurrent() throws {
+        let commands = [Owls.night, Owls.shy, Owls.couch].map { product in
+            "record purchase \(product) \(Self.support) --reason parallel".split(separator: " ").map(String.init)
+        }
+        let running = try commands.map {
+            try sandbox.start($0, environment: ["SYNCD_CATALOG": sandbox.path("catalog.json")])
+        }
+        for command in running {
+            let outcome = command.outcome()
+            #expect(outcome.exitCode == 0, "\(outcome)")
+        }
+        for owl in ["night-owl", "shy-owl", "couch-owl"] { #expect(try has(owl, "alice")) }
+        #expect(try audit().output.contains("\n3 entries, intact; "))
+        let erased = try device("account erase --yes", "bob")
+        #expect(erased.exitCode == 0, "\(erased)")
+        #expect(
+            try support("record purchase \(Owls.night)", "--as-server --local sqlite:server.sqlite --account bob")
+                == .refused(4, "the account \"bob\" was erased"))
+    }
+
+    @Test("A command that is killed leaves no act without an entry, and its repetition completes it")
+    func killed() throws {
+        let command = "record purchase \(Owls.night) --transaction t1 \(Self.support) --reason kill"
+        for delay in [20, 30, 40, 50, 60, 70, 80, 100, 120, 150] {
+            let running = try sandbox.start(
+                command.split(separator: " ").map(String.init),
+                environment: ["SYNCD_CATALOG": sandbox.path("catalog.json")])
+            running.kill(after: .milliseconds(delay))
+            _ = running.outcome()
+            let isOwned = try has("night-owl", "alice")
+            let list = try audit()
+            #expect(list.exitCode == 0, "\(list)")
+            if isOwned { #expect(!list.output.hasPrefix("0 entries"), "\(delay)") }
+        }
+        let last = try sandbox.run(command, environment: ["SYNCD_CATALOG": sandbox.path("catalog.json")])
+        #expect(last.exitCode == 0, "\(last)")
+        #expect(try has("night-owl", "alice"))
+    }
+}
