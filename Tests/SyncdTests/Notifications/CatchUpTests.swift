@@ -18,7 +18,7 @@ struct CatchUpTests {
     }
 
     /// Fifty notifications: the last is of alice, and the others are of purchases without an account.
-    private func outage() throws -> [FakeAppStore.Entry] {
+    private func entries() throws -> [FakeAppStore.Entry] {
         try (0..<50).map { index in
             try stage.notification(
                 "200000000000\(1_000 + index)", minutes: 60 - Int64(index), token: index == 49 ? stage.token : nil)
@@ -27,7 +27,7 @@ struct CatchUpTests {
 
     @Test("An outage of several pages is caught up beside the running server, and a second run changes nothing")
     func outage() async throws {
-        let store = FakeAppStore(try outage())
+        let store = FakeAppStore(try entries())
         let api = try store.start()
         #expect(try !stage.hasAccess(to: "night-owl"))
         let report = Sandbox.Outcome.done(counts(received: 50, recorded: 1, parked: 49))
@@ -49,7 +49,7 @@ struct CatchUpTests {
             1: [FakeAPI.Answer(status: "429 Too Many Requests", fields: "Retry-After: 0\r\n", body: "{}")],
             2: [.error("500 Internal Server Error", 5_000_001, "An unknown error occurred. Please try again.")],
         ]
-        let store = FakeAppStore(try outage(), failures: failures)
+        let store = FakeAppStore(try entries(), failures: failures)
         let api = try store.start()
         #expect(try stage.catchUp(api, of: store) == .done(counts(received: 50, recorded: 1, parked: 49)))
         #expect(api.requests.count == 6)
@@ -61,7 +61,7 @@ struct CatchUpTests {
             1: [.error("400 Bad Request", 4_000_017, "The pagination token expired.")],
             2: [.error("404 Not Found", 4_040_003, "App not found.")],
         ]
-        let store = FakeAppStore(try outage(), failures: failures)
+        let store = FakeAppStore(try entries(), failures: failures)
         let api = try store.start()
         let expired = try stage.catchUp(api, of: store)
         #expect(expired.exitCode == 1)
@@ -80,7 +80,7 @@ struct CatchUpTests {
 
     @Test("The history of exactly 180 days can be read, and an older start is refused")
     func oldestStart() throws {
-        let store = FakeAppStore(try outage())
+        let store = FakeAppStore(try entries())
         let api = try store.start()
         let days: Int64 = 86_400_000
         let oldest = try stage.catchUp(api, of: store, since: stage.now - 180 * days)
@@ -91,7 +91,7 @@ struct CatchUpTests {
 
     @Test("A wrong key is refused by Apple, and nothing is recorded")
     func wrongKey() async throws {
-        let store = FakeAppStore(try outage())
+        let store = FakeAppStore(try entries())
         let api = try store.start()
         let before = try await stage.versions()
         let refused = try stage.catchUp(api, of: store, key: P256.Signing.PrivateKey())
