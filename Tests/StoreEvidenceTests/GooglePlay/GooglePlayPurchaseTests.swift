@@ -117,7 +117,7 @@ struct GooglePlayPurchaseTests {
     @Test("Repeated members, a signature with line breaks, and every oversize are refused")
     func malformed() throws {
         let repeated = PlayStage.data(products: "\"productId\":\"owl\",\"productId\":\"gold\"")
-        expectRefusal(.format, repeated)
+        expectRefusal(.format, "", repeated)
         expectRefusal(.format, "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
         let long = String(repeating: " ", count: EvidenceLimits.transaction) + PlayStage.data()
         expectRefusal(.size, "purchase data", long)

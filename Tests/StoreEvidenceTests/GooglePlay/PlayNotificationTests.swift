@@ -127,15 +127,15 @@ struct PlayNotificationTests {
         }
         expectRefusal(.content, "data", "{\"message\":{}}")
         expectRefusal(.content, "message", "{}")
-        expectRefusal(.format, String(body.dropLast()))
+        expectRefusal(.format, "", String(body.dropLast()))
     }
 
     @Test("Repeated members are refused in the message and in its data")
     func repeated() {
-        expectRefusal(.format, "{\"message\":{\"data\":\"e30=\",\"data\":\"e30=\"}}")
-        expectRefusal(.format, PlayStage.push(Self.subscription + ",\"packageName\":\"com.example.owl\""))
+        expectRefusal(.format, "", "{\"message\":{\"data\":\"e30=\",\"data\":\"e30=\"}}")
+        expectRefusal(.format, "", PlayStage.push(Self.subscription + ",\"packageName\":\"com.example.owl\""))
         expectRefusal(
-            .format, PlayStage.push(Self.voided("\"orderId\":\"GPA.1\",\"orderId\":\"GPA.2\",\"refundType\":1")))
+            .format, "", PlayStage.push(Self.voided("\"orderId\":\"GPA.1\",\"orderId\":\"GPA.2\",\"refundType\":1")))
     }
 
     @Test("Missing members and every oversize are refused")
@@ -146,8 +146,8 @@ struct PlayNotificationTests {
             .content, "subscriptionId",
             PlayStage.push(Self.subscription.replacing("month", with: String(repeating: "m", count: 256))))
         expectRefusal(.content, "packageName", PlayStage.envelope("{}"))
-        expectRefusal(.format, PlayStage.envelope("[]"))
+        expectRefusal(.format, "", PlayStage.envelope("[]"))
         let long = String(repeating: " ", count: EvidenceLimits.notification)
-        expectRefusal(.size, long + PlayStage.push(Self.subscription))
+        expectRefusal(.size, "", long + PlayStage.push(Self.subscription))
     }
 }

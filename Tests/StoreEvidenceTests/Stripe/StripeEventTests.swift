@@ -55,7 +55,7 @@ struct StripeEventTests {
         let event = StripeStage.event("checkout.session.completed", sell("25"))
         #expect(try StripeStage.verify(event).purchase.quantity == 25)
         for quantity in ["0", "-1", "10001", "many"] {
-            StripeStage.expectRefusal(.content, StripeStage.event("checkout.session.completed", sell(quantity)))
+            StripeStage.expectRefusal(.content, "", StripeStage.event("checkout.session.completed", sell(quantity)))
         }
     }
 
@@ -95,8 +95,8 @@ struct StripeEventTests {
 
     @Test("Repeated members, other JSON and missing members are refused")
     func malformed() {
-        StripeStage.expectRefusal(.format, StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
-        StripeStage.expectRefusal(.format, "[]")
+        StripeStage.expectRefusal(.format, "", StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
+        StripeStage.expectRefusal(.format, "", "[]")
         StripeStage.expectRefusal(.content, "type", "{}")
         StripeStage.expectRefusal(.content, "created", "{\"type\":\"invoice.paid\"}")
         StripeStage.expectRefusal(

@@ -36,11 +36,11 @@ struct StripeMutationTests {
         for index in 0..<Self.count {
             let body = Self.bodies[index % Self.bodies.count]
             let signature = StripeStage.signature(String(decoding: body, as: UTF8.self))
-            do {
+            do throws(EvidenceError) {
                 _ = try StripeStage.verifier.event(
                     mutator.mutant(of: body), signature: signature, now: StripeStage.now)
                 Issue.record("mutant \(index) of seed \(Self.seed) was accepted")
-            } catch let error as EvidenceError {
+            } catch {
                 try #require(error.check == .signature, "mutant \(index) of seed \(Self.seed): \(error)")
             }
         }

@@ -118,7 +118,7 @@ struct SupportActTests {
     }
 
     @Test("The audit entry exists before anything else is written, and a failure is entered too")
-    func order() async throws {
+    func entryFirst() async throws {
         let stage = try await EvidenceStage(.verified)
         let keys = Mutex<[String]>([])
         stage.store.before { (key, _) async throws(BackendError) in
