@@ -48,7 +48,7 @@ struct AsServerTests {
 
     private static let support = "--as-server --local sqlite:server.sqlite --account alice --operator olga"
 
-    private func support(_ command: String, _ rest: String = support, reason: String? = "ticket 7")
+    private func support(_ command: String, _ rest: String = Self.support, reason: String? = "ticket 7")
         throws -> Sandbox.Outcome
     {
         try sandbox.run(
