@@ -6,10 +6,10 @@ import Testing
 @Suite("Purchases of Google Play")
 struct GooglePlayPurchaseTests {
     private func expectRefusal(
-        _ check: EvidenceError.Check, _ text: String = "", _ data: String, _ signature: String? = nil,
+        _ check: EvidenceError.Check, because text: String = "", _ data: String, _ signature: String? = nil,
         isTransient: Bool = false, sourceLocation: SourceLocation = #_sourceLocation
     ) {
-        PlayStage.expectRefusal(check, text, isTransient: isTransient, sourceLocation: sourceLocation) {
+        PlayStage.expectRefusal(check, because: text, isTransient: isTransient, sourceLocation: sourceLocation) {
             try PlayStage.verifier().purchase(
                 data: data, signature: signature ?? PlayStage.sign(data), now: PlayStage.now)
         }
@@ -75,7 +75,7 @@ struct GooglePlayPurchaseTests {
     func quantity() throws {
         #expect(try PlayStage.purchase(PlayStage.data(",\"quantity\":3")).purchase.quantity == 3)
         for quantity in ["0", "-1", "10001", "1.5", "true"] {
-            expectRefusal(.content, "quantity", PlayStage.data(",\"quantity\":\(quantity)"))
+            expectRefusal(.content, because: "quantity", PlayStage.data(",\"quantity\":\(quantity)"))
         }
     }
 
@@ -94,14 +94,16 @@ struct GooglePlayPurchaseTests {
 
     @Test("A purchase that is pending or cancelled, or states nothing about it, is refused")
     func pending() {
-        expectRefusal(.state, "pending", PlayStage.data(state: 4))
-        for state in [1, 2, -1] { expectRefusal(.state, "not paid", PlayStage.data(state: state)) }
+        expectRefusal(.state, because: "pending", PlayStage.data(state: 4))
+        for state in [1, 2, -1] { expectRefusal(.state, because: "not paid", PlayStage.data(state: state)) }
         expectRefusal(
-            .content, "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
+            .content, because: "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
     }
 
     @Test("A purchase of another package is refused")
-    func anotherPackage() { expectRefusal(.app, "com.example.other", PlayStage.data(package: "com.example.other")) }
+    func anotherPackage() {
+        expectRefusal(.app, because: "com.example.other", PlayStage.data(package: "com.example.other"))
+    }
 
     @Test("A purchase of the future is refused for now, and accepted within 5 minutes")
     func future() throws {
@@ -109,7 +111,7 @@ struct GooglePlayPurchaseTests {
         #expect(
             try PlayStage.purchase(PlayStage.data(), now: Timestamp(milliseconds: date.milliseconds - 300_000)).facts
                 .count == 1)
-        PlayStage.expectRefusal(.signedDate, "purchaseTime", isTransient: true) {
+        PlayStage.expectRefusal(.signedDate, because: "purchaseTime", isTransient: true) {
             try PlayStage.purchase(PlayStage.data(), now: Timestamp(milliseconds: date.milliseconds - 300_001))
         }
     }
@@ -117,12 +119,12 @@ struct GooglePlayPurchaseTests {
     @Test("Repeated members, a signature with line breaks, and every oversize are refused")
     func malformed() throws {
         let repeated = PlayStage.data(products: "\"productId\":\"owl\",\"productId\":\"gold\"")
-        expectRefusal(.format, "", repeated)
-        expectRefusal(.format, "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
+        expectRefusal(.format, repeated)
+        expectRefusal(.format, because: "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
         let long = String(repeating: " ", count: EvidenceLimits.transaction) + PlayStage.data()
-        expectRefusal(.size, "purchase data", long)
+        expectRefusal(.size, because: "purchase data", long)
         let code = String(repeating: "A", count: EvidenceLimits.transaction + 4)
-        expectRefusal(.size, "the signature", PlayStage.data(), code)
+        expectRefusal(.size, because: "the signature", PlayStage.data(), code)
         for code in ["", "AAAA"] { expectRefusal(.signature, PlayStage.data(), code) }
     }
 

@@ -14,10 +14,10 @@ struct PlayNotificationTests {
     }
 
     private func expectRefusal(
-        _ check: EvidenceError.Check, _ text: String = "", isTransient: Bool = false, _ body: String,
+        _ check: EvidenceError.Check, because text: String = "", isTransient: Bool = false, _ body: String,
         sourceLocation: SourceLocation = #_sourceLocation
     ) {
-        PlayStage.expectRefusal(check, text, isTransient: isTransient, sourceLocation: sourceLocation) {
+        PlayStage.expectRefusal(check, because: text, isTransient: isTransient, sourceLocation: sourceLocation) {
             try PlayStage.notification(body).evidence
         }
     }
@@ -105,49 +105,51 @@ struct PlayNotificationTests {
 
     @Test("A message of another package is refused")
     func anotherPackage() {
-        expectRefusal(.app, "com.example.other", PlayStage.push(Self.subscription, package: "com.example.other"))
+        expectRefusal(
+            .app, because: "com.example.other", PlayStage.push(Self.subscription, package: "com.example.other"))
     }
 
     @Test("A message of the future is refused for now, and accepted within 5 minutes")
     func future() throws {
         #expect(try PlayStage.notification(PlayStage.push(Self.subscription, after: 300_000)).type == 2)
         expectRefusal(
-            .signedDate, "eventTimeMillis", isTransient: true, PlayStage.push(Self.subscription, after: 300_001))
+            .signedDate, because: "eventTimeMillis", isTransient: true,
+            PlayStage.push(Self.subscription, after: 300_001))
         for date in ["-1", "\"x\"", "\"99999999999999999\"", "true"] {
-            expectRefusal(.content, "eventTimeMillis", PlayStage.push(Self.subscription, date: date))
+            expectRefusal(.content, because: "eventTimeMillis", PlayStage.push(Self.subscription, date: date))
         }
-        expectRefusal(.content, "eventTimeMillis", PlayStage.push(Self.subscription, date: "null"))
+        expectRefusal(.content, because: "eventTimeMillis", PlayStage.push(Self.subscription, date: "null"))
     }
 
     @Test("Data that is not base64 with padding is refused")
     func base64() {
         let body = PlayStage.push(Self.subscription)
         for text in ["*", "e30", "e30=\\n", "e31=", "e3-_"] {
-            expectRefusal(.format, "message.data is not base64", "{\"message\":{\"data\":\"\(text)\"}}")
+            expectRefusal(.format, because: "message.data is not base64", "{\"message\":{\"data\":\"\(text)\"}}")
         }
-        expectRefusal(.content, "data", "{\"message\":{}}")
-        expectRefusal(.content, "message", "{}")
-        expectRefusal(.format, "", String(body.dropLast()))
+        expectRefusal(.content, because: "data", "{\"message\":{}}")
+        expectRefusal(.content, because: "message", "{}")
+        expectRefusal(.format, String(body.dropLast()))
     }
 
     @Test("Repeated members are refused in the message and in its data")
     func repeated() {
-        expectRefusal(.format, "", "{\"message\":{\"data\":\"e30=\",\"data\":\"e30=\"}}")
-        expectRefusal(.format, "", PlayStage.push(Self.subscription + ",\"packageName\":\"com.example.owl\""))
+        expectRefusal(.format, "{\"message\":{\"data\":\"e30=\",\"data\":\"e30=\"}}")
+        expectRefusal(.format, PlayStage.push(Self.subscription + ",\"packageName\":\"com.example.owl\""))
         expectRefusal(
-            .format, "", PlayStage.push(Self.voided("\"orderId\":\"GPA.1\",\"orderId\":\"GPA.2\",\"refundType\":1")))
+            .format, PlayStage.push(Self.voided("\"orderId\":\"GPA.1\",\"orderId\":\"GPA.2\",\"refundType\":1")))
     }
 
     @Test("Missing members and every oversize are refused")
     func malformed() {
         expectRefusal(
-            .content, "purchaseToken", PlayStage.push("\"voidedPurchaseNotification\":{\"refundType\":1}"))
+            .content, because: "purchaseToken", PlayStage.push("\"voidedPurchaseNotification\":{\"refundType\":1}"))
         expectRefusal(
-            .content, "subscriptionId",
+            .content, because: "subscriptionId",
             PlayStage.push(Self.subscription.replacing("month", with: String(repeating: "m", count: 256))))
-        expectRefusal(.content, "packageName", PlayStage.envelope("{}"))
-        expectRefusal(.format, "", PlayStage.envelope("[]"))
+        expectRefusal(.content, because: "packageName", PlayStage.envelope("{}"))
+        expectRefusal(.format, PlayStage.envelope("[]"))
         let long = String(repeating: " ", count: EvidenceLimits.notification)
-        expectRefusal(.size, "", long + PlayStage.push(Self.subscription))
+        expectRefusal(.size, long + PlayStage.push(Self.subscription))
     }
 }

@@ -55,7 +55,7 @@ struct StripeEventTests {
         let event = StripeStage.event("checkout.session.completed", sell("25"))
         #expect(try StripeStage.verify(event).purchase.quantity == 25)
         for quantity in ["0", "-1", "10001", "many"] {
-            StripeStage.expectRefusal(.content, "", StripeStage.event("checkout.session.completed", sell(quantity)))
+            StripeStage.expectRefusal(.content, StripeStage.event("checkout.session.completed", sell(quantity)))
         }
     }
 
@@ -72,7 +72,7 @@ struct StripeEventTests {
     func unknownProduct() {
         let body = StripeStage.event(
             "checkout.session.completed", StripeStage.checkout().replacing("entitlementsync_product", with: "product"))
-        StripeStage.expectRefusal(.content, "metadata entitlementsync_product of the session", body)
+        StripeStage.expectRefusal(.content, because: "metadata entitlementsync_product of the session", body)
     }
 
     @Test("An event of test mode is filed under the environment test, and one without a mode is refused")
@@ -81,7 +81,7 @@ struct StripeEventTests {
         #expect(try StripeStage.verify(body).purchase.transaction == StripeStage.reference("pi_1", in: .test))
         for mode in [nil, "null", "\"true\"", "1"] {
             StripeStage.expectRefusal(
-                .content, "livemode",
+                .content, because: "livemode",
                 StripeStage.event("checkout.session.completed", livemode: mode, StripeStage.checkout()))
         }
     }
@@ -95,11 +95,12 @@ struct StripeEventTests {
 
     @Test("Repeated members, other JSON and missing members are refused")
     func malformed() {
-        StripeStage.expectRefusal(.format, "", StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
-        StripeStage.expectRefusal(.format, "", "[]")
-        StripeStage.expectRefusal(.content, "type", "{}")
-        StripeStage.expectRefusal(.content, "created", "{\"type\":\"invoice.paid\"}")
+        StripeStage.expectRefusal(.format, StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
+        StripeStage.expectRefusal(.format, "[]")
+        StripeStage.expectRefusal(.content, because: "type", "{}")
+        StripeStage.expectRefusal(.content, because: "created", "{\"type\":\"invoice.paid\"}")
         StripeStage.expectRefusal(
-            .content, "data", "{\"type\":\"invoice.paid\",\"created\":\(StripeStage.seconds),\"livemode\":true}")
+            .content, because: "data",
+            "{\"type\":\"invoice.paid\",\"created\":\(StripeStage.seconds),\"livemode\":true}")
     }
 }

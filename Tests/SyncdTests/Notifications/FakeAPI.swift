@@ -57,7 +57,7 @@ final class FakeAPI: Sendable {
 
     /// The bytes of base64url without padding.
     static func decoded(_ text: some StringProtocol) -> Data {
-        let plain = text.replacing("-", with: "+").replacing("_", with: "/")
+        let plain = String(text).replacing("-", with: "+").replacing("_", with: "/")
         return Data(base64Encoded: plain + String(repeating: "=", count: (4 - plain.count % 4) % 4)) ?? Data()
     }
 }

@@ -18,7 +18,8 @@ struct CatchUp: AsyncParsableCommand {
 
             The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
             the ownership rule of the server; its trust policy stays as it is. Prints the number of notifications by \
-            their outcome. If a store's API fails, exits with 1 and prints the command to go on.
+            their outcome. If a store's API fails, exits with 1 and prints the command to go on. If every notification \
+            was refused, exits with 4.
 
             Examples:
               syncd notifications catch-up --since 2026-01-31 --store sqlite:/var/lib/syncd/store.sqlite \\
@@ -86,6 +87,7 @@ struct CatchUp: AsyncParsableCommand {
             throw Self.failure(error)
         }
         try writeOutput(Array(report.text.utf8))
+        if let failure = report.failure { throw failure }
     }
 
     private func serviceConfiguration() throws -> ServiceConfiguration {
@@ -136,7 +138,6 @@ struct CatchUp: AsyncParsableCommand {
         case let error as StoreAPIError where error.kind == .invalidArgument:
             return Failure(.usage, error.message.singleLine)
         case let error as StoreAPIError: failure = Failure(.failed, error.message)
-        case let error as EvidenceError: failure = Failure(.failed, "\(error); check this machine's clock")
         default: failure = Failure(error)
         }
         let words = ["syncd"] + CommandLine.arguments.dropFirst()
@@ -161,14 +162,28 @@ struct CatchUpReport {
     /// The number of refusals by their check, and the first reason of each.
     private var refusals: [String: (count: Int, reason: String)] = [:]
 
+    /// True if a notification was dated ahead of the clock.
+    private var isAhead = false
+
+    /// The failure of a finished command; `nil` if something was accepted, or if there was nothing.
+    var failure: Failure? {
+        if isAhead {
+            return Failure(
+                .failed, "notifications are dated ahead of this machine's clock; check the clock, and repeat the command")
+        }
+        let refused = refusals.values.reduce(0) { $0 + $1.count }
+        return refused > 0 && refused == received ? Failure(.refused, "every notification was refused") : nil
+    }
+
     /// Counts the outcome of `receive`.
     ///
-    /// - Throws: Errors that end the command: those of the store and of the API, and a refusal because of the clock.
+    /// - Throws: Errors that end the command: those of the store and of the API.
     mutating func count(_ receive: () async throws -> EvidenceNote.Outcome) async throws {
         received += 1
         do {
             counts[try await receive().name, default: 0] += 1
-        } catch let error as EvidenceError where !error.isTransient {
+        } catch let error as EvidenceError {
+            isAhead = isAhead || error.isTransient
             refusals[error.check.rawValue, default: (0, error.reason)].count += 1
         } catch let error as StoreAPIError where error.kind == .notFound {
             counts["unknown", default: 0] += 1
