@@ -6,7 +6,7 @@ import Testing
 @Suite("Purchases of Google Play")
 struct GooglePlayPurchaseTests {
     private func expectRefusal(
-        _ check: EvidenceError.Check, _ text: String = "", _ data: String, _ signature: String? = nil,
+        _ check: EvidenceError.Check, saying text: String = "", _ data: String, _ signature: String? = nil,
         isTransient: Bool = false, sourceLocation: SourceLocation = #_sourceLocation
     ) {
         PlayStage.expectRefusal(check, text, isTransient: isTransient, sourceLocation: sourceLocation) {
@@ -75,7 +75,7 @@ struct GooglePlayPurchaseTests {
     func quantity() throws {
         #expect(try PlayStage.purchase(PlayStage.data(",\"quantity\":3")).purchase.quantity == 3)
         for quantity in ["0", "-1", "10001", "1.5", "true"] {
-            expectRefusal(.content, "quantity", PlayStage.data(",\"quantity\":\(quantity)"))
+            expectRefusal(.content, saying: "quantity", PlayStage.data(",\"quantity\":\(quantity)"))
         }
     }
 
@@ -94,14 +94,16 @@ struct GooglePlayPurchaseTests {
 
     @Test("A purchase that is pending or cancelled, or states nothing about it, is refused")
     func pending() {
-        expectRefusal(.state, "pending", PlayStage.data(state: 4))
-        for state in [1, 2, -1] { expectRefusal(.state, "not paid", PlayStage.data(state: state)) }
+        expectRefusal(.state, saying: "pending", PlayStage.data(state: 4))
+        for state in [1, 2, -1] { expectRefusal(.state, saying: "not paid", PlayStage.data(state: state)) }
         expectRefusal(
-            .content, "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
+            .content, saying: "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
     }
 
     @Test("A purchase of another package is refused")
-    func anotherPackage() { expectRefusal(.app, "com.example.other", PlayStage.data(package: "com.example.other")) }
+    func anotherPackage() {
+        expectRefusal(.app, saying: "com.example.other", PlayStage.data(package: "com.example.other"))
+    }
 
     @Test("A purchase of the future is refused for now, and accepted within 5 minutes")
     func future() throws {
@@ -118,11 +120,11 @@ struct GooglePlayPurchaseTests {
     func malformed() throws {
         let repeated = PlayStage.data(products: "\"productId\":\"owl\",\"productId\":\"gold\"")
         expectRefusal(.format, repeated)
-        expectRefusal(.format, "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
+        expectRefusal(.format, saying: "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
         let long = String(repeating: " ", count: EvidenceLimits.transaction) + PlayStage.data()
-        expectRefusal(.size, "purchase data", long)
+        expectRefusal(.size, saying: "purchase data", long)
         let code = String(repeating: "A", count: EvidenceLimits.transaction + 4)
-        expectRefusal(.size, "the signature", PlayStage.data(), code)
+        expectRefusal(.size, saying: "the signature", PlayStage.data(), code)
         for code in ["", "AAAA"] { expectRefusal(.signature, PlayStage.data(), code) }
     }
 

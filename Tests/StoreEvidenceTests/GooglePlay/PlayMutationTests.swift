@@ -21,8 +21,8 @@ struct PlayMutationTests {
         """
     private static let subscriptions: [[UInt8]] = [
         PlayStage.subscription(
-            "IN_GRACE_PERIOD", PlayStage.item(",\"offerPhase\":{\"freeTrial\":{}}"),
-            PlayStage.item("extra", order: "GPA.7-8", ",\"deferredItemReplacement\":{\"productId\":\"year\"}"),
+            "IN_GRACE_PERIOD", PlayStage.item(members: ",\"offerPhase\":{\"freeTrial\":{}}"),
+            PlayStage.item("extra", order: "GPA.7-8", members: ",\"deferredItemReplacement\":{\"productId\":\"year\"}"),
             members: ",\"testPurchase\":{},\"externalAccountIdentifiers\":{\"obfuscatedExternalAccountId\":\"a\"}"),
         PlayStage.subscription("ACTIVE", PlayStage.item()),
     ].map { Array($0.utf8) }

@@ -14,7 +14,7 @@ struct PlayNotificationTests {
     }
 
     private func expectRefusal(
-        _ check: EvidenceError.Check, _ text: String = "", isTransient: Bool = false, _ body: String,
+        _ check: EvidenceError.Check, saying text: String = "", isTransient: Bool = false, _ body: String,
         sourceLocation: SourceLocation = #_sourceLocation
     ) {
         PlayStage.expectRefusal(check, text, isTransient: isTransient, sourceLocation: sourceLocation) {
@@ -105,28 +105,30 @@ struct PlayNotificationTests {
 
     @Test("A message of another package is refused")
     func anotherPackage() {
-        expectRefusal(.app, "com.example.other", PlayStage.push(Self.subscription, package: "com.example.other"))
+        expectRefusal(
+            .app, saying: "com.example.other", PlayStage.push(Self.subscription, package: "com.example.other"))
     }
 
     @Test("A message of the future is refused for now, and accepted within 5 minutes")
     func future() throws {
         #expect(try PlayStage.notification(PlayStage.push(Self.subscription, after: 300_000)).type == 2)
         expectRefusal(
-            .signedDate, "eventTimeMillis", isTransient: true, PlayStage.push(Self.subscription, after: 300_001))
+            .signedDate, saying: "eventTimeMillis", isTransient: true, PlayStage.push(Self.subscription, after: 300_001)
+        )
         for date in ["-1", "\"x\"", "\"99999999999999999\"", "true"] {
-            expectRefusal(.content, "eventTimeMillis", PlayStage.push(Self.subscription, date: date))
+            expectRefusal(.content, saying: "eventTimeMillis", PlayStage.push(Self.subscription, date: date))
         }
-        expectRefusal(.content, "eventTimeMillis", PlayStage.push(Self.subscription, date: "null"))
+        expectRefusal(.content, saying: "eventTimeMillis", PlayStage.push(Self.subscription, date: "null"))
     }
 
     @Test("Data that is not base64 with padding is refused")
     func base64() {
         let body = PlayStage.push(Self.subscription)
         for text in ["*", "e30", "e30=\\n", "e31=", "e3-_"] {
-            expectRefusal(.format, "message.data is not base64", "{\"message\":{\"data\":\"\(text)\"}}")
+            expectRefusal(.format, saying: "message.data is not base64", "{\"message\":{\"data\":\"\(text)\"}}")
         }
-        expectRefusal(.content, "data", "{\"message\":{}}")
-        expectRefusal(.content, "message", "{}")
+        expectRefusal(.content, saying: "data", "{\"message\":{}}")
+        expectRefusal(.content, saying: "message", "{}")
         expectRefusal(.format, String(body.dropLast()))
     }
 
@@ -141,11 +143,11 @@ struct PlayNotificationTests {
     @Test("Missing members and every oversize are refused")
     func malformed() {
         expectRefusal(
-            .content, "purchaseToken", PlayStage.push("\"voidedPurchaseNotification\":{\"refundType\":1}"))
+            .content, saying: "purchaseToken", PlayStage.push("\"voidedPurchaseNotification\":{\"refundType\":1}"))
         expectRefusal(
-            .content, "subscriptionId",
+            .content, saying: "subscriptionId",
             PlayStage.push(Self.subscription.replacing("month", with: String(repeating: "m", count: 256))))
-        expectRefusal(.content, "packageName", PlayStage.envelope("{}"))
+        expectRefusal(.content, saying: "packageName", PlayStage.envelope("{}"))
         expectRefusal(.format, PlayStage.envelope("[]"))
         let long = String(repeating: " ", count: EvidenceLimits.notification)
         expectRefusal(.size, long + PlayStage.push(Self.subscription))

@@ -61,7 +61,7 @@ enum PlayStage {
     }
 
     /// A line item of such an answer.
-    static func item(_ product: String = "month", order: String = "GPA.1-2..3", _ members: String = "") -> String {
+    static func item(_ product: String = "month", order: String = "GPA.1-2..3", members: String = "") -> String {
         "{\"productId\":\"\(product)\",\"expiryTime\":\"2026-07-01T00:00:00.5Z\","
             + "\"latestSuccessfulOrderId\":\"\(order)\","
             + "\"autoRenewingPlan\":{\"autoRenewEnabled\":true}\(members)}"

@@ -65,7 +65,7 @@ struct PlaySubscriptionTests {
     @Test("A trial and an introductory price are introductory, and the base price is not")
     func trial() throws {
         for (phase, isIntroductory) in [("freeTrial", true), ("introductoryPrice", true), ("basePrice", false)] {
-            let item = PlayStage.item(",\"offerPhase\":{\"\(phase)\":{}}")
+            let item = PlayStage.item(members: ",\"offerPhase\":{\"\(phase)\":{}}")
             let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", item))
             #expect(try evidence.purchase.isIntroductory == isIntroductory)
         }
@@ -98,7 +98,7 @@ struct PlaySubscriptionTests {
 
     @Test("A deferred replacement is pending, and the new item begins with its expiry")
     func deferred() throws {
-        let old = PlayStage.item(",\"deferredItemReplacement\":{\"productId\":\"year\"}")
+        let old = PlayStage.item(members: ",\"deferredItemReplacement\":{\"productId\":\"year\"}")
         let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", old, "{\"productId\":\"year\"}"))
         #expect(try evidence.purchase.product == "month")
         #expect(evidence.renewals.map(\.pendingProduct) == ["year"])
@@ -142,7 +142,7 @@ struct PlaySubscriptionTests {
             (.content, PlayStage.subscription("ACTIVE", item.replacing("2026-07", with: "2026-13"))),
             (.content, PlayStage.subscription("ACTIVE", item.replacing("\"month\"", with: "\"\""))),
             (.content, PlayStage.subscription("ACTIVE", item.replacing("true", with: "\"yes\""))),
-            (.format, PlayStage.subscription("ACTIVE", PlayStage.item(",\"productId\":\"year\""))),
+            (.format, PlayStage.subscription("ACTIVE", PlayStage.item(members: ",\"productId\":\"year\""))),
             (.format, "[]"), (.format, ""),
             (.size, String(repeating: " ", count: EvidenceLimits.notification) + "{}"),
         ] as [(EvidenceError.Check, String)] {

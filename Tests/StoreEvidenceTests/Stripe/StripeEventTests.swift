@@ -72,7 +72,7 @@ struct StripeEventTests {
     func unknownProduct() {
         let body = StripeStage.event(
             "checkout.session.completed", StripeStage.checkout().replacing("entitlementsync_product", with: "product"))
-        StripeStage.expectRefusal(.content, "metadata entitlementsync_product of the session", body)
+        StripeStage.expectRefusal(.content, saying: "metadata entitlementsync_product of the session", body)
     }
 
     @Test("An event of test mode is filed under the environment test, and one without a mode is refused")
@@ -81,7 +81,7 @@ struct StripeEventTests {
         #expect(try StripeStage.verify(body).purchase.transaction == StripeStage.reference("pi_1", in: .test))
         for mode in [nil, "null", "\"true\"", "1"] {
             StripeStage.expectRefusal(
-                .content, "livemode",
+                .content, saying: "livemode",
                 StripeStage.event("checkout.session.completed", livemode: mode, StripeStage.checkout()))
         }
     }
@@ -97,9 +97,10 @@ struct StripeEventTests {
     func malformed() {
         StripeStage.expectRefusal(.format, StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
         StripeStage.expectRefusal(.format, "[]")
-        StripeStage.expectRefusal(.content, "type", "{}")
-        StripeStage.expectRefusal(.content, "created", "{\"type\":\"invoice.paid\"}")
+        StripeStage.expectRefusal(.content, saying: "type", "{}")
+        StripeStage.expectRefusal(.content, saying: "created", "{\"type\":\"invoice.paid\"}")
         StripeStage.expectRefusal(
-            .content, "data", "{\"type\":\"invoice.paid\",\"created\":\(StripeStage.seconds),\"livemode\":true}")
+            .content, saying: "data", "{\"type\":\"invoice.paid\",\"created\":\(StripeStage.seconds),\"livemode\":true}"
+        )
     }
 }

@@ -102,10 +102,10 @@ struct StripeInvoiceTests {
     func products() {
         let two = Self.line("price_month") + "," + Self.line("price_year")
         StripeStage.expectRefusal(
-            .content, "sell one product per subscription", StripeStage.event("invoice.paid", Self.invoice(two)))
+            .content, saying: "sell one product per subscription", StripeStage.event("invoice.paid", Self.invoice(two)))
         let unknown = StripeStage.event("invoice.paid", Self.invoice(Self.line("price_new")))
-        StripeStage.expectRefusal(.content, "of price_new is unknown", unknown)
-        StripeStage.expectRefusal(.content, "--stripe-price", unknown)
+        StripeStage.expectRefusal(.content, saying: "of price_new is unknown", unknown)
+        StripeStage.expectRefusal(.content, saying: "--stripe-price", unknown)
     }
 
     @Test("The metadata of the price takes precedence over the map, and the map over the subscription's metadata")

@@ -40,7 +40,7 @@ struct StripeMutationTests {
                 _ = try StripeStage.verifier.event(
                     mutator.mutant(of: body), signature: signature, now: StripeStage.now)
                 Issue.record("mutant \(index) of seed \(Self.seed) was accepted")
-            } catch let error as EvidenceError {
+            } catch {
                 try #require(error.check == .signature, "mutant \(index) of seed \(Self.seed): \(error)")
             }
         }

@@ -18,32 +18,33 @@ struct StripeSignatureTests {
     @Test("A header that was signed more than five minutes ago is refused, and one of the future for now")
     func tooOldOrNew() {
         let old = StripeStage.signature(body, time: StripeStage.seconds - 301)
-        StripeStage.expectRefusal(.signedDate, "more than 5 minutes before", body, old)
+        StripeStage.expectRefusal(.signedDate, saying: "more than 5 minutes before", body, old)
         let new = StripeStage.signature(body, time: StripeStage.seconds + 301)
-        StripeStage.expectRefusal(.signedDate, "set its clock", isTransient: true, body, new)
+        StripeStage.expectRefusal(.signedDate, saying: "set its clock", isTransient: true, body, new)
     }
 
     @Test("An event that is created in the future is refused for now")
     func createdLater() {
         let body = StripeStage.event("checkout.session.completed", after: 301, StripeStage.checkout())
-        StripeStage.expectRefusal(.signedDate, "created", isTransient: true, body)
+        StripeStage.expectRefusal(.signedDate, saying: "created", isTransient: true, body)
     }
 
     @Test("A time that is missing, repeated, or not written as Stripe does is refused")
     func times() {
         let code = StripeStage.code(body)
-        StripeStage.expectRefusal(.header, "one time t, not 0", body, "v1=\(code)")
+        StripeStage.expectRefusal(.header, saying: "one time t, not 0", body, "v1=\(code)")
         let time = "t=\(StripeStage.seconds)"
-        StripeStage.expectRefusal(.header, "one time t, not 2", body, "\(time),\(time),v1=\(code)")
+        StripeStage.expectRefusal(.header, saying: "one time t, not 2", body, "\(time),\(time),v1=\(code)")
         for text in ["", "-1", "+1780000000", "01780000000", "1780000000.0", "9e9", "99999999999999999999"] {
-            StripeStage.expectRefusal(.signedDate, "seconds since 1970", body, "t=\(text),v1=\(code)")
+            StripeStage.expectRefusal(.signedDate, saying: "seconds since 1970", body, "t=\(text),v1=\(code)")
         }
     }
 
     @Test("A signature of the scheme v0 alone is refused")
     func onlyV0() {
         let code = StripeStage.code(body)
-        StripeStage.expectRefusal(.header, "1 to 16 signatures v1, not 0", body, "t=\(StripeStage.seconds),v0=\(code)")
+        StripeStage.expectRefusal(
+            .header, saying: "1 to 16 signatures v1, not 0", body, "t=\(StripeStage.seconds),v0=\(code)")
     }
 
     @Test("Any of several v1 signatures may match, and other schemes are ignored")
@@ -52,20 +53,21 @@ struct StripeSignatureTests {
         let (good, bad) = (StripeStage.code(body), StripeStage.code(body, secret: "whsec_other"))
         #expect(try verify("\(time),v1=\(bad),v1=\(good),v0=\(bad)") == 1)
         #expect(try verify("v1=\(good),v2=x,\(time)") == 1)
-        StripeStage.expectRefusal(.signature, "no v1 signature matches", body, "\(time),v1=\(bad),v0=\(good)")
+        StripeStage.expectRefusal(.signature, saying: "no v1 signature matches", body, "\(time),v1=\(bad),v0=\(good)")
         let many = String(repeating: ",v1=\(bad)", count: 16)
-        StripeStage.expectRefusal(.header, "not 17", body, "\(time),v1=\(good)\(many)")
+        StripeStage.expectRefusal(.header, saying: "not 17", body, "\(time),v1=\(good)\(many)")
     }
 
     @Test("A code that is not 64 hexadecimal digits is refused")
     func codes() {
         let code = StripeStage.code(body)
         for text in ["", String(code.dropLast()), code + "0", "g" + code.dropFirst(), "é" + code.dropFirst(2)] {
-            StripeStage.expectRefusal(.header, "64 hexadecimal digits", body, "t=\(StripeStage.seconds),v1=\(text)")
+            StripeStage.expectRefusal(
+                .header, saying: "64 hexadecimal digits", body, "t=\(StripeStage.seconds),v1=\(text)")
         }
-        StripeStage.expectRefusal(.header, "must be t=TIME,v1=HEX", body, "")
+        StripeStage.expectRefusal(.header, saying: "must be t=TIME,v1=HEX", body, "")
         let long = String(repeating: ",v9=x", count: 1_000)
-        StripeStage.expectRefusal(.header, "more than 4096 bytes", body, StripeStage.signature(body) + long)
+        StripeStage.expectRefusal(.header, saying: "more than 4096 bytes", body, StripeStage.signature(body) + long)
     }
 
     @Test("During a rotation both secrets are accepted, and afterwards only the new one")
@@ -74,7 +76,7 @@ struct StripeSignatureTests {
         let rotated = StripeVerifier(secrets: [StripeStage.secret])
         #expect(try verify(StripeStage.signature(body), by: rotated) == 1)
         let old = StripeStage.signature(body, secret: "whsec_old")
-        StripeStage.expectRefusal(.signature, "endpoint's secret", body, old, by: rotated)
+        StripeStage.expectRefusal(.signature, saying: "endpoint's secret", body, old, by: rotated)
     }
 
     @Test("The secret counts with its prefix")
@@ -86,7 +88,7 @@ struct StripeSignatureTests {
     func withoutSecret() {
         for secrets in [[], [""]] {
             StripeStage.expectRefusal(
-                .signature, "no secret is configured", body, StripeStage.signature(body, secret: " "),
+                .signature, saying: "no secret is configured", body, StripeStage.signature(body, secret: " "),
                 by: StripeVerifier(secrets: secrets))
         }
     }
@@ -104,6 +106,6 @@ struct StripeSignatureTests {
         let room = EvidenceLimits.notification - body.utf8.count
         let full = String(repeating: " ", count: room) + body
         #expect(try StripeStage.verify(full).facts.count == 1)
-        StripeStage.expectRefusal(.size, "65537 bytes", " " + full, "")
+        StripeStage.expectRefusal(.size, saying: "65537 bytes", " " + full, "")
     }
 }

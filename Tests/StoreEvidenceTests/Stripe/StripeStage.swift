@@ -35,7 +35,7 @@ enum StripeStage {
     }
 
     static func expectRefusal(
-        _ check: EvidenceError.Check, _ text: String = "", isTransient: Bool = false, _ body: String,
+        _ check: EvidenceError.Check, saying text: String = "", isTransient: Bool = false, _ body: String,
         _ signature: String? = nil, by verifier: StripeVerifier = verifier,
         sourceLocation: SourceLocation = #_sourceLocation
     ) {
