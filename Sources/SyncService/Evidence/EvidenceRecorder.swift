@@ -77,7 +77,15 @@ struct EvidenceRecorder: Sendable {
             named: isRenewal ? nil : try await tokens.holder(of: evidence.accountToken), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
-        return try await record(try await names.groups(of: evidence), request)
+        var groups = try await names.groups(of: evidence)
+        for _ in 0..<Self.roundCount {
+            let outcome = try await record(groups, request)
+            // A purchase may have become known after a refund was parked under another name of it.
+            let current = try await names.groups(of: evidence)
+            if current == groups { return outcome }
+            groups = current
+        }
+        throw BackendError(.busy, operation: .write, message: "the names of these purchases keep changing; try again")
     }
 
     /// Gives the lines that wait for `token` to `account`, to which the token belongs now.

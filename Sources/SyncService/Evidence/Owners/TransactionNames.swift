@@ -19,7 +19,7 @@ struct TransactionNames: Sendable {
     }
 
     /// Facts about one line.
-    struct Group: Sendable {
+    struct Group: Hashable, Sendable {
         var line: TransactionReference
         var facts: [Fact]
         /// Other keys under which facts about the line may be parked.

@@ -169,7 +169,8 @@ struct CatchUpReport {
     var failure: Failure? {
         if isAhead {
             return Failure(
-                .failed, "notifications are dated ahead of this machine's clock; check the clock, and repeat the command")
+                .failed,
+                "notifications are dated ahead of this machine's clock; check the clock, and repeat the command")
         }
         let refused = refusals.values.reduce(0) { $0 + $1.count }
         return refused > 0 && refused == received ? Failure(.refused, "every notification was refused") : nil
