@@ -27,6 +27,8 @@ struct AsServerTests {
         for name in ["alice", "bob"] {
             let made = try device("account create \(name)", name)
             try #require(made.exitCode == 0, "\(made)")
+            let entered = try device("account login \(name)", name)
+            try #require(entered.exitCode == 0, "\(entered)")
         }
     }
 
@@ -247,7 +249,7 @@ struct AsServerTests {
         }
         for owl in ["night-owl", "shy-owl", "couch-owl"] { #expect(try has(owl, "alice")) }
         #expect(try audit().output.contains("\n3 entries, intact; "))
-        let erased = try device("account erase --yes", "bob")
+        let erased = try device("account erase bob --yes", "bob")
         #expect(erased.exitCode == 0, "\(erased)")
         #expect(
             try support("record purchase \(Owls.night)", "--as-server --local sqlite:server.sqlite --account bob")

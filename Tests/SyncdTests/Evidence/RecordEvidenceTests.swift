@@ -34,7 +34,7 @@ struct RecordEvidenceTests {
                 == .done("already recorded for anonymous: 0 new purchases of 1 in app-store-transaction"))
         #expect(try sandbox.tree() == tree)
         #expect(
-            try record("night.jws", "app-store-transaction", "\(Self.apple) --json").output.contains(#""waiting":1"#))
+            try record("night.jws", "app-store-transaction", "\(Self.apple) --json").output.contains(#""waiting": 1"#))
     }
 
     @Test("A receipt in DER or in base64 is recorded with all its purchases")

@@ -32,7 +32,7 @@ struct PlayCatchUpTests {
         #expect(api.requests.filter { $0.path == "/token" }.count == 1)
         #expect(try stage.hasAccess(to: "night-owl"))
         let listed = try stage.list(" --json")
-        #expect(listed.output.contains(#""transactionID":"GPA.2-2""#), "\(listed)")
+        #expect(listed.output.contains(#""transactionID": "GPA.2-2/\#(Owls.night)""#), "\(listed)")
         let before = try await stage.versions()
         #expect(try stage.catchUp(api, of: play, tokens: tokens).exitCode == 0)
         #expect(try await stage.versions() == before)

@@ -136,14 +136,14 @@ struct CatchUp: AsyncParsableCommand {
         let failure: Failure
         switch error {
         case let error as StoreAPIError where error.kind == .invalidArgument:
-            return Failure(.usage, error.message.singleLine)
+            return Failure(.usage, error.message)
         case let error as StoreAPIError: failure = Failure(.failed, error.message)
         default: failure = Failure(error)
         }
         let words = ["syncd"] + CommandLine.arguments.dropFirst()
         return Failure(
             failure.code,
-            "\(failure.message.singleLine); what was received is recorded, go on with: "
+            "\(failure.message); what was received is recorded, go on with: "
                 + words.map(quoted).joined(separator: " "))
     }
 
