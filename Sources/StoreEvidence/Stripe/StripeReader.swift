@@ -75,8 +75,8 @@ struct StripeReader {
         let of = ids.isEmpty ? "" : " of \(ids.joined(separator: ", "))"
         return EvidenceError(
             .content,
-            "the product\(of) is unknown; set metadata \(StripeVerifier.productKey) of the price, or map the price to a "
-                + "product (syncd serve --stripe-price)")
+            "the product\(of) is unknown; set metadata \(StripeVerifier.productKey) of the price, or map the price to "
+                + "a product (syncd serve --stripe-price)")
     }
 
     // MARK: Refunds and disputes
@@ -99,8 +99,8 @@ struct StripeReader {
     /// Reads a dispute, which revokes the purchase unless it is won.
     ///
     /// A transaction has one status, and a won dispute must not reinstate a charge that was refunded, before or after.
-    /// So the statements of disputes rank below those of refunds: they are filed as if signed in 1970, and their logical
-    /// time orders them. If a charge has several disputes at once, the latest event decides.
+    /// So the statements of disputes rank below those of refunds: they are filed as if signed in 1970, and their
+    /// logical time orders them. If a charge has several disputes at once, the latest event decides.
     func readDispute(isClosed: Bool, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
         let status = try object.required("status")
         guard let payment = try object.reference("payment_intent") else { return }

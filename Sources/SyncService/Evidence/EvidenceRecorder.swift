@@ -141,8 +141,7 @@ struct EvidenceRecorder: Sendable {
             for (account, groups) in shares.sorted(by: { $0.key < $1.key }) {
                 lost.formUnion(try await write(groups, to: account))
             }
-            // Several lines may need the facts under one name. Facts that arrived in the meantime are written in the
-            // next round.
+            // Lines may share facts under one name. Facts that arrived in the meantime are written in the next round.
             let needed = Set(leftovers.filter { lost.contains($0.line) }.map(\.name))
             for leftover in leftovers where !needed.contains(leftover.name) {
                 if try await !parked.remove(leftover.name, if: leftover.version) { lost.insert(leftover.line) }

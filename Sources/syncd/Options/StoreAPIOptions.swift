@@ -53,9 +53,9 @@ struct PlayAPIOptions: ParsableArguments {
                 serviceAccountJSON: json, packageName: package, baseURL: url, transport: try CurlClient(),
                 retries: retries)
         } catch let error as StoreAPIError {
-            throw Failure(.usage, "--play-service-account: \(path.singleLine): \(error.message.singleLine)")
+            throw Failure(.usage, "--play-service-account: \(path.singleLine): \(error.message)")
         } catch let error as TransportError {
-            throw Failure(.failed, "--play-service-account: \(error.message.singleLine)")
+            throw Failure(.failed, "--play-service-account: \(error.message)")
         }
     }
 }
@@ -139,9 +139,9 @@ struct AppStoreAPIOptions: ParsableArguments {
             return Access(
                 client: client, verifier: AppStoreVerifier(bundleIDs: [bundle], appAppleID: appID, roots: roots))
         } catch let error as StoreAPIError {
-            throw Failure(.usage, "\(error.message.singleLine)")
+            throw Failure(.usage, error.message)
         } catch let error as TransportError {
-            throw Failure(.failed, "--app-store-key: \(error.message.singleLine)")
+            throw Failure(.failed, "--app-store-key: \(error.message)")
         }
     }
 

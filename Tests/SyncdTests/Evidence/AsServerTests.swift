@@ -132,16 +132,14 @@ struct AsServerTests {
         #expect(try audit().output == list)
     }
 
-    @Test("Wrong use is refused, and changes neither the server's store nor the audit list")
-    func refusals() async throws {
-        try sandbox.write("", to: "empty")
-        let before = try await stored()
+    /// Options that exclude each other, and missing ones.
+    private var wrongUses: [(String, String, String?, Sandbox.Outcome)] {
         let purchase = "record purchase \(Owls.night)"
         let store = "--as-server --local sqlite:server.sqlite"
         let overHTTP =
             "--as-server acts on the server's own store, not over \(server.url): pass --local sqlite:FILE on the "
             + "server's machine, and no --remote"
-        let cases: [(String, String, String?, Sandbox.Outcome)] = [
+        return [
             (purchase, Self.support, nil, .refused(2, "--as-server requires --reason, a text for the audit list")),
             (purchase, Self.support, " ", .refused(2, "--as-server requires --reason, a text for the audit list")),
             (
@@ -180,6 +178,13 @@ struct AsServerTests {
                 .refused(
                     2, "--signed-at does not apply to --as-server: the server's word is dated now")
             ),
+        ]
+    }
+
+    /// Products, files and stores that do not exist or do not fit.
+    private var wrongTargets: [(String, String, String?, Sandbox.Outcome)] {
+        let purchase = "record purchase \(Owls.night)"
+        return [
             (
                 "record purchase nothing", Self.support, "r",
                 .refused(
@@ -212,7 +217,14 @@ struct AsServerTests {
                     4, "this store is not that of a server: it has no keys of a server")
             ),
         ]
-        for (command, rest, reason, expected) in cases {
+    }
+
+    @Test("Wrong use is refused, and changes neither the server's store nor the audit list")
+    func refusals() async throws {
+        try sandbox.write("", to: "empty")
+        let before = try await stored()
+        let purchase = "record purchase \(Owls.night)"
+        for (command, rest, reason, expected) in wrongUses + wrongTargets {
             #expect(try support(command, rest, reason: reason) == expected, "\(command) \(rest)")
         }
         let missing = try support(purchase, "--as-server --local sqlite:none.sqlite --account alice")

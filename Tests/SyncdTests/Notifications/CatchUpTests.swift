@@ -112,7 +112,7 @@ struct CatchUpTests {
         let api = try store.start()
         let before = try await stage.versions()
         let outcome = try stage.catchUp(api, of: store)
-        #expect(outcome.exitCode == 0)
+        #expect(outcome.exitCode == 4)
         let lines = outcome.output.split(separator: "\n").map { String($0.prefix { $0 != "," }) }
         #expect(
             lines == [
