@@ -65,6 +65,7 @@ bench: setup ## Measure the hot paths in release mode
 	swift run $(BENCHMARKS) benchmarks
 	swift run $(BENCHMARKS) store-benchmarks
 	swift build $(RELEASE)
+	swift run $(BENCHMARKS) evidence-benchmarks --syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 	swift run $(BENCHMARKS) wire-benchmarks \
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 

@@ -8,6 +8,7 @@ let package = Package(
         .library(name: "Entitlements", targets: ["Entitlements"]),
         .library(name: "SyncCore", targets: ["SyncCore"]),
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
+        .library(name: "EntitlementSyncEvidence", targets: ["EntitlementSyncEvidence"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
@@ -49,7 +50,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
-        // Used by StoreEvidence only.
+        // Used by StoreEvidence and, behind a trait, by EntitlementSyncEvidence.
         .package(url: "https://github.com/apple/swift-certificates", from: "1.21.1"),
         .package(url: "https://github.com/apple/swift-asn1", from: "1.7.4"),
     ],
@@ -112,11 +113,16 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
+        // It compiles the sources of StoreEvidence through a symbolic link. SwiftPM leaves out the packages of a
+        // product only if its own targets name them behind a trait, and the server needs StoreEvidence without one.
         .target(
             name: "EntitlementSyncEvidence",
             dependencies: [
                 "EntitlementSync", "Entitlements",
-                .target(name: "StoreEvidence", condition: .when(traits: ["Evidence"])),
+                .product(name: "X509", package: "swift-certificates", condition: .when(traits: ["Evidence"])),
+                .product(name: "SwiftASN1", package: "swift-asn1", condition: .when(traits: ["Evidence"])),
+                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
+                .product(name: "CryptoExtras", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
             ]),
         .target(
             name: "SyncService",
@@ -127,7 +133,7 @@ let package = Package(
         .target(
             name: "SyncServer",
             dependencies: [
-                "SyncCore", "SyncProtocol", "SyncService",
+                "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -218,8 +224,9 @@ let package = Package(
         .testTarget(
             name: "LiveServerTests",
             dependencies: [
-                "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "SyncCore", "SyncCoreTesting",
-                "TestSupport", "syncd",
+                "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "WebDAVStorageTests",
@@ -280,7 +287,7 @@ let package = Package(
             name: "EntitlementSyncEvidenceTests",
             dependencies: [
                 "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage",
-                "StoreEvidence", "SyncCore", "SyncCoreTesting", "TestSupport",
+                "SyncCore", "SyncCoreTesting", "TestSupport",
             ]),
         .testTarget(
             name: "SealedStorageTests",
@@ -353,4 +360,9 @@ for target in package.targets where target.type != .system {
         .enableUpcomingFeature("MemberImportVisibility"),
         .enableUpcomingFeature("InternalImportsByDefault"),
     ]
+}
+
+// As if the trait were enabled: the server always verifies evidence.
+for target in package.targets where target.name == "StoreEvidence" {
+    target.swiftSettings?.append(.define("Evidence"))
 }

@@ -5,9 +5,13 @@ let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],
     dependencies: [
-        .package(name: "EntitlementSync", path: ".."),
+        .package(name: "EntitlementSync", path: "..", traits: ["Evidence"]),
         // For the C API of the SQLite that the store uses: the baseline of the SQLite rows.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        // For evidence-benchmarks: mints the certificates.
+        .package(url: "https://github.com/apple/swift-asn1", from: "1.7.4"),
+        .package(url: "https://github.com/apple/swift-certificates", from: "1.21.1"),
+        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         // For bare-route: the networking libraries of the server.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
@@ -35,6 +39,22 @@ let package = Package(
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
                 .product(name: "SyncCoreTesting", package: "EntitlementSync"),
+            ]),
+        .executableTarget(
+            name: "evidence-benchmarks",
+            dependencies: [
+                "BenchmarkSupport",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CurlTransport", package: "EntitlementSync"),
+                .product(name: "EntitlementSync", package: "EntitlementSync"),
+                .product(name: "EntitlementSyncEvidence", package: "EntitlementSync"),
+                .product(name: "Entitlements", package: "EntitlementSync"),
+                .product(name: "HTTPStorage", package: "EntitlementSync"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "SwiftASN1", package: "swift-asn1"),
+                .product(name: "SyncCore", package: "EntitlementSync"),
+                .product(name: "SyncProtocol", package: "EntitlementSync"),
+                .product(name: "X509", package: "swift-certificates"),
             ]),
         .executableTarget(
             name: "wire-benchmarks",

@@ -1,7 +1,6 @@
 #if Evidence
 public import EntitlementSync
 import Entitlements
-public import StoreEvidence
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials

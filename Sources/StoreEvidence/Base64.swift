@@ -1,3 +1,4 @@
+#if Evidence
 /// Strict base64 (RFC 4648): one text for each byte string, nothing is skipped.
 struct Base64: Sendable {
     /// The usual alphabet. Padding is required.
@@ -42,3 +43,4 @@ struct Base64: Sendable {
         return bytes
     }
 }
+#endif

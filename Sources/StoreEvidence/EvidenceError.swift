@@ -1,3 +1,4 @@
+#if Evidence
 /// The refusal of a piece of evidence. It names the check that failed.
 public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The checks, in the order in which they are made.
@@ -57,3 +58,4 @@ public enum EvidenceLimits {
     /// The amount by which a signature's date may be ahead of the clock, in milliseconds.
     public static let clockTolerance: Int64 = 300_000
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// The kinds of evidence, named as in requests and on the command line.
@@ -40,8 +41,9 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// the owner before the first invoice is paid.
     public var line: TransactionReference?
     /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
-    /// pays. Facts about the key are facts about the value.
-    public var aliases: [TransactionReference: TransactionReference]
+    /// pays, and an order of Google Play for all products that it sold. A revocation of the key is a revocation of all
+    /// its values.
+    public var aliases: [TransactionReference: Set<TransactionReference>]
     /// The type of a notification or event, for example `DID_RENEW/BILLING_RECOVERY`; empty for other evidence.
     public var event: String
     /// The store's id of a notification or event; empty for other evidence.
@@ -50,7 +52,7 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// Creates a result.
     public init(
         kind: EvidenceKind, facts: [Fact], signedDate: Timestamp?, accountToken: String? = nil,
-        line: TransactionReference? = nil, aliases: [TransactionReference: TransactionReference] = [:],
+        line: TransactionReference? = nil, aliases: [TransactionReference: Set<TransactionReference>] = [:],
         event: String = "", eventID: String = ""
     ) {
         self.kind = kind
@@ -63,3 +65,4 @@ public struct VerifiedEvidence: Hashable, Sendable {
         self.eventID = eventID
     }
 }
+#endif

@@ -69,6 +69,10 @@ extension Catalog {
             ("half", .nonRenewing(group: "random", duration: CalendarDuration(months: 6))),
             ("week", .nonRenewing(group: "selfies", duration: CalendarDuration(days: 7))),
             ("owl", .nonConsumable), ("crown", .nonConsumable), ("coins", .consumable(units: 5)),
+            (
+                "club",
+                .autoRenewable(group: "club", level: 1, duration: CalendarDuration(months: 1), introductory: nil)
+            ),
         ])
 
     /// The catalogue of an earlier version of the app: shorter terms, a bonus day, and no half year.

@@ -30,7 +30,9 @@ struct CommandPath {
             (command, names) = (next, names + [word])
             words.removeFirst()
         }
-        isIncomplete = words.isEmpty && !isHelp && names.count > 1 && !command.configuration.subcommands.isEmpty
+        isIncomplete =
+            words.isEmpty && !isHelp && names.count > 1 && !command.configuration.subcommands.isEmpty
+            && command.configuration.defaultSubcommand == nil
     }
 
     /// The sentence that points to the help of the command.

@@ -25,7 +25,10 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(
                 name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
             CommandGroup(
-                name: "Server", subcommands: [Serve.self, StoreCommand.self, EvidenceCommand.self, Audit.self]),
+                name: "Server",
+                subcommands: [
+                    Serve.self, StoreCommand.self, EvidenceCommand.self, NotificationsCommand.self, Audit.self,
+                ]),
         ])
 }
 

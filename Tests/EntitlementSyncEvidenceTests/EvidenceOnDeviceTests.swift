@@ -3,7 +3,6 @@ import EntitlementSync
 import EntitlementSyncEvidence
 import Entitlements
 import EvidenceTestSupport
-import StoreEvidence
 import SyncCore
 import Testing
 

@@ -44,6 +44,21 @@ struct AppPackageTests {
         try await expect(app, prints: "unavailable transient\n")
     }
 
+    @Test(
+        "An app of EntitlementSyncEvidence without its trait fetches no package for certificates",
+        .timeLimit(.minutes(15)))
+    func evidenceApp() async throws {
+        let app = try AppPackage(
+            products: ["EntitlementSync", "EntitlementSyncEvidence"],
+            code: """
+                import EntitlementSync
+                import EntitlementSyncEvidence
+
+                print(try Account("alice").name ?? "")
+                """)
+        try await expect(app, prints: "alice\n")
+    }
+
     /// Builds the app, counts the packages it fetched, runs it, and removes it.
     private func expect(_ app: AppPackage, prints output: String) async throws {
         defer { try? app.remove() }

@@ -14,13 +14,13 @@ struct WireRows {
 
     func measure(with stopwatch: WireStopwatch) async -> WireMeasurement {
         do {
-            let server = try WireServer(program: program, folder: folder, isSecure: isSecure)
+            let server = try BenchmarkServer(program: program, folder: folder, isSecure: isSecure)
             defer { server.end() }
             return try await measure(server, stopwatch)
         } catch { exitWithFailure("\(error)") }
     }
 
-    private func measure(_ server: WireServer, _ stopwatch: WireStopwatch) async throws -> WireMeasurement {
+    private func measure(_ server: BenchmarkServer, _ stopwatch: WireStopwatch) async throws -> WireMeasurement {
         var configuration = CurlClient.Configuration()
         if let file = server.certificates { configuration.trust = .file(file) }
         let transport = try CurlClient(configuration)

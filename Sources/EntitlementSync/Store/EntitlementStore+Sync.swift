@@ -123,17 +123,15 @@ extension EntitlementStore {
 
     /// Returns the decisions of the account's server that this device does not have yet; `nil` if there are none.
     ///
-    /// If they cannot be read, the facts that the sync received are kept and published before the error is thrown.
+    /// If they cannot be read, the facts that the sync received are kept and published before the error is thrown. The
+    /// remote does not count as known then, because the server ledger may hold purchases that the ledger lacks.
     private func decisions(for session: AccountSession, beyond known: VersionedLedger, isDryRun: Bool)
         async throws(EntitlementError) -> Decisions?
     {
         do throws(EntitlementError) {
             return try await newDecisions(for: session, beyond: known)
         } catch {
-            if !isDryRun {
-                try await rememberRemote(for: session)
-                await publish([], in: session)
-            }
+            if !isDryRun { await publish([], in: session) }
             throw error
         }
     }

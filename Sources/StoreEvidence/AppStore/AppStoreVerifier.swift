@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// Verifies what the App Store has signed: transactions, renewal infos, server notifications and app receipts.
@@ -173,3 +174,4 @@ public struct AppStoreVerifier: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Crypto
 import Entitlements
 import X509
@@ -83,3 +84,4 @@ struct SignedMessage {
         return date
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 
 /// The body of a signed transaction (`JWSTransactionDecodedPayload`).
@@ -22,16 +23,16 @@ struct SignedTransaction {
         }
         bundleID = try body.required("bundleId")
         environment = try EnvironmentID(appStore: try body.required("environment"))
-        accountToken = try body.string("appAccountToken")?.lowercased()
+        accountToken = try body.short("appAccountToken")?.lowercased()
         let transaction = TransactionReference(
             store: .appStore, environment: environment, id: try TransactionID(id).checked("transactionId"))
         let original = try TransactionID(try body.string("originalTransactionId") ?? id)
             .checked("originalTransactionId")
         guard let date = try body.milliseconds("purchaseDate") else { throw body.missing("purchaseDate") }
+        // Only the end of an auto-renewable subscription is up to the store. The catalogue decides about the others.
+        let renews = try body.string("type") == "Auto-Renewable Subscription"
         let expires = try body.milliseconds("expiresDate")
-        if try body.string("type") == "Auto-Renewable Subscription", expires == nil {
-            throw body.missing("expiresDate")
-        }
+        guard expires != nil || !renews else { throw body.missing("expiresDate") }
         let quantity = try body.integer("quantity") ?? 1
         guard Purchase.quantityRange.contains(quantity) else {
             throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
@@ -40,7 +41,8 @@ struct SignedTransaction {
         purchase = Purchase(
             transaction: transaction, product: try ProductID(try body.required("productId")).checked("productId"),
             terms: nil, date: date, quantity: quantity, originalID: original == transaction.id ? nil : original,
-            storeExpiry: expires, isIntroductory: try body.integer("offerType") == Self.introductoryOffer,
+            storeExpiry: renews ? expires : nil,
+            isIntroductory: try body.integer("offerType") == Self.introductoryOffer,
             stamp: stamp)
         revocation = Revocation(
             transaction: transaction, revokedAt: try body.milliseconds("revocationDate"),
@@ -75,6 +77,9 @@ struct SignedRenewal {
         else { throw EvidenceError(.kind, "this is not a renewal info") }
         environment = try EnvironmentID(appStore: try body.required("environment"))
         guard let status = try body.integer("autoRenewStatus") else { throw body.missing("autoRenewStatus") }
+        guard status == 0 || status == 1 else {
+            throw EvidenceError(.content, "autoRenewStatus must be 0 or 1, not \(status)")
+        }
         let product = try body.string("productId")
         let next = try body.string("autoRenewProductId")
         state = RenewalState(
@@ -102,11 +107,11 @@ struct SignedNotification {
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
-        guard let type = try body.string("notificationType") else {
+        guard let type = try body.short("notificationType") else {
             throw EvidenceError(.kind, "this is not a notification: it has no notificationType")
         }
-        event = try body.string("subtype").map { "\(type)/\($0)" } ?? type
-        id = try body.string("notificationUUID") ?? ""
+        event = try body.short("subtype").map { "\(type)/\($0)" } ?? type
+        id = try body.short("notificationUUID") ?? ""
         var found: StoreObject?
         for name in ["data", "summary", "appData", "externalPurchaseToken"] where found == nil {
             found = try body.object(name)
@@ -123,7 +128,17 @@ struct SignedNotification {
         }
         signedTransaction = try data.string("signedTransactionInfo")
         signedRenewal = try data.string("signedRenewalInfo")
+        if signedTransaction == nil, Self.typesOfTransactions.contains(type) || event == Self.upgrade {
+            throw EvidenceError(.content, "a notification \(event.singleLine) must have signedTransactionInfo")
+        }
     }
+
+    /// The types that are about a purchase. Without it a refund would be answered as if it had been recorded.
+    private static let typesOfTransactions: Set = [
+        "SUBSCRIBED", "OFFER_REDEEMED", "DID_RENEW", "ONE_TIME_CHARGE", "RENEWAL_EXTENDED", "REFUND", "REVOKE",
+        "REFUND_REVERSED",
+    ]
+    private static let upgrade = "DID_CHANGE_RENEWAL_PREF/UPGRADE"
 }
 
 extension Identifier where Subject == SaleEnvironment {
@@ -139,3 +154,4 @@ extension Identifier where Subject == SaleEnvironment {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Crypto
 import Entitlements
 import Foundation
@@ -147,3 +148,4 @@ private struct AppleCertificate: Sendable {
 
     private func failure(_ reason: String) -> EvidenceError { EvidenceError(.certificates, reason) }
 }
+#endif

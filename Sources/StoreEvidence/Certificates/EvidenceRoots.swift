@@ -1,3 +1,4 @@
+#if Evidence
 import SwiftASN1
 import X509
 
@@ -42,3 +43,4 @@ public struct EvidenceRoots: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 /// The root certificates of Apple, as published at https://www.apple.com/certificateauthority/, DER in base64.
 enum PinnedRoots {
     /// Apple Root CA - G3, which issues the certificates that sign transactions and notifications. SHA-256 of the DER:
@@ -35,3 +36,4 @@ enum PinnedRoots {
         UKqK1drk/NAJBzewdXUh
         """
 }
+#endif

@@ -1,13 +1,14 @@
+#if Evidence
 internal import Crypto
 internal import CryptoExtras
 public import Entitlements
 
 /// Verifies purchases of one app on Google Play.
 ///
-/// The order id is the transaction and the first order of a subscription is its line: the renewal
-/// `GPA.3345-6789-0123-45678..2` belongs to the line `GPA.3345-6789-0123-45678`. The purchase token is an alias of the
-/// line. It is the id itself if there is no order, as after a promotion code. If one order sells several products, the
-/// ids are `ORDER/PRODUCT`.
+/// A transaction is `ORDER/PRODUCT`, and the first order of a subscription gives its line: the renewal
+/// `GPA.3345-6789-0123-45678..2/owl.monthly` belongs to the line `GPA.3345-6789-0123-45678/owl.monthly`. The purchase
+/// token replaces the order if there is none, as after a promotion code. The order and the token alone are aliases of
+/// all purchases that they sold, because refunds name them without a product.
 ///
 /// ```swift
 /// let verifier = try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: keyFromPlayConsole)
@@ -16,7 +17,8 @@ public import Entitlements
 public struct GooglePlayVerifier: Sendable {
     /// The packages whose purchases are accepted.
     let packageNames: Set<String>
-    private let key: _RSA.Signing.PublicKey
+    /// The key of the app; `nil` if signed purchases are not accepted.
+    private let key: _RSA.Signing.PublicKey?
 
     /// Creates a verifier for an app.
     ///
@@ -38,6 +40,11 @@ public struct GooglePlayVerifier: Sendable {
         self.packageNames = packageNames
     }
 
+    /// Creates a verifier that reads answers of Google's API, and refuses purchases that a device sends.
+    ///
+    /// - Parameter packageNames: The package names of the app.
+    public init(packageNames: Set<String>) { (self.packageNames, key) = (packageNames, nil) }
+
     /// Verifies the data of a purchase (`Purchase.getOriginalJson()`) and the signature of Google Play.
     ///
     /// The facts are purchases only: the data states neither a refund, nor the end of a subscription, nor if a licence
@@ -54,6 +61,9 @@ public struct GooglePlayVerifier: Sendable {
         try checkSize(signature.utf8.count, limit: EvidenceLimits.transaction, "the signature")
         guard let code = Base64.standard.decode(signature.utf8) else {
             throw EvidenceError(.format, "the signature of the purchase is not base64")
+        }
+        guard let key else {
+            throw EvidenceError(.signature, "this verifier has no key; configure the licensing key of the app")
         }
         let isValid = key.isValidSignature(
             _RSA.Signing.RSASignature(rawRepresentation: code), for: Insecure.SHA1.hash(data: bytes),
@@ -79,13 +89,13 @@ public struct GooglePlayVerifier: Sendable {
             throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
         }
         let identity = PlayIdentity(
-            environment: .production, order: try object.string("orderId"),
-            purchaseToken: try object.required("purchaseToken"))
-        let products = try products(of: object)
+            order: try object.string("orderId"), purchaseToken: try object.required("purchaseToken"))
         var facts: [Fact] = []
-        for product in products {
-            let transaction = try identity.transaction(of: product, isOneOfMany: products.count > 1)
-            let line = try identity.line(of: product, isOneOfMany: products.count > 1)
+        var aliases: [TransactionReference: Set<TransactionReference>] = [:]
+        for product in try products(of: object) {
+            let transaction = try identity.transaction(of: product, in: .production)
+            let line = try identity.line(of: product, in: .production)
+            try identity.addAliases(of: product, in: .production, to: &aliases)
             facts.append(
                 .purchase(
                     Purchase(
@@ -95,7 +105,7 @@ public struct GooglePlayVerifier: Sendable {
         return VerifiedEvidence(
             kind: .googlePlay, facts: facts, signedDate: date,
             accountToken: try object.string("obfuscatedAccountId")?.lowercased(),
-            aliases: products.count > 1 ? [:] : try identity.aliases())
+            aliases: aliases)
     }
 
     /// Returns the distinct products, in ascending order.
@@ -116,3 +126,4 @@ public struct GooglePlayVerifier: Sendable {
         }
     }
 }
+#endif

@@ -1,48 +1,55 @@
+#if Evidence
 internal import Crypto
 internal import Entitlements
 
-/// The names that Google Play gives to one purchase.
+/// The names of the purchases in one order of Google Play.
 ///
 /// An order id (`GPA.3345-6789-0123-45678`) names one payment, and the orders of renewals append `..0`, `..1` and so on
-/// to the first one. A purchase token names a one-time purchase, or a subscription with all its renewals. So an order
-/// is a transaction here, and the first order is the line. The purchase token is an alias of the line.
+/// to the first one. An order sells several products if a subscription has add-ons. So a transaction is `ORDER/PRODUCT`
+/// and its line is `FIRST-ORDER/PRODUCT`, also if the order sells one product only: add-ons come and go, and a line
+/// must keep its name. A purchase without an order, for example by a promotion code, has its purchase token instead.
 ///
-/// A purchase without an order, for example by a promotion code, is named by its purchase token instead. An order that
-/// sold several products, as a subscription with add-ons does, gives the transactions and lines `ORDER/PRODUCT`.
+/// A refund states an order or a purchase token, but neither products nor the environment. Its names have no product
+/// and are filed under `production`, also those of test purchases. They are aliases of the transactions that they
+/// concern. So one fact about an order reaches all its products in any environment.
 ///
 /// Names longer than an id may be are replaced by `sha256:` and their digest in hexadecimal.
 struct PlayIdentity {
-    let environment: EnvironmentID
     /// The order of the latest payment; `nil` if there is none.
     let order: String?
     let purchaseToken: String
 
     /// Returns the transaction in which the order sold `product`.
-    ///
-    /// - Parameter isOneOfMany: `true` if the order sold other products as well.
-    func transaction(of product: ProductID, isOneOfMany: Bool) throws(EvidenceError) -> TransactionReference {
-        let name = order ?? purchaseToken
-        return try reference(isOneOfMany ? "\(name)/\(product)" : name)
+    func transaction(
+        of product: ProductID, in environment: EnvironmentID
+    ) throws(EvidenceError) -> TransactionReference {
+        try Self.reference("\(order ?? purchaseToken)/\(product)", in: environment)
     }
 
-    /// Returns the line to which ``transaction(of:isOneOfMany:)`` belongs.
-    func line(of product: ProductID, isOneOfMany: Bool) throws(EvidenceError) -> TransactionReference {
-        try reference(isOneOfMany ? "\(firstOrder)/\(product)" : firstOrder)
+    /// Returns the line to which ``transaction(of:in:)`` belongs.
+    func line(of product: ProductID, in environment: EnvironmentID) throws(EvidenceError) -> TransactionReference {
+        try Self.reference("\(firstOrder)/\(product)", in: environment)
     }
 
-    /// The transaction of the order as a whole.
-    func transaction() throws(EvidenceError) -> TransactionReference { try reference(order ?? purchaseToken) }
-
-    /// The line of the order as a whole.
-    func line() throws(EvidenceError) -> TransactionReference { try reference(firstOrder) }
-
-    /// Returns the alias that leads from the purchase token to the line; empty if the token itself is the line.
-    func aliases() throws(EvidenceError) -> [TransactionReference: TransactionReference] {
-        order == nil ? [:] : [try reference(purchaseToken): try line()]
+    /// Returns the name by which a refund calls all purchases of the order.
+    func name() throws(EvidenceError) -> TransactionReference {
+        try Self.reference(order ?? purchaseToken, in: .production)
     }
 
-    /// Returns the reference to the order, product of an order or purchase token called `name`.
-    func reference(_ name: String) throws(EvidenceError) -> TransactionReference {
+    /// Adds the names by which a refund may call the purchase of `product`: its order, and the purchase token, which
+    /// stands for the line.
+    func addAliases(
+        of product: ProductID, in environment: EnvironmentID,
+        to aliases: inout [TransactionReference: Set<TransactionReference>]
+    ) throws(EvidenceError) {
+        aliases[try name(), default: []].insert(try transaction(of: product, in: environment))
+        let token = try Self.reference(purchaseToken, in: .production)
+        aliases[token, default: []].insert(try line(of: product, in: environment))
+    }
+
+    private static func reference(
+        _ name: String, in environment: EnvironmentID
+    ) throws(EvidenceError) -> TransactionReference {
         var id = TransactionID(name)
         if name.utf8.count > maximumIdentifierByteCount {
             let digits = SHA256.hash(data: Array(name.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }
@@ -62,3 +69,4 @@ struct PlayIdentity {
         return String(decoding: rest.dropLast(2), as: UTF8.self)
     }
 }
+#endif

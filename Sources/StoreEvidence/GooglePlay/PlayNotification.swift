@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// A real-time developer notification of Google Play.
@@ -21,8 +22,8 @@ public struct PlayNotification: Hashable, Sendable {
 
     /// The facts: one revocation after a full refund, otherwise none.
     ///
-    /// A notification does not state the environment, so that the revocation is filed under `production`.
-    /// ``VerifiedEvidence/line`` names the line of the refunded order.
+    /// The revocation names the order, or the purchase token if there is none, in `production`. The purchases of the
+    /// order state this name among their ``VerifiedEvidence/aliases``, whatever their environment and products are.
     public var evidence: VerifiedEvidence
     /// The subject of the notification.
     public var subject: Subject
@@ -106,14 +107,12 @@ extension PlayNotification {
         type = try details.integer("refundType")
         evidence.event = type == 1 ? "VOIDED_PURCHASE" : "VOIDED_PURCHASE_IN_PART"
         guard type == 1 else { return }
-        let identity = PlayIdentity(
-            environment: .production, order: try details.string("orderId"), purchaseToken: token)
-        evidence.line = try identity.line()
+        let order = PlayIdentity(order: try details.string("orderId"), purchaseToken: token)
         evidence.facts = [
             .revocation(
                 Revocation(
-                    transaction: try identity.transaction(), revokedAt: date, reason: "refund",
-                    stamp: .signed(at: date)))
+                    transaction: try order.name(), revokedAt: date, reason: "refund", stamp: .signed(at: date)))
         ]
     }
 }
+#endif

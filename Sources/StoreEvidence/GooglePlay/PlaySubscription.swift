@@ -1,3 +1,4 @@
+#if Evidence
 public import Entitlements
 
 /// The state of a subscription in an answer of `purchases.subscriptionsv2`.
@@ -23,8 +24,8 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
-    /// A subscription that awaits its payment gives no facts. ``VerifiedEvidence/event`` is the state of the
-    /// subscription, and ``VerifiedEvidence/line`` its line.
+    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun.
+    /// ``VerifiedEvidence/event`` is the state of the subscription.
     ///
     /// - Parameters:
     ///   - json: The answer.
@@ -46,15 +47,10 @@ extension GooglePlayVerifier {
             object: object, state: state, environment: environment, purchaseToken: purchaseToken,
             stamp: statedAt.map(Stamp.signed) ?? Stamp(logicalTime: .zero))
         var evidence = VerifiedEvidence(
-            kind: .googlePlaySubscription, facts: try reader.facts(), signedDate: statedAt, event: stateName)
+            kind: .googlePlaySubscription, facts: [], signedDate: statedAt, event: stateName)
+        try reader.read(into: &evidence)
         let identifiers = try object.object("externalAccountIdentifiers")
         evidence.accountToken = try identifiers?.string("obfuscatedExternalAccountId")?.lowercased()
-        // Several line items have a line each, and the facts state them.
-        if state.isPaid, try object.objects("lineItems").count == 1 {
-            let identity = reader.identity(order: try reader.order(of: nil))
-            evidence.line = try identity.line()
-            evidence.aliases = try identity.aliases()
-        }
         return evidence
     }
 }
@@ -67,21 +63,8 @@ private struct SubscriptionReader {
     let purchaseToken: String
     let stamp: Stamp
 
-    func identity(order: String?) -> PlayIdentity {
-        PlayIdentity(environment: environment, order: order, purchaseToken: purchaseToken)
-    }
-
-    /// Returns the latest paid order of `item`, or of any item if it is `nil`.
-    func order(of item: StoreObject?) throws(EvidenceError) -> String? {
-        let items = if let item { [item] } else { try object.objects("lineItems") }
-        for item in items {
-            if let order = try item.string("latestSuccessfulOrderId") { return order }
-        }
-        return try object.string("latestOrderId")
-    }
-
-    func facts() throws(EvidenceError) -> [Fact] {
-        guard state.isPaid else { return [] }
+    func read(into evidence: inout VerifiedEvidence) throws(EvidenceError) {
+        guard state.isPaid else { return }
         guard let start = try object.date("startTime") else { throw object.missing("startTime") }
         let items = try object.objects("lineItems")
         guard !items.isEmpty else { throw object.missing("lineItems") }
@@ -90,29 +73,30 @@ private struct SubscriptionReader {
         guard products.count == items.count else {
             throw EvidenceError(.content, "lineItems: a product is repeated")
         }
-        var facts: [Fact] = []
         // An item without an expiry has not begun, for example the new product of a deferred change.
         for item in items {
             guard let expiry = try item.date("expiryTime") else { continue }
-            facts += try self.facts(of: item, isOneOfMany: items.count > 1, start: start, expiry: expiry)
+            try read(item, start: start, expiry: expiry, into: &evidence)
         }
-        return facts
     }
 
-    private func facts(
-        of item: StoreObject, isOneOfMany: Bool, start: Timestamp, expiry: Timestamp
-    ) throws(EvidenceError) -> [Fact] {
+    private func read(
+        _ item: StoreObject, start: Timestamp, expiry: Timestamp, into evidence: inout VerifiedEvidence
+    ) throws(EvidenceError) {
         let product = try ProductID(item.required("productId")).checked("productId")
-        let identity = identity(order: try order(of: item))
-        let transaction = try identity.transaction(of: product, isOneOfMany: isOneOfMany)
-        let line = try identity.line(of: product, isOneOfMany: isOneOfMany)
+        let paid = try item.string("latestSuccessfulOrderId")
+        let order = if let paid { paid } else { try object.string("latestOrderId") }
+        let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
+        let transaction = try identity.transaction(of: product, in: environment)
+        let line = try identity.line(of: product, in: environment)
+        try identity.addAliases(of: product, in: environment, to: &evidence.aliases)
         let phase = try item.object("offerPhase")
         let isTrial = try phase?.object("freeTrial") != nil
         let isIntroductory = try phase?.object("introductoryPrice") != nil
         let renews = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
         let pending = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
         if let pending { _ = try pending.checked("deferredItemReplacement.productId") }
-        return [
+        evidence.facts += [
             .purchase(
                 Purchase(
                     transaction: transaction, product: product, terms: nil, date: start,
@@ -126,3 +110,4 @@ private struct SubscriptionReader {
         ]
     }
 }
+#endif

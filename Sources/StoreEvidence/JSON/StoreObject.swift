@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 /// A JSON object of a store.
@@ -46,6 +47,22 @@ struct StoreObject {
     func bool(_ name: String) throws(EvidenceError) -> Bool {
         guard let reader = members[name] else { return false }
         return try content { () throws(InputError) in try reader.bool() }
+    }
+
+    /// Returns a truth value that must not be missing or null.
+    func requiredBool(_ name: String) throws(EvidenceError) -> Bool {
+        guard members[name] != nil else { throw missing(name) }
+        return try bool(name)
+    }
+
+    /// Returns the text of a member that has the length of an id; `nil` if it is missing, null or empty.
+    func short(_ name: String) throws(EvidenceError) -> String? {
+        guard let text = try string(name) else { return nil }
+        guard text.utf8.count <= maximumIdentifierByteCount else {
+            throw EvidenceError(
+                .content, "\(name) must have at most \(maximumIdentifierByteCount) bytes, not \(text.utf8.count)")
+        }
+        return text
     }
 
     /// Returns a date in RFC 3339; `nil` if the member is missing or null.
@@ -156,3 +173,4 @@ func checkSize(_ count: Int, limit: Int, _ name: String) throws(EvidenceError) {
         throw EvidenceError(.size, "\(name) has \(count) bytes, more than \(limit)")
     }
 }
+#endif

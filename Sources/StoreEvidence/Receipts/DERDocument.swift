@@ -1,3 +1,4 @@
+#if Evidence
 import SwiftASN1
 
 /// The entry point to the DER of a receipt.
@@ -160,3 +161,4 @@ extension ASN1Identifier {
         ASN1Identifier(tagWithNumber: number, tagClass: .contextSpecific)
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 import SwiftASN1
 
@@ -61,3 +62,4 @@ struct ReceiptAttributes {
     /// The place of an attribute in messages.
     func place(_ type: Int64) -> String { "attribute \(type) of \(name)" }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import SwiftASN1
 import X509
 
@@ -180,3 +181,4 @@ extension ASN1ObjectIdentifier {
     fileprivate static let sha1Digest: ASN1ObjectIdentifier = [1, 3, 14, 3, 2, 26]
     fileprivate static let sha256Digest: ASN1ObjectIdentifier = [2, 16, 840, 1, 101, 3, 4, 2, 1]
 }
+#endif

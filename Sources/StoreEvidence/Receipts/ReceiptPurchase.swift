@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 
 /// A purchase of the App Store, as stated by a receipt or by an answer of `verifyReceipt`.
@@ -93,3 +94,4 @@ extension ReceiptAttributes {
         return text
     }
 }
+#endif

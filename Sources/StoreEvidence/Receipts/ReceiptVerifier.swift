@@ -1,3 +1,4 @@
+#if Evidence
 import Crypto
 import Entitlements
 import X509
@@ -143,3 +144,4 @@ extension Identifier where Subject == SaleEnvironment {
         }
     }
 }
+#endif

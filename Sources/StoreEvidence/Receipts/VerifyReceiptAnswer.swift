@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 
 /// The import of answers that Apple's `verifyReceipt` endpoint gave.
@@ -103,3 +104,4 @@ public enum VerifyReceiptAnswer {
         throw EvidenceError(.state, "status: must be 0, not \(status) (\(meaning))")
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Evidence
 import Entitlements
 
 /// The purchases of an answer of `verifyReceipt`.
@@ -149,3 +150,4 @@ extension JSONReader {
         return text
     }
 }
+#endif

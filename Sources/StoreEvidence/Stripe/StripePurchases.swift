@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 extension StripeReader {
@@ -27,14 +28,19 @@ extension StripeReader {
         guard lines.count <= 1 else {
             throw EvidenceError(.content, "the Checkout session sells \(lines.count) products; sell one per session")
         }
-        guard let product = try product(of: lines.first) else { throw try unknownProduct(prices: lines) }
+        guard let product = try product(of: lines.first) else {
+            throw EvidenceError(
+                .content,
+                "the product of the Checkout session is unknown; set metadata \(StripeVerifier.productKey) of the "
+                    + "session, because Stripe does not send its prices")
+        }
         var quantity = try lines.first?.integer("quantity") ?? 1
         if let stated = try object.object("metadata")?.integer(StripeVerifier.quantityKey) { quantity = stated }
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.required("id") }
         return Purchase(
             transaction: try reference(id, "payment_intent"), product: product, terms: nil,
-            date: try object.date("created", unit: 1_000) ?? date, quantity: try checked(quantity), stamp: stamp)
+            date: try object.date("created", unit: 1_000) ?? date, quantity: try checked(quantity), stamp: stamp())
     }
 
     private func checked(_ quantity: Int64) throws(EvidenceError) -> Int64 {
@@ -57,10 +63,10 @@ extension StripeReader {
             .purchase(
                 Purchase(
                     transaction: invoice, product: period.product, terms: nil, date: period.start,
-                    originalID: line.id, storeExpiry: period.end, stamp: stamp))
+                    originalID: line.id, storeExpiry: period.end, stamp: stamp()))
         ]
         for payment in try payments() {
-            evidence.aliases[try reference(payment, "payment_intent")] = invoice
+            evidence.aliases[try reference(payment, "payment_intent")] = [invoice]
         }
     }
 
@@ -78,7 +84,7 @@ extension StripeReader {
         guard let payment = try object.object("payment")?.reference("payment_intent"),
             let invoice = try object.reference("invoice")
         else { return }
-        evidence.aliases[try reference(payment, "payment_intent")] = try reference(invoice, "invoice")
+        evidence.aliases[try reference(payment, "payment_intent")] = [try reference(invoice, "invoice")]
     }
 
     private struct PaidPeriod {
@@ -125,7 +131,10 @@ extension StripeReader {
         return PaidPeriod(product: product, start: start, end: end, isProration: isProration)
     }
 
-    func readSubscription(isDeleted: Bool, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
+    /// Reads the state of a subscription. Stripe often creates and updates one within a second.
+    func readSubscription(_ type: String, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
+        let isDeleted = type == "customer.subscription.deleted"
+        let rank: UInt64 = isDeleted ? 2 : type == "customer.subscription.updated" ? 1 : 0
         let line = try reference(object.required("id"), "id")
         let status = try object.required("status")
         let isRunning = ["active", "trialing", "past_due"].contains(status)
@@ -135,7 +144,7 @@ extension StripeReader {
             .renewalState(
                 RenewalState(
                     line: line, willRenew: !isDeleted && isRunning && !endsAtPeriodEnd,
-                    isInBillingRetry: !isDeleted && status == "past_due", stamp: stamp))
+                    isInBillingRetry: !isDeleted && status == "past_due", stamp: stamp(rank: rank)))
         ]
     }
 
@@ -151,3 +160,4 @@ extension StripeReader {
         return ends.max().map { end <= $0 } ?? true
     }
 }
+#endif

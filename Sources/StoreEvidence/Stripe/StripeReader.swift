@@ -1,3 +1,4 @@
+#if Evidence
 internal import Entitlements
 
 /// Turns the object of an event into facts.
@@ -8,7 +9,14 @@ struct StripeReader {
     let date: Timestamp
     let productsByPrice: [String: ProductID]
 
-    var stamp: Stamp { .signed(at: date) }
+    /// Returns the stamp of a statement of the event.
+    ///
+    /// Stripe dates events by the second. Of two events of one second the greater rank wins, whichever arrives first,
+    /// and of equal ranks the greater record.
+    func stamp(rank: UInt64 = 0) -> Stamp {
+        let time = Stamp.signed(at: date).logicalTime
+        return Stamp(signedDate: date, logicalTime: LogicalTime(rawValue: time.rawValue + rank))
+    }
 
     func reference(_ id: String, _ name: String) throws(EvidenceError) -> TransactionReference {
         TransactionReference(store: .stripe, environment: environment, id: try TransactionID(id).checked(name))
@@ -58,7 +66,7 @@ struct StripeReader {
         try ProductID(name).checked("metadata.\(StripeVerifier.productKey)")
     }
 
-    /// The refusal of an object without a known product.
+    /// The refusal of an invoice without a known product.
     func unknownProduct(prices: [StoreObject]) throws(EvidenceError) -> EvidenceError {
         var ids: [String] = []
         for line in prices {
@@ -66,7 +74,9 @@ struct StripeReader {
         }
         let of = ids.isEmpty ? "" : " of \(ids.joined(separator: ", "))"
         return EvidenceError(
-            .content, "the product\(of) is unknown; set metadata \(StripeVerifier.productKey) or map the price")
+            .content,
+            "the product\(of) is unknown; set metadata \(StripeVerifier.productKey) of the price, or map the price to "
+                + "a product (syncd serve --stripe-price)")
     }
 
     // MARK: Refunds and disputes
@@ -74,7 +84,7 @@ struct StripeReader {
     func readRefund(into evidence: inout VerifiedEvidence) throws(EvidenceError) {
         let payment = try object.reference("payment_intent")
         if let payment, let invoice = try object.reference("invoice") {
-            evidence.aliases[try reference(payment, "payment_intent")] = try reference(invoice, "invoice")
+            evidence.aliases[try reference(payment, "payment_intent")] = [try reference(invoice, "invoice")]
         }
         // After a part is refunded the purchase stays valid.
         guard try object.bool("refunded"), let payment else { return }
@@ -82,24 +92,32 @@ struct StripeReader {
             .revocation(
                 Revocation(
                     transaction: try reference(payment, "payment_intent"), revokedAt: date, reason: "refund",
-                    stamp: stamp))
+                    stamp: stamp()))
         ]
     }
 
+    /// Reads a dispute, which revokes the purchase unless it is won.
+    ///
+    /// A transaction has one status, and a won dispute must not reinstate a charge that was refunded, before or after.
+    /// So the statements of disputes rank below those of refunds: they are filed as if signed in 1970, and their
+    /// logical time orders them. If a charge has several disputes at once, the latest event decides.
     func readDispute(isClosed: Bool, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
         let status = try object.required("status")
         guard let payment = try object.reference("payment_intent") else { return }
         // An inquiry takes no money. It becomes a dispute when the funds are withdrawn.
-        let counts = isClosed ? status == "won" : !status.hasPrefix("warning_")
-        guard counts else { return }
+        guard !status.hasPrefix("warning_") else { return }
+        let isWon = isClosed && status == "won"
+        guard isWon || !isClosed || status == "lost" else { return }
         let opened = try object.date("created", unit: 1_000) ?? date
         let reason = try object.string("reason") ?? ""
         evidence.facts = [
             .revocation(
                 Revocation(
-                    transaction: try reference(payment, "payment_intent"), revokedAt: isClosed ? nil : opened,
-                    reason: isClosed ? "dispute won" : "dispute" + (reason.isEmpty ? "" : ": \(reason.singleLine)"),
-                    stamp: stamp))
+                    transaction: try reference(payment, "payment_intent"), revokedAt: isWon ? nil : opened,
+                    reason: isWon ? "dispute won" : "dispute" + (reason.isEmpty ? "" : ": \(reason.singleLine)"),
+                    stamp: Stamp(
+                        signedDate: Timestamp(milliseconds: 0), logicalTime: stamp(rank: isWon ? 0 : 1).logicalTime)))
         ]
     }
 }
+#endif

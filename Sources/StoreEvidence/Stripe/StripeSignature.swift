@@ -1,3 +1,4 @@
+#if Evidence
 internal import Crypto
 internal import Entitlements
 
@@ -82,3 +83,4 @@ struct StripeSignature {
         return bytes
     }
 }
+#endif

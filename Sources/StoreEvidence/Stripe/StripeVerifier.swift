@@ -1,3 +1,4 @@
+#if Evidence
 internal import Crypto
 public import Entitlements
 
@@ -10,12 +11,13 @@ public import Entitlements
 /// - `customer.subscription.created`, `….updated` and `….deleted` give the renewal state.
 /// - `charge.refunded` gives a revocation after a full refund.
 /// - `charge.dispute.created` and `charge.dispute.funds_withdrawn` give a revocation.
-/// - `charge.dispute.closed` gives a reinstatement after a won dispute.
+/// - `charge.dispute.closed` gives a revocation after a lost dispute, and a reinstatement after a won one. A refund is
+///   final: no dispute reinstates the purchase, whichever came first.
 ///
 /// A one-time purchase is the transaction of its PaymentIntent, or of its Checkout session if nothing was paid. A
 /// period of a subscription is the transaction of its invoice, in the line of its subscription. Refunds and disputes
 /// name the PaymentIntent, which ``VerifiedEvidence/aliases`` lead to the invoice. Facts are stamped with the date of
-/// the event.
+/// the event. Within one second a revocation outweighs a reinstatement, and the end of a subscription its changes.
 ///
 /// The product comes from the price's metadata `entitlementsync_product`, else from the map of prices, else from the
 /// same metadata of the line, the subscription or the Checkout session. So a change of plan is noticed although the
@@ -42,7 +44,8 @@ public struct StripeVerifier: Sendable {
     /// - Parameters:
     ///   - secrets: The endpoint's secrets with the prefix `whsec_`: several during a rotation. Empty ones are ignored,
     ///     and without a secret every event is refused.
-    ///   - productsByPrice: The product of each price.
+    ///   - productsByPrice: The product of each price, for invoices. A one-time Checkout session states no prices to a
+    ///     webhook, so its product must be in its metadata.
     public init(secrets: [String], productsByPrice: [String: ProductID] = [:]) {
         self.secrets = secrets.filter { !$0.isEmpty }.map { SymmetricKey(data: Array($0.utf8)) }
         self.productsByPrice = productsByPrice
@@ -79,7 +82,7 @@ public struct StripeVerifier: Sendable {
         guard Self.types.contains(type) else { return evidence }
         guard let data = try event.object("data") else { throw event.missing("data") }
         guard let object = try data.object("object") else { throw data.missing("object") }
-        let environment = try event.bool("livemode") ? EnvironmentID.production : .test
+        let environment = try event.requiredBool("livemode") ? EnvironmentID.production : .test
         let reader = StripeReader(
             object: object, environment: environment, date: date, productsByPrice: productsByPrice)
         evidence.accountToken = try reader.accountToken()
@@ -91,7 +94,7 @@ public struct StripeVerifier: Sendable {
         case "charge.refunded": try reader.readRefund(into: &evidence)
         case "charge.dispute.created", "charge.dispute.funds_withdrawn", "charge.dispute.closed":
             try reader.readDispute(isClosed: type == "charge.dispute.closed", into: &evidence)
-        default: try reader.readSubscription(isDeleted: type == "customer.subscription.deleted", into: &evidence)
+        default: try reader.readSubscription(type, into: &evidence)
         }
         return evidence
     }
@@ -104,3 +107,4 @@ public struct StripeVerifier: Sendable {
         "charge.dispute.funds_withdrawn", "charge.dispute.closed",
     ]
 }
+#endif

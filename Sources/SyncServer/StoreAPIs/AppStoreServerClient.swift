@@ -1,3 +1,4 @@
+import Entitlements
 import HTTPTypes
 import JWTKit
 public import SyncCore
@@ -26,6 +27,13 @@ public struct AppStoreServerClient: Sendable {
     /// The lifetime of a token in seconds. Apple accepts at most 60 minutes.
     private static let tokenLifetime: Int64 = 1_200
     private static let millisecondsPerDay: Int64 = 86_400_000
+    /// The distance of a start from the oldest notification, in milliseconds: Apple's clock may be ahead.
+    private static let startMargin: Int64 = 60_000
+    /// The number of pages in a row that bring no new notification, from which a history counts as endless.
+    private static let idlePageCount = 16
+
+    /// Apple's codes for a page token that is invalid or has expired.
+    private static let (invalidPage, expiredPage): (Int64, Int64) = (4_000_014, 4_000_017)
 
     private let issuerID: String
     private let keyID: String
@@ -86,26 +94,19 @@ public struct AppStoreServerClient: Sendable {
     /// Reads all notifications of a period, the oldest page first.
     ///
     /// - Parameters:
-    ///   - start: The beginning, in milliseconds since 1970 UTC; at most ``historyDays`` ago.
+    ///   - start: The beginning, in milliseconds since 1970 UTC; at most ``historyDays`` ago, with a margin of a day.
     ///   - end: The end, in milliseconds since 1970 UTC; after the beginning.
     ///   - page: Receives the `signedPayload` of each notification of a page. An error ends the reading.
     /// - Throws: ``StoreAPIError``, or the error of `page`.
     public func notifications(
         from start: Int64, to end: Int64, _ page: (_ signedPayloads: [String]) async throws -> Void
     ) async throws {
-        let earliest = connection.host.now() - historyDays * Self.millisecondsPerDay
-        guard start >= earliest else {
-            throw StoreAPIError(
-                .invalidArgument,
-                "Apple keeps notifications for \(historyDays) days; the start must be \(earliest) ms or later, not"
-                    + " \(start)")
-        }
-        guard end > start else {
-            throw StoreAPIError(.invalidArgument, "the end, \(end) ms, must be after the start, \(start) ms")
-        }
+        let start = try usableStart(start, end: end)
         let body = Array(#"{"startDate":\#(start),"endDate":\#(end)}"#.utf8)
         var tokens = PageTokens(api: connection.api)
         var query = ""
+        var known: Set<String> = []
+        var idleCount = 0
         while true {
             let bytes = try await send(
                 .post, "/inApps/v1/notifications/history\(query)", body: body, object: "notification history")
@@ -113,9 +114,38 @@ public struct AppStoreServerClient: Sendable {
             let payloads = (answer.notificationHistory ?? []).map(\.signedPayload)
             if !payloads.isEmpty { try await page(payloads) }
             guard answer.hasMore == true else { return }
+            // The last characters are the end of the signature, which differs between notifications.
+            let count = known.count
+            for payload in payloads { known.insert(String(payload.suffix(32))) }
+            idleCount = known.count == count ? idleCount + 1 : 0
+            guard idleCount < Self.idlePageCount else {
+                throw StoreAPIError(
+                    .endless,
+                    "\(connection.api) sent \(idleCount) pages in a row without a new notification; try again later")
+            }
             let token = try StoreAPIConnection.encode(try tokens.next(answer.paginationToken), "a page token")
             query = "?paginationToken=\(token)"
         }
+    }
+
+    /// The start to send for `start`. A start that is older by less than a day is moved to the oldest notification, so
+    /// that a date exactly ``historyDays`` days ago is accepted.
+    private func usableStart(_ start: Int64, end: Int64) throws(StoreAPIError) -> Int64 {
+        let earliest = connection.host.now() - historyDays * Self.millisecondsPerDay
+        guard start >= earliest - Self.millisecondsPerDay else {
+            throw StoreAPIError(
+                .invalidArgument,
+                "Apple keeps notifications for \(historyDays) days; the start must be"
+                    + " \(Timestamp(milliseconds: earliest)) or later, not \(Timestamp(milliseconds: start))")
+        }
+        let usable = max(start, earliest + Self.startMargin)
+        guard end > usable else {
+            throw StoreAPIError(
+                .invalidArgument,
+                "the end, \(Timestamp(milliseconds: end)), must be after the start,"
+                    + " \(Timestamp(milliseconds: usable))")
+        }
+        return usable
     }
 
     private struct TransactionPage: Decodable {
@@ -188,6 +218,10 @@ public struct AppStoreServerClient: Sendable {
             request.headerFields[.authorization] = "Bearer \(try await token())"
         } explain: { status, problem in
             switch status {
+            case 400 where problem.code == Self.expiredPage || problem.code == Self.invalidPage:
+                StoreAPIError(
+                    .rejected, status: status,
+                    "Apple does not accept the token of the next page any more\(problem); read the period again")
             case 401:
                 StoreAPIError(
                     .unauthorized, status: status,

@@ -1,14 +1,15 @@
+import Entitlements
 import HTTPTypes
 public import SyncCore
 public import SyncProtocol
-import SyncService
+public import SyncService
 import Synchronization
 
 /// A client of the Google Play Developer API.
 ///
 /// It looks up subscriptions and voided purchases, and acknowledges purchases: Play refunds a purchase that is not
 /// acknowledged within three days.
-public final class GooglePlayClient: Sendable {
+public final class GooglePlayClient: PlayLookup, Sendable {
     /// The address of the API.
     public static let productionURL = "https://androidpublisher.googleapis.com"
     /// A margin before the expiry of an access token, in milliseconds: it must outlast a request.
@@ -60,6 +61,17 @@ public final class GooglePlayClient: Sendable {
             throw StoreAPIError(.malformed, "\(connection.api) answered with bytes that are not JSON")
         }
         return body
+    }
+
+    /// Returns the state of a subscription, for a server that received a notification about it.
+    ///
+    /// - Throws: ``StoreAPIError``, with the kind ``StoreAPIError/Kind/invalidArgument`` for another app.
+    public func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+        guard packageName == self.packageName else {
+            throw StoreAPIError(
+                .invalidArgument, "the package name must be \(self.packageName), not \"\(packageName.singleLine)\"")
+        }
+        return try await subscription(purchaseToken: purchaseToken)
     }
 
     /// Acknowledges a subscription. Repeating it has no effect.

@@ -71,7 +71,7 @@ struct StoreAPIConnection: Sendable {
     ///   - explain: Returns the error of a status that no retry can change.
     func send(
         _ call: Call, authorize: (inout HTTPRequest) async throws(StoreAPIError) -> Void = { _ in },
-        explain: (_ status: Int, _ problem: String) -> StoreAPIError?
+        explain: (_ status: Int, _ problem: StoreAPIProblem) -> StoreAPIError?
     ) async throws(StoreAPIError) -> [UInt8] {
         var failedAttempts = 0
         var waited = Duration.zero
@@ -123,15 +123,15 @@ struct StoreAPIConnection: Sendable {
     }
 
     private func failure(
-        _ answer: TransportAnswer, explain: (_ status: Int, _ problem: String) -> StoreAPIError?
+        _ answer: TransportAnswer, explain: (_ status: Int, _ problem: StoreAPIProblem) -> StoreAPIError?
     ) -> StoreAPIError {
         let status = answer.response.status.code
-        let problem = StoreAPIProblem.clause(of: answer.body)
+        let problem = StoreAPIProblem(body: answer.body)
         switch status {
         case 429:
             return StoreAPIError(
                 .rateLimited, status: status, "\(api) limits the rate of requests\(problem); try again later")
-        case 500...599:
+        case _ where (500...599).contains(status) || (status == 404 && problem.isPassing):
             return StoreAPIError(
                 .unavailable, status: status, "\(api) answered \(status)\(problem); try again later")
         default:

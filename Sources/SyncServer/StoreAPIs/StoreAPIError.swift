@@ -66,39 +66,54 @@ extension StoreAPIError {
 }
 
 /// The explanation in an error response of Apple, of Google's APIs or of an OAuth 2.0 server.
-struct StoreAPIProblem: Decodable {
-    private struct Details: Decodable {
-        var message: String?
-    }
-
+struct StoreAPIProblem: Sendable, CustomStringConvertible {
+    /// The codes with which Apple asks for a retry, although the status is 404: the account, the app or the original
+    /// transaction is not found now.
+    private static let passingCodes: Set<Int64> = [4_040_002, 4_040_004, 4_040_006]
     private static let maximumLength = 300
 
+    /// The code of Apple's API; `nil` if there is none.
+    let code: Int64?
     /// The explanation as one line of limited length; `nil` if there is none.
     let text: String?
 
-    private enum CodingKeys: String, CodingKey {
-        case errorCode, errorMessage, error
-        case errorDescription = "error_description"
+    /// Reads the explanation in `body`, which may be of any form.
+    init(body: [UInt8]) {
+        var fields: Fields?
+        if StrictJSON.isUnambiguous(body) { fields = try? JSONDecoder().decode(Fields.self, from: Data(body)) }
+        (code, text) = (fields?.code, fields?.text.map(Self.line))
     }
 
-    init(from decoder: any Decoder) throws {
-        let fields = try decoder.container(keyedBy: CodingKeys.self)
-        let name = try? fields.decode(String.self, forKey: .error)
-        let number = try? fields.decode(Int64.self, forKey: .errorCode)
-        let message =
-            (try? fields.decode(String.self, forKey: .errorMessage))
-            ?? (try? fields.decode(Details.self, forKey: .error))?.message
-            ?? (try? fields.decode(String.self, forKey: .errorDescription))
-        let parts = [number.map { "error \($0)" }, name, message].compactMap(\.self)
-        text = parts.isEmpty ? nil : Self.line(parts.joined(separator: ": "))
-    }
+    /// True if the same request may succeed later.
+    var isPassing: Bool { code.map(Self.passingCodes.contains) ?? false }
 
-    /// Returns the explanation in `body`, as a clause that follows a status.
-    static func clause(of body: [UInt8]) -> String {
-        guard StrictJSON.isUnambiguous(body), let problem = try? JSONDecoder().decode(Self.self, from: Data(body)),
-            let text = problem.text
-        else { return "" }
-        return " (\(text))"
+    /// The explanation as a clause that follows a status; empty if there is none.
+    var description: String { text.map { " (\($0))" } ?? "" }
+
+    private struct Fields: Decodable {
+        private struct Details: Decodable {
+            var message: String?
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case errorCode, errorMessage, error
+            case errorDescription = "error_description"
+        }
+
+        let code: Int64?
+        let text: String?
+
+        init(from decoder: any Decoder) throws {
+            let fields = try decoder.container(keyedBy: CodingKeys.self)
+            let name = try? fields.decode(String.self, forKey: .error)
+            code = try? fields.decode(Int64.self, forKey: .errorCode)
+            let message =
+                (try? fields.decode(String.self, forKey: .errorMessage))
+                ?? (try? fields.decode(Details.self, forKey: .error))?.message
+                ?? (try? fields.decode(String.self, forKey: .errorDescription))
+            let parts = [code.map { "error \($0)" }, name, message].compactMap(\.self)
+            text = parts.isEmpty ? nil : parts.joined(separator: ": ")
+        }
     }
 
     private static func line(_ text: String) -> String {

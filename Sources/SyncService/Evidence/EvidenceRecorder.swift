@@ -15,8 +15,7 @@ struct EvidenceRecorder: Sendable {
 
     init(
         _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
-        _ configuration: ServiceConfiguration, _ host: HostServices,
-        digest: @escaping @Sendable ([UInt8]) -> [UInt8]
+        _ configuration: ServiceConfiguration, _ host: HostServices, digest: @escaping @Sendable ([UInt8]) -> [UInt8]
     ) {
         (self.claims, self.writer) = (claims, writer)
         names = TransactionNames(records: records)
@@ -78,7 +77,15 @@ struct EvidenceRecorder: Sendable {
             named: isRenewal ? nil : try await tokens.holder(of: evidence.accountToken), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
-        return try await record(try await names.groups(of: evidence), request)
+        var groups = try await names.groups(of: evidence)
+        for _ in 0..<Self.roundCount {
+            let outcome = try await record(groups, request)
+            // A purchase may have become known after a refund was parked under another name of it.
+            let current = try await names.groups(of: evidence)
+            if current == groups { return outcome }
+            groups = current
+        }
+        throw BackendError(.busy, operation: .write, message: "the names of these purchases keep changing; try again")
     }
 
     /// Gives the lines that wait for `token` to `account`, to which the token belongs now.
@@ -107,7 +114,7 @@ struct EvidenceRecorder: Sendable {
                     outcome.unowned.append(group.line)
                     // A renewal info may be of any app, so it is not kept.
                     guard request.mayClaim else { continue }
-                    try await park(group, request.token)
+                    leftovers += try await park(group, request.token).map { ($0.0, $0.1, group.line) }
                     // The first owner may have claimed the line before the facts were parked.
                     guard try await !lines.owners(of: group.line).isEmpty else { continue }
                     fallthrough
@@ -120,7 +127,8 @@ struct EvidenceRecorder: Sendable {
                     } else {
                         accounts = try await lines.owners(of: group.line)
                     }
-                    leftovers += try await addParked(to: &group).map { ($0.0, $0.1, group.line) }
+                    let names = group.otherNames.union([group.line])
+                    leftovers += try await addParked(to: &group, under: names).map { ($0.0, $0.1, group.line) }
                     for account in accounts { shares[account, default: []].append(group) }
                     if let caller = request.caller, !accounts.contains(caller) {
                         outcome.refused.append(group.line)
@@ -133,8 +141,9 @@ struct EvidenceRecorder: Sendable {
             for (account, groups) in shares.sorted(by: { $0.key < $1.key }) {
                 lost.formUnion(try await write(groups, to: account))
             }
-            // Facts that arrived in the meantime are written in the next round.
-            for leftover in leftovers where !lost.contains(leftover.line) {
+            // Lines may share facts under one name. Facts that arrived in the meantime are written in the next round.
+            let needed = Set(leftovers.filter { lost.contains($0.line) }.map(\.name))
+            for leftover in leftovers where !needed.contains(leftover.name) {
                 if try await !parked.remove(leftover.name, if: leftover.version) { lost.insert(leftover.line) }
             }
             pending = pending.filter { lost.contains($0.line) }
@@ -204,28 +213,30 @@ struct EvidenceRecorder: Sendable {
     }
 
     /// Keeps the facts of a line without an owner, under the name of the line.
-    private func park(_ group: TransactionNames.Group, _ token: String?) async throws(BackendError) {
-        var facts = group.facts
-        var moved: [(TransactionReference, EntryVersion)] = []
-        for name in group.otherNames.sorted() {
-            guard let held = try await parked.facts(of: name) else { continue }
-            for fact in held.facts { facts.append(try await names.canonical(fact)) }
-            moved.append((name, held.version))
-        }
-        try await parked.park(facts, of: group.line, token: token)
-        for (name, version) in moved { _ = try await parked.remove(name, if: version) }
+    ///
+    /// - Returns: The other keys of the facts and their versions, to be removed when all lines are done.
+    private func park(
+        _ group: TransactionNames.Group, _ token: String?
+    ) async throws(BackendError) -> [(TransactionReference, EntryVersion)] {
+        var group = group
+        let found = try await addParked(to: &group, under: group.otherNames)
+        try await parked.park(group.facts, of: group.line, token: token)
+        return found
     }
 
-    /// Adds the facts that wait for an owner of the line.
+    /// Adds the facts that wait for an owner of the line, or for its purchase, under `names`.
     ///
     /// - Returns: The keys of the facts and their versions, to be removed once the facts are written.
     private func addParked(
-        to group: inout TransactionNames.Group
+        to group: inout TransactionNames.Group, under names: Set<TransactionReference>
     ) async throws(BackendError) -> [(TransactionReference, EntryVersion)] {
         var found: [(TransactionReference, EntryVersion)] = []
-        for name in group.otherNames.union([group.line]).sorted() {
+        for name in names.sorted() {
             guard let held = try await parked.facts(of: name) else { continue }
-            for fact in held.facts { group.facts.append(try await names.canonical(fact)) }
+            var facts: [Fact] = []
+            for fact in held.facts { facts += try await self.names.facts(of: fact, about: group.line) }
+            guard !facts.isEmpty else { continue }
+            group.facts += facts
             found.append((name, held.version))
         }
         return found

@@ -81,8 +81,9 @@ public final class ParkedFacts: Sendable {
     /// - Throws: `BackendError.Kind.full` if there is no room. The sender must try again later.
     func park(_ facts: [Fact], of line: TransactionReference, token: String?) async throws(BackendError) {
         if let token = token.flatMap(AccountTokens.normalized) {
+            // The key decides the value, so an entry that exists is the same.
             let bytes = try records.bytes(of: LineName(line))
-            _ = try await records.backend.write(bytes, to: try Self.waitingKey(token, line), if: .any)
+            _ = try await records.backend.write(bytes, to: try Self.waitingKey(token, line), if: .absent)
         }
         guard !facts.isEmpty else { return }
         let key = try Self.key(of: line)

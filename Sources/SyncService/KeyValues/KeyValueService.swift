@@ -121,9 +121,13 @@ extension KeyValueService {
         guard request.method == .delete || body.count <= limits.valueByteCount else {
             throw tooLarge(key)
         }
+        let overwriting = query.pairs.filter { $0.name == "if" }
+        guard overwriting.isEmpty || overwriting.map(\.value) == ["any"] else {
+            return .refusal(.badRequest, "the query parameter if must be any, and occur once")
+        }
         let condition: WriteCondition
         do throws(ConditionError) {
-            condition = try WriteCondition(request.headerFields, isOverwriting: query["if"] == "any")
+            condition = try WriteCondition(request.headerFields, isOverwriting: !overwriting.isEmpty)
         } catch {
             switch error {
             case .missing:

@@ -13,6 +13,7 @@ struct ObservationKey: Hashable {
 struct Observation {
     var account: ModelLedger
     var device: ModelLedger
+    var server: ModelLedger
     var coverage: [String: [ModelSpan]]
 }
 
@@ -136,9 +137,12 @@ extension Auditor {
         // Facts that are being adopted are hidden from everyone until the adoption completes.
         guard !account.records.contains(where: \.isClaim) else { return }
         let now = Observation(
-            account: account, device: ledger(own, on: device.index) ?? ModelLedger(), coverage: Self.coverage(snapshot))
+            account: account, device: ledger(own, on: device.index) ?? ModelLedger(),
+            server: serverLedger(of: call.account, on: device.index), coverage: Self.coverage(snapshot))
 
         checkModel(snapshot, now, device)
+        checkTrust(snapshot, now, device)
+        checkWord(snapshot, now, of: call.account, on: device)
         let key = ObservationKey(
             device: device.index, name: call.account.name, incarnation: call.account.incarnation)
         if let before = observations[key] { checkCoverage(from: before, to: now, device) }
@@ -160,8 +164,9 @@ extension Auditor {
     private func checkCoverage(from before: Observation, to now: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil,
-            now.device.missing(of: before.device) == nil,
-            revocations(in: now.account) == revocations(in: before.account)
+            now.device.missing(of: withoutSent(before.device)) == nil,
+            revocations(in: now) == revocations(in: before),
+            now.server.records == before.server.records || isMonotone(before.server, now.server)
         else { return }
         for (group, spans) in before.coverage.sorted(by: { $0.key < $1.key }) {
             guard let lost = spans.first(where: { now.coverage[group]?.covers([$0]) != true }) else { continue }
@@ -171,8 +176,42 @@ extension Auditor {
         }
     }
 
-    private func revocations(in ledger: ModelLedger) -> [ModelLedger.Record] {
-        ledger.records.filter { $0.key.first == 0x1A }
+    /// The ledger without genuine evidence. What it proves must count after the evidence has left.
+    private func withoutSent(_ device: ModelLedger) -> ModelLedger {
+        ModelLedger(
+            device.records.filter { record in
+                guard let evidence = record.evidence else { return true }
+                return refusals.contains { $0.data == evidence.data }
+            })
+    }
+
+    /// Returns `true` if a change of the server's word takes no time away: it only adds purchases. A statement of
+    /// another client or at other terms may end with it.
+    private func isMonotone(_ before: ModelLedger, _ now: ModelLedger) -> Bool {
+        let facts = (before.facts, now.facts)
+        return !world.scenario.hasClaims && world.scenario.devices.allSatisfy { $0.catalog == 0 }
+            && facts.0.policy == facts.1.policy && now.has(before)
+            && !facts.1.revocations.contains { !$0.isReinstated }
+    }
+
+    /// The revocations in the account's ledger and in evidence that waits on the device.
+    private func revocations(in held: Observation) -> [ModelTransaction: String] {
+        let known = held.device.records.compactMap { $0.evidence?.facts }.reduce(held.account) { .join($0, $1) }
+        let words = ModelLedger(known.records.filter(\.isRevocation)).facts.revocations.filter { !$0.isReinstated }
+            .map { ($0.transaction, "\($0.revokedAt ?? 0) \($0.stamp.isSigned)") }
+        return Dictionary(words) { $1 }
+    }
+}
+
+extension Scenario {
+    /// True if a client states something false, or a device keeps forged evidence.
+    fileprivate var hasClaims: Bool {
+        steps.contains { step in
+            switch step.action {
+            case .claim, .forge: true
+            default: false
+            }
+        }
     }
 }
 

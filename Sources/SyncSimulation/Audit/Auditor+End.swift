@@ -1,4 +1,5 @@
 import EntitlementSync
+import Entitlements
 import SyncCore
 
 extension Auditor {
@@ -27,14 +28,16 @@ extension Auditor {
             }
         }
         checkAcknowledged(in: remotes)
+        checkOutboxes()
+        hasAgreed = true
     }
 
     /// Returns `true` if the account of this place is not erased.
-    private func isCurrent(_ place: LedgerPlace) -> Bool {
+    func isCurrent(_ place: LedgerPlace) -> Bool {
         place.name.map { !erasedNames.contains($0) } ?? false
     }
 
-    private func isVisited(_ name: String, on device: SimulatedDevice) -> Bool {
+    func isVisited(_ name: String, on device: SimulatedDevice) -> Bool {
         device.setup.account == name || visitors[device.index]?.contains(name) == true
     }
 
@@ -49,7 +52,9 @@ extension Auditor {
                 ledgers += self.ledgers(on: device.index).filter { belongs(fact, to: $0.place, on: device.index) }.map(
                     \.ledger)
             }
-            guard !ledgers.contains(where: { $0.covers(fact.record) }) else { continue }
+            guard !ledgers.contains(where: { $0.covers(fact.record) }),
+                !isSettled(fact.record, for: owners(fact.account, fact.device))
+            else { continue }
             if ledgers.contains(where: \.isErased) && !erasedNames.isEmpty { continue }
             world.report(
                 .nothingLost, "\(fact.words) of \(fact.account ?? "no account") was acknowledged and is gone",
@@ -88,8 +93,17 @@ extension Auditor {
     /// Checks the invariants of the whole run.
     func checkEnd() {
         checkOwnership()
+        checkServer()
         checkErased()
         checkInventedFacts()
+    }
+
+    private static func purchaseKey(_ id: String) -> [UInt8] {
+        Fact.purchase(
+            Purchase(
+                transaction: TransactionReference(store: .appStore, id: TransactionID(id)), product: "any", terms: nil,
+                date: .earliest, stamp: Stamp(logicalTime: .zero))
+        ).record.key
     }
 
     /// Checks that no transaction counts for two accounts, or for an account that never recorded it.
@@ -102,10 +116,12 @@ extension Auditor {
             owners[fact.record.key, default: []].formUnion(names)
         }
         var holders: [[UInt8]: Set<String>] = [:]
+        // The server decides to whom these belong.
+        let stated = Set(world.scenario.statedTransactions.map { Self.purchaseKey($0) })
         for device in world.devices.map({ Optional($0.index) }) + [nil] {
             for (place, ledger) in ledgers(on: device) {
                 guard let name = place.name else { continue }
-                for record in ledger.records where record.key.first == 0x0A {
+                for record in ledger.records where record.isPurchase && !stated.contains(record.key) {
                     holders[record.key, default: []].insert(name)
                 }
             }

@@ -5,7 +5,8 @@ extension Auditor {
     /// checks only that no paid time is missing.
     func checkModel(_ snapshot: Snapshot, _ held: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
-        let model = ModelReplay(account: held.account, device: held.device)
+        let model = ModelReplay(
+            account: held.account, device: held.device, server: held.server, catalogue: catalogue(of: device))
         let isKnown = world.subject.hasDefaultRules
         for (group, spans) in held.coverage.sorted(by: { $0.key < $1.key }) {
             let paid = model.coverage(of: group)

@@ -114,7 +114,7 @@ extension Auditor {
 
     /// Checks that no store contains a transaction or a spend that no step made.
     func checkInventedFacts() {
-        var sold: Set<ModelID> = []
+        var sold = Set(world.scenario.statedTransactions.map { ModelID($0) })
         var spent: Set<ModelID> = []
         for step in world.scenario.steps {
             switch step.action {

@@ -29,7 +29,8 @@ extension Auditor {
             return
         }
         guard let missing = new.missing(of: old) else { return }
-        if place.name == nil, let device, didMove(old, on: device, from: place) { return }
+        if place.name == nil, let device, didMove(old, on: device, from: place) { return noteAdopted(old, new) }
+        if let device, didSend(old, new, from: place, on: device) { return }
         world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)
     }
 
@@ -46,6 +47,7 @@ extension Auditor {
         let ledgers = ledgers(on: device).filter { $0.place.name != nil && $0.place.kind == place.kind }.map(\.ledger)
         let rest = old.records.filter { record in
             !record.isClaim && !ledgers.contains { $0.isErased || $0.covers(record) }
+                && !(record.isEvidence && mayLeave(record, nil, device))
         }
         return rest.isEmpty
     }

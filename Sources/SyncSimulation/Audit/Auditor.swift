@@ -47,6 +47,14 @@ final class Auditor {
     /// The last observation of each replica.
     var observations: [ObservationKey: Observation] = [:]
     var isHealed = false
+    /// True after the sync rounds that make all replicas equal.
+    var hasAgreed = false
+    /// Evidence that the server refused.
+    var refusals: Set<Refusal> = []
+    /// The statements that reached the server, by account.
+    var deliveries: [Account: Deliveries] = [:]
+    /// The terms of the devices' catalogues, by their index.
+    var catalogues: [Int: [ModelID: ModelTerms]] = [:]
     /// True if the remote was emptied, restored from a copy or written to by a malicious client after an erasure: an
     /// erased account may then come back, because no other store remembers the erasure.
     var hasRemoteForgotten = false
@@ -112,9 +120,10 @@ final class Auditor {
             acknowledged.indices.filter { index in
                 let fact = acknowledged[index]
                 return !fact.isExempt
-                    && ledgers.contains {
-                        belongs(fact, to: $0.place, on: $0.device) && $0.ledger.covers(fact.record)
-                    }
+                    && (isSettled(fact.record, for: owners(fact.account, fact.device))
+                        || ledgers.contains {
+                            belongs(fact, to: $0.place, on: $0.device) && $0.ledger.covers(fact.record)
+                        })
             })
     }
 
@@ -156,7 +165,7 @@ extension Auditor {
         guard call.process.isAlive else { return }
         for fact in facts {
             switch fact {
-            case .pending, .contradiction, .recording: continue
+            case .pending, .contradiction, .recording, .evidence: continue
             default: break
             }
             let record = ModelLedger.Record(
@@ -218,6 +227,8 @@ extension Auditor {
         // Another process may have adopted the anonymous ledger.
         if call.account.isAnonymous, adopters[call.process.device.index] != nil { return }
         if let name = call.account.name, erasedNames.contains(name) { return }
+        // Under `verified` only what the server has verified counts.
+        if serverLedger(of: call.account, on: call.process.device.index).facts.policy == .verified { return }
         // A purchase made while the clock is being corrected may carry a date that never existed.
         guard call.process.device.correctionCount == call.correctionCount else { return }
         world.report(

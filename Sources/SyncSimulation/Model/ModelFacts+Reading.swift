@@ -36,6 +36,12 @@ extension ModelFacts {
         case 10: acceptances.append(try ModelAcceptance(try name.transaction(), order, payload))
         case 11: pending.append(try ModelPending(try name.id(), order, payload))
         case 12: resets.append(try ModelReset(try name.id(), order, payload))
+        case 14:
+            guard try name.bytes().isEmpty else { throw ModelUnreadable() }
+            _ = try Order(order, count: 8)
+            guard let stated = try payload.text(1).flatMap(ModelPolicy.init) else { throw ModelUnreadable() }
+            policy = stated
+        case 15: evidence.append(try ModelEvidence(try name.message(), order, payload))
         default: throw ModelUnreadable()
         }
     }
@@ -260,6 +266,23 @@ extension ModelPending {
         self.init(
             product: product, requestedAt: try payload.date(1) ?? 0, isWithdrawn: try payload.flag(2),
             time: order.number())
+    }
+}
+
+extension ModelEvidence {
+    fileprivate init(_ key: ModelMessage, _ order: [UInt8], _ payload: ModelMessage) throws(ModelUnreadable) {
+        // An empty subject is omitted.
+        guard key.isCanonical, key.numbers == [1] || key.numbers == [1, 2], let kind = try key.text(1), kind != "",
+            try key.text(2) != ""
+        else { throw ModelUnreadable() }
+        let facts = try payload.last(2) { value throws(ModelUnreadable) -> ModelLedger in
+            guard let ledger = ModelLedger(document: try value.bytes()) else { throw ModelUnreadable() }
+            return ledger
+        }
+        self.init(
+            kind: kind, subject: try key.text(2) ?? "",
+            data: try payload.last(1) { value throws(ModelUnreadable) in try value.bytes() } ?? [],
+            facts: facts ?? ModelLedger(), stamp: try ModelStamp(order))
     }
 }
 

@@ -14,6 +14,11 @@ struct ModelFacts: Equatable {
     var acceptances: [ModelAcceptance] = []
     var pending: [ModelPending] = []
     var resets: [ModelReset] = []
+    var evidence: [ModelEvidence] = []
+    /// The policy that the ledger states.
+    var policy = ModelPolicy.trusted
+    /// The purchases that the account's server or the device has verified. Empty for the facts of a single ledger.
+    var verified: Set<ModelTransaction> = []
     /// Keys of records that are kept but not interpreted: unknown kinds, malformed records, and a device's notes on
     /// contradictions.
     var otherKeys: [[UInt8]] = []

@@ -47,7 +47,7 @@ struct ModelReplay {
     /// - Parameters:
     ///   - account: The account's ledger.
     ///   - device: The ledger that stays on the device.
-    ///   - server: The ledger that only the account's server writes. Only its acceptances count.
+    ///   - server: The ledger that only the account's server writes.
     ///   - environment: The environment whose purchases count.
     ///   - catalogue: The terms, including the bonus, for purchases that were recorded without terms.
     init(
@@ -55,9 +55,10 @@ struct ModelReplay {
         environment: ModelID = "production", catalogue: [ModelID: ModelTerms] = [:]
     ) {
         let device = device ?? ModelLedger()
-        let facts = ModelLedger.join(account, device).facts
+        let server = server ?? ModelLedger()
+        let facts = ModelFacts(account: account, device: device, server: server)
         let held = device.facts
-        let decisions = server?.facts.acceptances ?? []
+        let decisions = server.facts.acceptances
         self.facts = facts
         self.environment = environment
         heldTransactions = held.transactions
@@ -125,7 +126,8 @@ struct ModelReplay {
         for sale in sales where sale.terms.kind == .consumable && sale.purchase.product == id {
             guard scope == .shared || heldTransactions.contains(sale.purchase.transaction) else { continue }
             guard sale.date <= instant, sale.revokedAt.map({ $0 > instant }) ?? true else { continue }
-            steps.append((facts.firstRecorded(sale.purchase), 0, sale.terms.units * sale.purchase.quantity))
+            let time = facts.firstRecorded(sale.purchase, dated: sale.date)
+            steps.append((time, 0, sale.terms.units * sale.purchase.quantity))
         }
         for spend in facts.spends where spend.product == id && spend.environment == environment {
             guard scope == .shared || heldSpends.contains(spend.id) else { continue }

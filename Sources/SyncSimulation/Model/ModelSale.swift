@@ -20,20 +20,22 @@ struct ModelSale {
 
 extension ModelFacts {
     /// The sale that `purchase` counts as; `nil` if it does not count: another environment, before a reset, refused or
-    /// transferred by the server, unknown terms, or out of bounds.
+    /// transferred by the server, not verified although the policy demands it, unknown terms, or out of bounds.
     func sale(
         of purchase: ModelPurchase, in environment: ModelID, catalogue: [ModelID: ModelTerms],
         decision: ModelAcceptance.Decision?
     ) -> ModelSale? {
-        guard purchase.transaction.environment == environment, !isReset(firstRecorded(purchase), in: environment),
-            let terms = purchase.terms ?? catalogue[purchase.product]
-        else { return nil }
         var date = purchase.date
         switch decision {
         case .refused, .transferred: return nil
         case .countsAsOf(let decided): date = decided
         case .accepted, nil: break
         }
+        guard purchase.transaction.environment == environment,
+            !isReset(firstRecorded(purchase, dated: date), in: environment),
+            policy == .trusted || verified.contains(purchase.transaction),
+            let terms = purchase.terms ?? catalogue[purchase.product]
+        else { return nil }
         let sale = ModelSale(
             purchase: purchase, terms: terms, date: date, revokedAt: revocationDate(of: purchase))
         return sale.isInBounds ? sale : nil
@@ -45,9 +47,13 @@ extension ModelFacts {
         environment != "production" && resets.contains { $0.environment == environment && time <= $0.time }
     }
 
-    /// The logical time at which `purchase` was first recorded, by its own record or by one of its recordings.
-    func firstRecorded(_ purchase: ModelPurchase) -> UInt64 {
+    /// The logical time at which `purchase` was first recorded, by its own record or by one of its recordings. For a
+    /// verified purchase also its date, from which it counts: 48 bits of milliseconds and 16 bits of a counter.
+    func firstRecorded(_ purchase: ModelPurchase, dated date: Int64) -> UInt64 {
         var first = purchase.stamp.time
+        if verified.contains(purchase.transaction) {
+            first = min(first, max(1, UInt64(max(0, date)) % (1 << 48) * (1 << 16)))
+        }
         for recording in recordings where recording.transaction == purchase.transaction {
             first = min(first, recording.time)
         }

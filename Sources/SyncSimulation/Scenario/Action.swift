@@ -20,6 +20,10 @@ public enum Action: Codable, Hashable, Sendable {
     case `defer`(String, isWithdrawn: Bool)
     /// A later version of the software writes a record of a kind that this version does not know.
     case writeUnknown(id: String)
+    /// The device records evidence that the store signed, or restores and presents it.
+    case present(StoreStatement, isRestore: Bool)
+    /// The device records evidence that it takes for genuine, although the store did not sign it.
+    case forge(StoreStatement)
     /// The device syncs.
     case sync
     /// The device restores.
@@ -73,6 +77,10 @@ public enum Action: Codable, Hashable, Sendable {
     case fillRemote(Int64)
     /// A malicious client writes to it.
     case lie(MaliciousWrite)
+    /// The store notifies the server of a statement that it signed.
+    case notify(StoreStatement)
+    /// A client of an account states something false.
+    case claim(ClientClaim, account: String)
 }
 
 /// One purchase, as its shopper reports it.

@@ -7,6 +7,12 @@ extension Scenario {
         try Self.check(devices.count, in: 1...20, "devices", "the number")
         try Self.check(days, in: 1...36_500, "days")
         try Self.check(steps.count, in: 0...100_000, "steps", "the number")
+        if remote.policy != nil, !remote.comparesAndSwaps {
+            throw InputError(path: "remote.policy", reason: "needs a remote that compares and swaps")
+        }
+        if remote.policy == .verified, !sharesUnits {
+            throw InputError(path: "remote.policy", reason: "verified needs shared units")
+        }
         for (index, setup) in devices.enumerated() { try Self.check(setup, "devices[\(index)]") }
         for field in FaultRates.fields {
             let limit = field.name == "longestDelay" ? 86_400_000 : 1_000
@@ -60,7 +66,7 @@ extension Action {
     /// True for actions on the remote.
     var isOnRemote: Bool {
         switch self {
-        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie: true
+        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie, .notify, .claim: true
         default: false
         }
     }
@@ -72,6 +78,9 @@ extension Action {
         case .fill(let amount), .moveClock(let amount), .cut(_, _, let amount), .fillRemote(let amount): [amount]
         case .moveRemoteClock(let amount, let duration): [amount, duration]
         case .lie(.garbage(let amount)), .lie(.laterFormat(let amount)): [amount]
+        case .present(let statement, _), .forge(let statement), .notify(let statement),
+            .claim(.evidence(let statement), _):
+            [statement.date, statement.signedAt] + [statement.revokedAt, statement.expires].compactMap { $0 }
         default: []
         }
     }

@@ -1,3 +1,5 @@
+import Entitlements
+
 /// The complete description of a run: devices, actions, and faults with their times. The same scenario gives the same
 /// run, byte for byte.
 ///
@@ -70,11 +72,31 @@ public struct RemoteSetup: Codable, Hashable, Sendable {
     public var comparesAndSwaps: Bool
     /// True if its answers carry its time.
     public var tellsTime: Bool
+    /// The trust policy of a remote that is a server and verifies evidence; `nil` for plain storage.
+    ///
+    /// Such a server needs preconditions, and under `verified` also shared units.
+    public var policy: ServerPolicy?
 
-    /// A remote. By default, it has all capabilities.
-    public init(comparesAndSwaps: Bool = true, tellsTime: Bool = true) {
+    /// A remote. By default, it is plain storage with all capabilities.
+    public init(comparesAndSwaps: Bool = true, tellsTime: Bool = true, policy: ServerPolicy? = nil) {
         self.comparesAndSwaps = comparesAndSwaps
         self.tellsTime = tellsTime
+        self.policy = policy
+    }
+}
+
+/// The trust policy of a simulated server.
+public enum ServerPolicy: String, Codable, Hashable, Sendable, CaseIterable {
+    /// Statements of clients count, except where the server ledger says otherwise.
+    case trusted
+    /// Nothing that a client wrote grants access.
+    case verified
+
+    var trustPolicy: TrustPolicy {
+        switch self {
+        case .trusted: .trusted
+        case .verified: .verified
+        }
     }
 }
 

@@ -28,6 +28,7 @@ struct ScenarioGenerator {
     var scenario: Scenario
     private var lastTransaction = 0
     private var lastSpend = 0
+    private var lastStatement = 0
     /// The purchases so far, which later actions refund or see on other devices.
     var sales: [(sale: Sale, device: Int, at: Int64)] = []
 
@@ -40,6 +41,10 @@ struct ScenarioGenerator {
         scenario.sharesUnits = traits.sharesUnits
         scenario.remote = RemoteSetup(comparesAndSwaps: !traits.isFolder, tellsTime: traits.tellsTime)
         scenario.faults = traits.rates(&random)
+        if traits.verifies {
+            scenario.remote.policy = traits.isStrict ? .verified : .trusted
+            if traits.isStrict { scenario.sharesUnits = true }
+        }
         self.scenario = scenario
         self.random = random
         for index in 0..<count { self.scenario.devices.append(device(index)) }
@@ -64,6 +69,7 @@ struct ScenarioGenerator {
         for _ in 0..<random.pick(3...12) { addShopping() }
         for _ in 0..<random.pick(2...10) { addSyncs() }
         drawFaults()
+        drawEvidence()
         scenario.steps.sort { ($0.at, $0.device ?? -1) < ($1.at, $1.device ?? -1) }
         return scenario
     }
@@ -99,6 +105,11 @@ struct ScenarioGenerator {
     mutating func newTransaction() -> String {
         lastTransaction += 1
         return "t" + Self.digits(lastTransaction)
+    }
+
+    mutating func newStatement() -> String {
+        lastStatement += 1
+        return "e" + Self.digits(lastStatement)
     }
 
     mutating func newSpend() -> String {
@@ -138,6 +149,12 @@ struct Traits {
     var hasDiskFaults: Bool
     /// The probability, per mille, that a step is placed close to another one.
     var crowding: Int
+    /// True if the remote is a server that verifies evidence.
+    var verifies: Bool
+    /// True if such a server has the policy `verified`.
+    var isStrict: Bool
+    /// True if clients state what is false.
+    var claims: Bool
 
     init(_ random: inout SeededGenerator) {
         hasAccounts = random.happens(perMille: 350)
@@ -162,6 +179,9 @@ struct Traits {
         roughness = Int(random.pick(0...3))
         hasDiskFaults = random.happens(perMille: 300)
         crowding = Int(random.pick(100...800))
+        verifies = !isFolder && random.happens(perMille: 550)
+        isStrict = random.happens(perMille: 500)
+        claims = random.happens(perMille: 500)
     }
 
     func rates(_ random: inout SeededGenerator) -> FaultRates {

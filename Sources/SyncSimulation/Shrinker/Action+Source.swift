@@ -12,6 +12,8 @@ extension Action {
         case .echo(let group, let source): ".echo(group: \(group.source), source: \(source.source))"
         case .defer(let product, let isWithdrawn): ".defer(\(product.source), isWithdrawn: \(isWithdrawn))"
         case .writeUnknown(let id): ".writeUnknown(id: \(id.source))"
+        case .present(let statement, let isRestore): ".present(\(statement.source), isRestore: \(isRestore))"
+        case .forge(let statement): ".forge(\(statement.source))"
         case .sync: ".sync"
         case .restore: ".restore"
         case .look: ".look"
@@ -41,8 +43,10 @@ extension Action {
         case .moveRemoteClock(let amount, let duration): ".moveRemoteClock(\(amount.source), for: \(duration.source))"
         case .fillRemote(let duration): ".fillRemote(\(duration.source))"
         case .lie(let lie): ".lie(\(lie.source))"
-        case .buy, .refund, .reinstate, .use, .flag, .assert, .echo, .defer, .writeUnknown, .sync, .restore, .look,
-            .createAccount, .logIn, .logOut, .erase:
+        case .notify(let statement): ".notify(\(statement.source))"
+        case .claim(let claim, let account): ".claim(\(claim.source), account: \(account.source))"
+        case .buy, .refund, .reinstate, .use, .flag, .assert, .echo, .defer, .writeUnknown, .present, .forge, .sync,
+            .restore, .look, .createAccount, .logIn, .logOut, .erase:
             source
         }
     }
@@ -55,6 +59,33 @@ extension Sale {
         if let date { arguments.append("date: \(date.source)") }
         if isSigned { arguments.append("isSigned: true") }
         return "Sale(" + arguments.joined(separator: ", ") + ")"
+    }
+}
+
+extension StoreStatement {
+    fileprivate var source: String {
+        var arguments = [
+            transaction.source, "of: \(product.source)", "date: \(date.source)", "signedAt: \(signedAt.source)",
+        ]
+        if let revokedAt { arguments.append("revokedAt: \(revokedAt.source)") }
+        if let expires { arguments.append("expires: \(expires.source)") }
+        if let original { arguments.append("original: \(original.source)") }
+        if let account { arguments.append("account: \(account.source)") }
+        return "StoreStatement(" + arguments.joined(separator: ", ") + ")"
+    }
+}
+
+extension ClientClaim {
+    fileprivate var source: String {
+        switch self {
+        case .purchase(let id, let product): ".purchase(\(id.source), of: \(product.source))"
+        case .flag(let product): ".flag(\(product.source))"
+        case .expiry(let group): ".expiry(group: \(group.source))"
+        case .reversal(let id): ".reversal(\(id.source))"
+        case .refund(let id): ".refund(\(id.source))"
+        case .grace(let id): ".grace(\(id.source))"
+        case .evidence(let statement): ".evidence(\(statement.source))"
+        }
     }
 }
 

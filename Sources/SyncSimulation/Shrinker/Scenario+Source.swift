@@ -79,7 +79,37 @@ private struct SourceCall {
     func text(indentedBy indentation: Int, prefix: Int) -> String {
         if indentation + prefix + line.count < 120 { return line }
         let inner = String(repeating: " ", count: indentation + 4)
+        let arguments = arguments.map { Self.wrapped($0, indentedBy: indentation + 4) }
         return name + "(\n" + arguments.map { inner + $0 }.joined(separator: ",\n") + ")"
+    }
+
+    /// Splits an argument that does not fit into a line: a call gets each of its arguments on a line of its own.
+    private static func wrapped(_ argument: String, indentedBy indentation: Int) -> String {
+        // Two closing parentheses and a comma may follow.
+        guard indentation + argument.count > 117, argument.last == ")", let opening = argument.firstIndex(of: "("),
+            !argument[..<opening].contains("\"")
+        else { return argument }
+        let name = String(argument[..<opening])
+        let parts = arguments(in: argument[argument.index(after: opening)...].dropLast())
+        return SourceCall(name, parts).text(indentedBy: indentation, prefix: 120)
+    }
+
+    /// The arguments of a call, without the parentheses around them.
+    private static func arguments(in text: Substring) -> [String] {
+        var parts = [""]
+        var (depth, isQuoted, isEscaped) = (0, false, false)
+        for character in text {
+            if !isEscaped, character == "\"" { isQuoted.toggle() }
+            isEscaped = isQuoted && !isEscaped && character == "\\"
+            if !isQuoted, character == "(" { depth += 1 }
+            if !isQuoted, character == ")" { depth -= 1 }
+            if !isQuoted, depth == 0, character == "," {
+                parts.append("")
+            } else if !(character == " " && parts[parts.count - 1].isEmpty) {
+                parts[parts.count - 1].append(character)
+            }
+        }
+        return parts
     }
 }
 
@@ -101,6 +131,7 @@ extension RemoteSetup {
         var arguments: [String] = []
         if !comparesAndSwaps { arguments.append("comparesAndSwaps: false") }
         if !tellsTime { arguments.append("tellsTime: false") }
+        if let policy { arguments.append("policy: .\(policy.rawValue)") }
         return arguments
     }
 }

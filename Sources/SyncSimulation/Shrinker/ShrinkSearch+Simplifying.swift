@@ -8,6 +8,8 @@ extension ShrinkSearch {
         tries { $0.remote = RemoteSetup() }
         tries { $0.remote.comparesAndSwaps = true }
         tries { $0.remote.tellsTime = true }
+        if best.remote.policy != nil { tries { $0.remote.policy = nil } }
+        if best.remote.policy == .verified { tries { $0.remote.policy = .trusted } }
         tries { $0.sharesUnits = true }
         for index in best.devices.indices {
             tries { $0.devices[index] = DeviceSetup(account: $0.devices[index].account) }
@@ -30,8 +32,22 @@ extension ShrinkSearch {
         if best.days > 1 { tries { $0.days -= 1 } }
     }
 
+    /// Simplifies what the store states. All statements about a transaction change alike, because a store does not
+    /// contradict itself.
+    private func simplifyStatements() {
+        for id in best.statedTransactions.sorted() {
+            tries { $0.changeStatements(about: id) { $0.account = nil } }
+            tries { $0.changeStatements(about: id) { $0.original = nil } }
+            tries { $0.changeStatements(about: id) { $0.expires = nil } }
+            for unit in Self.units where tries({ $0.changeStatements(about: id) { $0.date -= $0.date % unit } }) {
+                break
+            }
+        }
+    }
+
     /// Simplifies each step, and the times of all.
     func simplifySteps() {
+        simplifyStatements()
         let isSpread = spread()
         for index in best.steps.indices {
             if best.steps[index].process != 0 { tries { $0.steps[index].process = 0 } }
@@ -73,6 +89,16 @@ extension ShrinkSearch {
     fileprivate static let units = [World.day, World.hour, 60_000, 1_000]
 }
 
+extension Scenario {
+    fileprivate mutating func changeStatements(about id: String, _ change: (inout StoreStatement) -> Void) {
+        for index in steps.indices {
+            guard var statement = steps[index].action.statement, statement.transaction == id else { continue }
+            change(&statement)
+            steps[index].action.statement = statement
+        }
+    }
+}
+
 extension Action {
     /// Simpler variants of the action, the simplest first.
     fileprivate var simpler: [Action] {
@@ -93,6 +119,7 @@ extension Action {
                     + duration.rounder.map { .moveRemoteClock(amount, for: $0) }
             case .cut(true, true, let amount):
                 [.cut(requests: true, answers: false, amount), .cut(requests: false, answers: true, amount)]
+            case .present(let statement, true): [.present(statement, isRestore: false)]
             case .lie(.garbage(let amount)): amount.rounder.map { .lie(.garbage($0)) }
             case .lie(.laterFormat(let amount)): amount.rounder.map { .lie(.laterFormat($0)) }
             default: []

@@ -1,3 +1,4 @@
+import EntitlementSync
 import SyncCore
 import SyncCoreTesting
 
@@ -17,7 +18,10 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try await exchange(
             Request(operation: .read, key: key),
-            stale: { contents in contents.staleAnswer(for: key, unless: knownVersion) }
+            // A server does not let caches keep its word.
+            stale: { contents in
+                StoreContents.isServerLedger(key) ? nil : contents.staleAnswer(for: key, unless: knownVersion)
+            }
         ) { (contents) async throws(BackendError) in
             try await contents.read(key, unless: knownVersion)
         }
@@ -70,13 +74,32 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func signals() -> AsyncStream<Void> { process.subscribe() }
 }
 
+extension SimulatedLink: EvidenceReceiver {
+    func submit(
+        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
+    ) async throws(BackendError) -> [EvidenceAnswer] {
+        guard let server = world.remote.server else {
+            throw BackendError(.unsupported, operation: .write, message: "simulated: evidence is not verified here")
+        }
+        let owner: Account
+        do { owner = try Account(account.name, incarnation: account.incarnation) } catch {
+            throw BackendError(.other, operation: .write, message: "simulated: \(error)")
+        }
+        return try await exchange(Request(operation: .write, isEvidence: true)) { (_) async throws(BackendError) in
+            Answer(try await server.submit(evidence, account: owner))
+        }.outcome
+    }
+}
+
 /// A request in transit.
 private struct Request {
     let operation: BackendError.Operation
     var key: EntryKey?
+    /// True for evidence. Its answer carries no time.
+    var isEvidence = false
 
     var changes: Bool { operation == .write || operation == .delete }
-    var words: String { key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
+    var words: String { isEvidence ? "evidence" : key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
 }
 
 /// The network faults that a request meets.
@@ -190,12 +213,14 @@ extension SimulatedLink {
                     result = .failure(.noRoom(for: request))
                 } else {
                     do throws(BackendError) {
-                        result = .success(try await body(remote.contents))
+                        var answer = try await body(remote.contents)
+                        answer.relatedVersion = try await remote.server?.version(beside: request.key)
+                        result = .success(answer)
                     } catch {
                         result = .failure(error)
                     }
                 }
-                if remote.tellsTime, case .success(var answer) = result {
+                if remote.tellsTime, !request.isEvidence, case .success(var answer) = result {
                     answer.serverTime = remote.time
                     result = .success(answer)
                 }
@@ -250,6 +275,7 @@ extension Result {
         case let answer as Answer<WriteOutcome>: answer.outcome.words
         case let answer as Answer<KeyPage>: "\(answer.outcome.items.count) keys"
         case let answer as Answer<ChangePage>: "\(answer.outcome.changes.count) changes"
+        case let answer as Answer<[EvidenceAnswer]>: "\(answer.outcome.filter { $0 == .recorded }.count) recorded"
         default: "answers"
         }
     }

@@ -26,7 +26,7 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
     /// Earlier values of keys, oldest first, which a stale cache may return; at most three for each key.
     private(set) var history: [EntryKey: [Entry?]] = [:]
     private var versions: [EntryKey: EntryVersion] = [:]
-    /// The number of writes to ledgers, without a device's writes of its clock.
+    /// The number of writes to ledgers and copies of server ledgers, without a device's writes of its clock.
     private(set) var ledgerWriteCount = 0
     var didChange: (Change) -> Void = { _ in }
     /// Called for each access from a thread other than the run's.
@@ -84,7 +84,7 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
         remember(key)
         values[key] = value
         versions[key] = version
-        if LedgerPlace(key.text) != nil { ledgerWriteCount += 1 }
+        if LedgerPlace(key.text) != nil || Self.isServerLedger(key) { ledgerWriteCount += 1 }
         didChange(Change(key: key, old: old, new: value, isFromProcess: true))
     }
 
@@ -100,6 +100,9 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
 }
 
 extension StoreContents {
+    /// Returns `true` for the key of a server ledger, or of a device's copy of one.
+    static func isServerLedger(_ key: EntryKey) -> Bool { key.text.hasSuffix("/decisions") }
+
     /// The keys with a value, ascending.
     var keys: [EntryKey] { values.keys.sorted() }
 

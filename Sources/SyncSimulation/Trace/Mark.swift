@@ -79,6 +79,36 @@ public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
     case unknownProduct
     /// A purchase waited for approval.
     case pending
+    /// A device crashed after it had written evidence and before it had written the facts.
+    case evidenceInterrupted
+    /// Evidence moved with an adopted ledger to an account.
+    case evidenceAdopted
+    /// The server refused evidence that the store had not signed.
+    case evidenceRefused
+    /// The server refused evidence of a purchase that belongs to another account.
+    case evidenceOfAnother
+    /// A restore presented evidence.
+    case evidenceRestored
+    /// The store notified the server of a purchase without an owner.
+    case notificationParked
+    /// A parked notification was applied when its purchase got an owner.
+    case notificationApplied
+    /// The server received a statement of the store again.
+    case statementRepeated
+    /// The server received a statement of the store after a later one about the same transaction.
+    case statementStale
+    /// The server received a later statement of the store about a transaction that it knew.
+    case statementRenewed
+    /// The server verified a refund.
+    case refundVerified
+    /// The server verified the reversal of a refund.
+    case refundReversed
+    /// A client posted forged evidence.
+    case forgeryPosted
+    /// Under `verified`, a purchase that only a client stated had no effect.
+    case claimSetAside
+    /// Under `verified`, the server's word overrode a stronger statement of a client.
+    case claimOverridden
 }
 
 /// The number of times that runs reached each rare state.

@@ -33,6 +33,12 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case changes
         /// All jobs run on the simulation's executor, and the run ends.
         case execution
+        /// Acknowledged evidence stays on its device until the server ledger has what it proves, or the server has
+        /// refused it.
+        case evidence
+        /// A server ledger says what the store signed last, and under `verified` nothing that a client wrote grants
+        /// anything.
+        case trust
         /// Calls fail only with errors that the faults of the run allow.
         case errors
     }

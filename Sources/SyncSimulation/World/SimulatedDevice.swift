@@ -91,6 +91,8 @@ final class SimulatedRemote: @unchecked Sendable {
     /// True if it was emptied and not written to since.
     var isEmptied = false
     var copy: StoreContents.Copy?
+    /// The part that verifies evidence; `nil` for plain storage.
+    var server: SimulatedServer?
     private let scheduler: Scheduler
 
     init(contents: StoreContents, lane: Int, tellsTime: Bool, scheduler: Scheduler) {

@@ -76,13 +76,16 @@ extension World {
         switch action {
         case .backUpRemote:
             remote.copy = remote.contents.copy()
+            remote.server?.backUp()
             note(remote.lane, "is copied")
         case .putBackRemote:
             guard let copy = remote.copy else { return }
             replaceRemote("is put back from its copy") { $0.putBack(copy) }
+            remote.server?.putBack()
         case .wipeRemote:
             let hadSomething = !remote.contents.values.isEmpty
             remote.isEmptied = replaceRemote("is emptied") { $0.wipe() } && hadSomething
+            remote.server?.wipe()
         case .moveRemoteClock(let amount, let duration):
             remote.clockOffset += amount
             recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
@@ -99,6 +102,12 @@ extension World {
         case .lie(let lie):
             recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
             await perform(lie)
+        case .notify(let statement):
+            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            await notify(statement)
+        case .claim(let claim, let account):
+            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            await perform(claim, of: account)
         default: break
         }
     }

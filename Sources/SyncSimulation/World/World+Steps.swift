@@ -84,6 +84,10 @@ extension World {
             let facts = try await call.store.join(Ledger([UnknownRecord.record(id)]))
             auditor.didAcknowledgeUnknown(id, in: call)
             return facts.isEmpty ? "known" : "written"
+        case .present(let statement, let isRestore):
+            remote.server?.sign(statement)
+            return isRestore ? try await restore(presenting: statement, call) : try await present(statement, call)
+        case .forge(let statement): return try await present(statement, isForged: true, call)
         default: return try await actOnAccount(action, call)
         }
     }
@@ -185,7 +189,7 @@ extension World {
 
 extension World {
     /// Performs a call that syncs, with the checks before and after it.
-    private func syncing<Report: Sendable>(
+    func syncing<Report: Sendable>(
         _ call: Call, _ body: () async throws(EntitlementError) -> Report
     ) async throws(EntitlementError) -> Report {
         let beginning = auditor.willSync(call)
@@ -264,6 +268,9 @@ extension Action {
         case .echo(let group, let source): "\(source) echoes the expiry of \(group)"
         case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "requests") \(product)"
         case .writeUnknown(let id): "writes the unknown record \(id)"
+        case .present(let statement, let isRestore):
+            "\(isRestore ? "restores with" : "records") evidence of \(statement.words)"
+        case .forge(let statement): "records forged evidence of \(statement.words)"
         case .sync: "syncs"
         case .restore: "restores"
         case .look: "reads the snapshot"
@@ -281,6 +288,8 @@ extension Action {
         case .moveClock(let amount), .moveRemoteClock(let amount, _): "clock \(amount) ms"
         case .cut: "is cut off"
         case .lie(let lie): "a malicious client writes: \(lie)"
+        case .notify(let statement): "the store reports \(statement.words)"
+        case .claim(let claim, let account): "a client of \(account) claims: \(claim)"
         }
     }
 }

@@ -52,6 +52,9 @@ final class World: @unchecked Sendable {
                 scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
                 executor: scheduler.executor),
             lane: 2 * scenario.devices.count, tellsTime: scenario.remote.tellsTime, scheduler: scheduler)
+        if let policy = scenario.remote.policy, scenario.remote.comparesAndSwaps {
+            remote.server = SimulatedServer(policy.trustPolicy, catalog: subject.catalogs[0], world: self)
+        }
         for setup in scenario.devices { _ = addDevice(setup) }
         remote.contents.didChange = { [unowned self] in self.remoteDidChange($0) }
         remote.contents.didEscape = { [unowned self] in self.didEscape() }
@@ -130,6 +133,13 @@ final class World: @unchecked Sendable {
 
     private func remoteDidChange(_ change: StoreContents.Change) {
         auditor.didChange(change, on: nil)
+        if let server = remote.server, let place = auditor.erasedPlace(of: change) {
+            scheduler.spawn { [self] in
+                do throws(BackendError) { try await server.didErase(place) } catch {
+                    report(.execution, "deleting a server ledger failed: \(error)", lane: remote.lane)
+                }
+            }
+        }
         for process in devices.flatMap(\.running) where process.isSubscribed {
             scheduler.at(scheduler.now + 1_000 + Int64(process.device.index)) { process.signal() }
         }

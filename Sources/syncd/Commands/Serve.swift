@@ -31,6 +31,7 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup var service: ServiceOptions
     @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
     @OptionGroup(title: "Evidence options") var evidence: EvidenceOptions
+    @OptionGroup(title: PlayAPIOptions.title) var playAPI: PlayAPIOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
     @Option(help: ArgumentHelp("A folder with static files to serve at / (SYNCD_WEB).", valueName: "dir"))
@@ -67,6 +68,9 @@ struct Serve: AsyncParsableCommand {
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
         try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
+        try playAPI.apply(
+            to: &configuration, package: evidence.playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"),
+            secrets: listening.secrets)
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),

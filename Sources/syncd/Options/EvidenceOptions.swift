@@ -60,6 +60,14 @@ struct EvidenceOptions: ParsableArguments {
             valueName: "file"))
     var stripeSecretFile: String?
 
+    @Option(
+        name: .customLong("stripe-price"),
+        help: ArgumentHelp(
+            "The product of a price of Stripe, for invoices; repeat for others (SYNCD_STRIPE_PRICES, separated by "
+                + "spaces). Stripe sends no prices with a one-time Checkout session, which needs the product in its "
+                + "metadata \(StripeVerifier.productKey).", valueName: "price=product"))
+    var stripePrices: [String] = []
+
     /// Adds the options to the configuration of a service.
     func apply(
         to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger
@@ -85,12 +93,7 @@ struct EvidenceOptions: ParsableArguments {
             guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
             return nil
         }
-        let number = try appID.map { text throws(Failure) in
-            guard let number = Int64(text), number > 0 else {
-                throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
-            }
-            return number
-        }
+        let number = try appID.map(appleID)
         return AppStoreVerifier(
             bundleIDs: Set(bundles), appAppleID: number,
             roots: try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT")))
@@ -135,14 +138,39 @@ struct EvidenceOptions: ParsableArguments {
     }
 
     private func stripe(_ secrets: SecretOptions) throws -> StripeVerifier? {
-        guard let path = stripeSecretFile ?? environmentVariable("SYNCD_STRIPE_SECRET_FILE") else { return nil }
+        let products = try productsByPrice()
+        guard let path = stripeSecretFile ?? environmentVariable("SYNCD_STRIPE_SECRET_FILE") else {
+            guard products.isEmpty else { throw Failure(.usage, "--stripe-price needs --stripe-secret-file") }
+            return nil
+        }
         try secrets.check(path, option: "--stripe-secret-file")
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
         guard !lines.isEmpty, lines.allSatisfy({ $0.hasPrefix("whsec_") }) else {
             throw Failure(.usage, "\(path.singleLine): each line must be a signing secret that begins with whsec_")
         }
-        return StripeVerifier(secrets: lines)
+        return StripeVerifier(secrets: lines, productsByPrice: products)
+    }
+
+    private func productsByPrice() throws(Failure) -> [String: ProductID] {
+        let fallback = environmentVariable("SYNCD_STRIPE_PRICES")?.split(separator: " ").map(String.init) ?? []
+        var products: [String: ProductID] = [:]
+        for text in stripePrices.isEmpty ? fallback : stripePrices {
+            let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, !parts[0].isEmpty else {
+                throw Failure(
+                    .usage,
+                    "--stripe-price must be PRICE=PRODUCT, as price_1Owl=owl.monthly, not \"\(text.singleLine)\"")
+            }
+            let product = ProductID(String(parts[1]))
+            do throws(IdentifierError) { try product.validate() } catch {
+                throw Failure(.usage, "--stripe-price \"\(text.singleLine)\": the product is invalid: \(error)")
+            }
+            guard products.updateValue(product, forKey: String(parts[0])) == nil else {
+                throw Failure(.usage, "--stripe-price: \"\(String(parts[0]).singleLine)\" is passed twice")
+            }
+        }
+        return products
     }
 }
 

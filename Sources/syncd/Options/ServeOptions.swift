@@ -147,11 +147,7 @@ struct ServiceOptions: ParsableArguments {
         configuration.origins = try readOrigins()
         configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
-            guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-                throw Failure(
-                    .usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
-            }
-            configuration.ownership = ownership
+            configuration.ownership = try ownershipRule(text)
         }
         return configuration
     }
@@ -259,6 +255,14 @@ struct IssuerOptions: ParsableArguments {
             throw Failure(.failed, "--jwks: \(error.message)")
         }
     }
+}
+
+/// The ownership rule of `--ownership`.
+func ownershipRule(_ text: String) throws(Failure) -> ServiceConfiguration.Ownership {
+    guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
+        throw Failure(.usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
+    }
+    return ownership
 }
 
 /// Returns `true` if a Boolean environment variable is set to 1, true or yes.

@@ -23,8 +23,8 @@ struct SupportOptions: ParsableArguments {
     /// The reason in facts, which users see. The operator's reason is in the audit list only.
     static let factReason = "support"
 
-    /// The time for the verification of evidence. A device's clock may be wrong, and a store's signature cannot be
-    /// forged by setting it, so there a date that is ahead of the clock is no reason to refuse a purchase.
+    /// The time for the verification of evidence. A device's clock may be wrong, and setting it forges no signature. So
+    /// a date that is ahead of the clock is no reason to refuse a purchase there.
     var verificationTime: Timestamp {
         asServer ? Timestamp(milliseconds: HostServices.system.now()) : .latest
     }

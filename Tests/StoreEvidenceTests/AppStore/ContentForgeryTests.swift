@@ -126,7 +126,7 @@ struct ContentForgeryTests {
             ["signedTransactionInfo": .text(renewal)], ["signedRenewalInfo": .text(transaction)],
         ]
         for data in exchanged {
-            let jws = try foundry.notification("DID_RENEW", data: data)
+            let jws = try foundry.notification("DID_CHANGE_RENEWAL_STATUS", data: data)
             AppStoreStage.expectRefusal(.kind, "this is not a") { try AppStoreStage.notification(jws) }
         }
     }
@@ -183,8 +183,9 @@ struct ContentForgeryTests {
 
     @Test("A transaction or renewal info of another environment within a notification")
     func innerEnvironment() throws {
-        let transaction = try foundry.notification("DID_RENEW", transaction: ["environment": "Production"])
-        let renewal = try foundry.notification("DID_RENEW", renewal: ["environment": "Production"])
+        let transaction = try foundry.notification(
+            "DID_CHANGE_RENEWAL_STATUS", transaction: ["environment": "Production"])
+        let renewal = try foundry.notification("DID_CHANGE_RENEWAL_STATUS", renewal: ["environment": "Production"])
         for jws in [transaction, renewal] {
             AppStoreStage.expectRefusal(.environment, "another environment") { try AppStoreStage.notification(jws) }
         }
@@ -204,7 +205,7 @@ struct ContentForgeryTests {
             ["signedTransactionInfo": .text(try other.transaction())],
             ["signedRenewalInfo": .text(try other.renewal())],
         ] {
-            let jws = try foundry.notification("DID_RENEW", data: data)
+            let jws = try foundry.notification("DID_CHANGE_RENEWAL_STATUS", data: data)
             AppStoreStage.expectRefusal(.certificates, "pinned root") { try AppStoreStage.notification(jws) }
         }
         let outer = try other.notification("DID_RENEW", transaction: [:])

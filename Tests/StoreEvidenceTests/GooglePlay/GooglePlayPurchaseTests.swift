@@ -1,82 +1,141 @@
-import Crypto
 import CryptoExtras
 import Entitlements
-import Foundation
 import StoreEvidence
 import Testing
 
 @Suite("Purchases of Google Play")
 struct GooglePlayPurchaseTests {
-    private static let key = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    private static let now = Timestamp(milliseconds: 1_780_000_000_000)
-
-    private func verifier() throws -> GooglePlayVerifier {
-        let key = try Self.key.get().publicKey.derRepresentation.base64EncodedString()
-        return try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: key)
-    }
-
-    private func sign(_ data: String, by key: _RSA.Signing.PrivateKey? = nil) throws -> String {
-        let digest = Insecure.SHA1.hash(data: Data(data.utf8))
-        return try (key ?? Self.key.get()).signature(for: digest, padding: .insecurePKCS1v1_5).rawRepresentation
-            .base64EncodedString()
-    }
-
-    private func data(state: Int = 0, package: String = "com.example.owl", order: String = "GPA.1-2..3") -> String {
-        "{\"orderId\":\"\(order)\",\"packageName\":\"\(package)\",\"productId\":\"owl\",\"purchaseTime\":1779999000000,"
-            + "\"purchaseState\":\(state),\"purchaseToken\":\"token\",\"obfuscatedAccountId\":\"ABC\"}"
-    }
-
-    private func expectRefusal(_ check: EvidenceError.Check, _ data: String, _ signature: String) throws {
-        let verifier = try verifier()
-        let error = #expect(throws: EvidenceError.self) {
-            try verifier.purchase(data: data, signature: signature, now: Self.now)
+    private func expectRefusal(
+        _ check: EvidenceError.Check, because text: String = "", _ data: String, _ signature: String? = nil,
+        isTransient: Bool = false, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        PlayStage.expectRefusal(check, because: text, isTransient: isTransient, sourceLocation: sourceLocation) {
+            try PlayStage.verifier().purchase(
+                data: data, signature: signature ?? PlayStage.sign(data), now: PlayStage.now)
         }
-        #expect(error?.check == check, "\(error.map { "\($0)" } ?? "accepted")")
     }
 
     @Test("A signed purchase gives its order, its line and the account token")
     func purchase() throws {
-        let text = data()
-        let evidence = try verifier().purchase(data: text, signature: sign(text), now: Self.now)
-        guard case .purchase(let purchase)? = evidence.facts.first else {
-            Issue.record("no purchase: \(evidence.facts)")
-            return
-        }
+        let evidence = try PlayStage.purchase(PlayStage.data())
+        let purchase = try evidence.purchase
         #expect(evidence.facts.count == 1)
-        #expect(purchase.transaction == TransactionReference(store: .googlePlay, id: "GPA.1-2..3"))
-        #expect(purchase.line.id == "GPA.1-2")
-        #expect(purchase.product == "owl")
+        #expect(purchase.transaction == PlayStage.reference("GPA.1-2..3/owl"))
+        #expect(purchase.line.id == "GPA.1-2/owl")
+        #expect(purchase.product == "owl" && purchase.quantity == 1)
         #expect(purchase.stamp.signedDate == Timestamp(milliseconds: 1_779_999_000_000))
         #expect(evidence.accountToken == "abc")
     }
 
+    @Test("Refunds may name the order or the purchase token without a product")
+    func aliases() throws {
+        #expect(
+            try PlayStage.purchase(PlayStage.data()).aliases == [
+                PlayStage.reference("GPA.1-2..3"): [PlayStage.reference("GPA.1-2..3/owl")],
+                PlayStage.reference("token"): [PlayStage.reference("GPA.1-2/owl")],
+            ])
+    }
+
+    @Test("Each product of an order is a purchase, with the same name as if it were the only one")
+    func products() throws {
+        let both = try PlayStage.purchase(PlayStage.data(products: "\"productIds\":[\"owl\",\"extra\",\"owl\"]"))
+        let one = try PlayStage.purchase(PlayStage.data(products: "\"productIds\":[\"owl\"]"))
+        #expect(both.purchases.map(\.transaction.id) == ["GPA.1-2..3/extra", "GPA.1-2..3/owl"])
+        #expect(both.purchases.map(\.line.id) == ["GPA.1-2/extra", "GPA.1-2/owl"])
+        #expect(both.purchases.last == one.purchases.first)
+        #expect(
+            both.aliases[PlayStage.reference("GPA.1-2..3")] == [
+                PlayStage.reference("GPA.1-2..3/extra"), PlayStage.reference("GPA.1-2..3/owl"),
+            ])
+    }
+
+    @Test("A purchase without an order is named by its token, and a long name by its digest")
+    func token() throws {
+        let evidence = try PlayStage.purchase(PlayStage.data(order: nil))
+        #expect(try evidence.purchase.transaction.id == "token/owl")
+        #expect(evidence.aliases == [PlayStage.reference("token"): [PlayStage.reference("token/owl")]])
+        let long = String(repeating: "t", count: 300)
+        let named = try PlayStage.purchase(PlayStage.data(order: nil).replacing("\"token\"", with: "\"\(long)\""))
+        let id = try named.purchase.transaction.id.rawValue
+        #expect(id.hasPrefix("sha256:") && id.utf8.count == 71)
+    }
+
+    @Test("Only a number after two dots in an order of Google Play counts renewals")
+    func lines() throws {
+        for (order, line) in [
+            ("GPA.1-2", "GPA.1-2"), ("GPA.1-2..0", "GPA.1-2"), ("GPA.1-2..", "GPA.1-2.."), ("GPA.1-2.3", "GPA.1-2.3"),
+            ("X..3", "X..3"), ("GPA.1..2..17", "GPA.1..2"),
+        ] {
+            let line = TransactionID(line + "/owl")
+            #expect(try PlayStage.purchase(PlayStage.data(order: order)).purchase.line.id == line)
+        }
+    }
+
+    @Test("The quantity must be in range")
+    func quantity() throws {
+        #expect(try PlayStage.purchase(PlayStage.data(",\"quantity\":3")).purchase.quantity == 3)
+        for quantity in ["0", "-1", "10001", "1.5", "true"] {
+            expectRefusal(.content, because: "quantity", PlayStage.data(",\"quantity\":\(quantity)"))
+        }
+    }
+
     @Test("An edited text is refused")
     func edited() throws {
-        let signature = try sign(data())
-        try expectRefusal(.signature, data(order: "GPA.9-9"), signature)
-        try expectRefusal(.signature, data() + " ", signature)
+        let signature = try PlayStage.sign(PlayStage.data())
+        expectRefusal(.signature, PlayStage.data(order: "GPA.9-9"), signature)
+        expectRefusal(.signature, PlayStage.data() + " ", signature)
     }
 
     @Test("The signature of another app's key is refused")
     func anotherKey() throws {
-        try expectRefusal(.signature, data(), sign(data(), by: _RSA.Signing.PrivateKey(keySize: .bits2048)))
+        let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+        expectRefusal(.signature, PlayStage.data(), try PlayStage.sign(PlayStage.data(), by: key))
     }
 
-    @Test("A pending purchase is refused")
-    func pending() throws { try expectRefusal(.state, data(state: 4), sign(data(state: 4))) }
+    @Test("A purchase that is pending or cancelled, or states nothing about it, is refused")
+    func pending() {
+        expectRefusal(.state, because: "pending", PlayStage.data(state: 4))
+        for state in [1, 2, -1] { expectRefusal(.state, because: "not paid", PlayStage.data(state: state)) }
+        expectRefusal(
+            .content, because: "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
+    }
 
     @Test("A purchase of another package is refused")
-    func anotherPackage() throws {
-        let text = data(package: "com.example.other")
-        try expectRefusal(.app, text, sign(text))
+    func anotherPackage() {
+        expectRefusal(.app, because: "com.example.other", PlayStage.data(package: "com.example.other"))
+    }
+
+    @Test("A purchase of the future is refused for now, and accepted within 5 minutes")
+    func future() throws {
+        let date = Timestamp(milliseconds: 1_779_999_000_000)
+        #expect(
+            try PlayStage.purchase(PlayStage.data(), now: Timestamp(milliseconds: date.milliseconds - 300_000)).facts
+                .count == 1)
+        PlayStage.expectRefusal(.signedDate, because: "purchaseTime", isTransient: true) {
+            try PlayStage.purchase(PlayStage.data(), now: Timestamp(milliseconds: date.milliseconds - 300_001))
+        }
     }
 
     @Test("Repeated members, a signature with line breaks, and every oversize are refused")
     func malformed() throws {
-        let repeated = data().replacing("\"productId\":\"owl\"", with: "\"productId\":\"owl\",\"productId\":\"gold\"")
-        try expectRefusal(.format, repeated, sign(repeated))
-        try expectRefusal(.format, data(), sign(data()) + "\n")
-        let long = String(repeating: " ", count: EvidenceLimits.transaction) + data()
-        try expectRefusal(.size, long, sign(data()))
+        let repeated = PlayStage.data(products: "\"productId\":\"owl\",\"productId\":\"gold\"")
+        expectRefusal(.format, repeated)
+        expectRefusal(.format, because: "base64", PlayStage.data(), try PlayStage.sign(PlayStage.data()) + "\n")
+        let long = String(repeating: " ", count: EvidenceLimits.transaction) + PlayStage.data()
+        expectRefusal(.size, because: "purchase data", long)
+        let code = String(repeating: "A", count: EvidenceLimits.transaction + 4)
+        expectRefusal(.size, because: "the signature", PlayStage.data(), code)
+        for code in ["", "AAAA"] { expectRefusal(.signature, PlayStage.data(), code) }
+    }
+
+    @Test("A key that is not base64, not RSA, or too short is refused")
+    func keys() throws {
+        let short = "MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAMsPZOQ6f8EJKBPBeq8Bll4GYN8c9ufuuXg9NNYbS9Gvqd3vW0j4fSvD"
+        for (text, reason) in [("*", "not base64"), ("AAAA", "2048 bits"), (short, "2048 bits"), ("", "2048 bits")] {
+            let error = #expect(throws: EvidenceError.self) {
+                try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: text)
+            }
+            #expect(error?.check == .format && error?.reason.contains(reason) == true)
+        }
     }
 }

@@ -1,123 +1,106 @@
-import Crypto
 import Entitlements
-import Foundation
 import StoreEvidence
 import Testing
 
 @Suite("Events of Stripe")
 struct StripeEventTests {
-    private static let secret = "whsec_test"
-    private static let now = Timestamp(milliseconds: 1_780_000_000_000)
-    private static let seconds: Int64 = 1_780_000_000
-
-    private let verifier = StripeVerifier(secrets: ["whsec_old", StripeEventTests.secret])
-
-    private func signature(
-        _ body: String, time: Int64 = seconds, scheme: String = "v1", secret: String = secret
-    ) -> String {
-        let code = HMAC<SHA256>.authenticationCode(
-            for: Data("\(time).\(body)".utf8), using: SymmetricKey(data: Data(secret.utf8)))
-        return "t=\(time),\(scheme)=" + code.map { String(format: "%02x", $0) }.joined()
+    private func checkout(
+        _ type: String = "checkout.session.completed", _ change: (String) -> String = { $0 }
+    ) throws -> VerifiedEvidence {
+        try StripeStage.verify(StripeStage.event(type, change(StripeStage.checkout())))
     }
 
-    private func event(_ type: String, _ object: String) -> String {
-        "{\"id\":\"evt_1\",\"type\":\"\(type)\",\"created\":\(Self.seconds),\"livemode\":true,"
-            + "\"data\":{\"object\":\(object)}}"
-    }
-
-    private var checkout: String {
-        event(
-            "checkout.session.completed",
-            """
-            {"id":"cs_1","mode":"payment","payment_status":"paid","payment_intent":"pi_1","created":1779999999,
-             "client_reference_id":"ABC","metadata":{"entitlementsync_product":"owl"}}
-            """)
-    }
-
-    private func verify(_ body: String) throws -> VerifiedEvidence {
-        try verifier.event(Array(body.utf8), signature: signature(body), now: Self.now)
-    }
-
-    private func expectRefusal(_ check: EvidenceError.Check, _ body: String, _ signature: String) {
-        let error = #expect(throws: EvidenceError.self) {
-            try verifier.event(Array(body.utf8), signature: signature, now: Self.now)
-        }
-        #expect(error?.check == check, "\(error.map { "\($0)" } ?? "accepted")")
-    }
-
-    @Test("A paid Checkout gives a purchase of its PaymentIntent and the account token")
-    func checkoutPaid() throws {
-        let evidence = try verify(checkout)
-        guard case .purchase(let purchase)? = evidence.facts.first else {
-            Issue.record("no purchase: \(evidence.facts)")
-            return
-        }
-        #expect(evidence.facts.count == 1)
-        #expect(purchase.transaction == TransactionReference(store: .stripe, id: "pi_1"))
-        #expect(purchase.product == "owl")
-        #expect(evidence.accountToken == "abc")
-    }
-
-    @Test("A subscription's Checkout gives only the owner, and its invoice the purchase and the name of its payment")
-    func subscription() throws {
-        let session = try verify(
-            event(
-                "checkout.session.completed",
-                "{\"id\":\"cs_2\",\"mode\":\"subscription\",\"payment_status\":\"paid\",\"subscription\":\"sub_1\","
-                    + "\"client_reference_id\":\"abc\"}"))
-        #expect(session.facts.isEmpty)
-        #expect(session.line?.id == "sub_1")
-        let invoice = try verify(
-            event(
-                "invoice.paid",
-                """
-                {"id":"in_1","subscription":"sub_1","payment_intent":"pi_2","lines":{"data":[{"amount":500,
-                 "metadata":{"entitlementsync_product":"month"},"period":{"start":1780000000,"end":1782592000}}]}}
-                """))
-        guard case .purchase(let purchase)? = invoice.facts.first else {
-            Issue.record("no purchase: \(invoice.facts)")
-            return
-        }
-        #expect(purchase.transaction.id == "in_1" && purchase.line.id == "sub_1")
-        #expect(purchase.storeExpiry == Timestamp(milliseconds: 1_782_592_000_000))
-        let payment = TransactionReference(store: .stripe, id: "pi_2")
-        #expect(invoice.aliases == [payment: purchase.transaction])
-        let refund = try verify(
-            event("charge.refunded", "{\"id\":\"ch_1\",\"refunded\":true,\"payment_intent\":\"pi_2\"}"))
+    @Test(
+        "A paid Checkout gives a purchase of its PaymentIntent and the account token",
+        arguments: ["checkout.session.completed", "checkout.session.async_payment_succeeded"])
+    func checkoutPaid(_ type: String) throws {
+        let evidence = try checkout(type)
+        #expect(evidence.kind == .stripe && evidence.event == type && evidence.eventID == "evt_1")
+        #expect(evidence.signedDate == StripeStage.now && evidence.accountToken == "abc")
+        #expect(evidence.aliases.isEmpty && evidence.line == nil)
         #expect(
-            refund.facts.compactMap { if case .revocation(let fact) = $0 { fact.transaction } else { nil } } == [
-                payment
+            evidence.facts == [
+                .purchase(
+                    Purchase(
+                        transaction: StripeStage.reference("pi_1"), product: "owl", terms: nil,
+                        date: Timestamp(milliseconds: 1_779_999_999_000), quantity: 1,
+                        stamp: .signed(at: StripeStage.now)))
             ])
     }
 
-    @Test("A header that was signed more than five minutes ago is refused")
-    func old() {
-        expectRefusal(.signedDate, checkout, signature(checkout, time: Self.seconds - 301))
+    @Test("A Checkout that is not paid yet, or sets up a payment method, gives no facts")
+    func unpaid() throws {
+        #expect(try checkout { $0.replacing("\"paid\"", with: "\"unpaid\"") }.facts.isEmpty)
+        #expect(try checkout { $0.replacing("\"payment\"", with: "\"setup\"") }.facts.isEmpty)
     }
 
-    @Test("A signature of the scheme v0 alone is refused")
-    func onlyV0() { expectRefusal(.header, checkout, signature(checkout, scheme: "v0")) }
-
-    @Test("A body that was serialised again, and another secret, are refused")
-    func changed() {
-        expectRefusal(.signature, checkout.replacing(",", with: ", "), signature(checkout))
-        expectRefusal(.signature, checkout, signature(checkout, secret: "whsec_other"))
+    @Test("A Checkout with nothing to pay is the transaction of its session, and one without an amount is none")
+    func discount() throws {
+        func free(_ members: String) throws -> VerifiedEvidence {
+            try checkout {
+                $0.replacing("\"paid\"", with: "\"no_payment_required\"")
+                    .replacing("\"payment_intent\":\"pi_1\"", with: "\"payment_intent\":null" + members)
+            }
+        }
+        #expect(try free(",\"amount_total\":0").purchase.transaction == StripeStage.reference("cs_1"))
+        #expect(try free("").facts.isEmpty)
     }
 
-    @Test("Every oversize is refused, and unknown types give no facts")
-    func oversize() throws {
-        let long = String(repeating: " ", count: EvidenceLimits.notification) + checkout
-        expectRefusal(.size, long, signature(long))
-        #expect(try verify(event("customer.created", "{\"id\":\"cus_1\"}")).facts.isEmpty)
+    @Test("The quantity comes from the metadata, and must be in range")
+    func quantity() throws {
+        func sell(_ quantity: String) -> String {
+            StripeStage.checkout().replacing(
+                "\"owl\"", with: "\"owl\",\"entitlementsync_quantity\":\"\(quantity)\"")
+        }
+        let event = StripeStage.event("checkout.session.completed", sell("25"))
+        #expect(try StripeStage.verify(event).purchase.quantity == 25)
+        for quantity in ["0", "-1", "10001", "many"] {
+            StripeStage.expectRefusal(.content, StripeStage.event("checkout.session.completed", sell(quantity)))
+        }
     }
 
-    @Test("A product that is not named anywhere is refused with the name of the setting")
+    @Test("The account token comes from the metadata if the session has no reference")
+    func token() throws {
+        let evidence = try checkout {
+            $0.replacing("\"client_reference_id\":\"ABC\"", with: "\"client_reference_id\":null")
+                .replacing("\"owl\"", with: "\"owl\",\"entitlementsync_account\":\"DEF\"")
+        }
+        #expect(evidence.accountToken == "def")
+    }
+
+    @Test("A Checkout without a product in its metadata is refused with what to set")
     func unknownProduct() {
-        let body = event(
-            "checkout.session.completed",
-            "{\"id\":\"cs_1\",\"mode\":\"payment\",\"payment_status\":\"paid\",\"payment_intent\":\"pi_1\"}")
-        let error = #expect(throws: EvidenceError.self) { try verify(body) }
-        #expect(error?.check == .content)
-        #expect(error?.reason.contains("entitlementsync_product") == true)
+        let body = StripeStage.event(
+            "checkout.session.completed", StripeStage.checkout().replacing("entitlementsync_product", with: "product"))
+        StripeStage.expectRefusal(.content, because: "metadata entitlementsync_product of the session", body)
+    }
+
+    @Test("An event of test mode is filed under the environment test, and one without a mode is refused")
+    func livemode() throws {
+        let body = StripeStage.event("checkout.session.completed", livemode: "false", StripeStage.checkout())
+        #expect(try StripeStage.verify(body).purchase.transaction == StripeStage.reference("pi_1", in: .test))
+        for mode in [nil, "null", "\"true\"", "1"] {
+            StripeStage.expectRefusal(
+                .content, because: "livemode",
+                StripeStage.event("checkout.session.completed", livemode: mode, StripeStage.checkout()))
+        }
+    }
+
+    @Test("An unknown type gives no facts")
+    func unknownType() throws {
+        let evidence = try StripeStage.verify(StripeStage.event("customer.created", "{\"id\":\"cus_1\"}"))
+        #expect(evidence.facts.isEmpty && evidence.line == nil && evidence.aliases.isEmpty)
+        #expect(evidence.event == "customer.created")
+    }
+
+    @Test("Repeated members, other JSON and missing members are refused")
+    func malformed() {
+        StripeStage.expectRefusal(.format, StripeStage.event("invoice.paid", "{\"id\":\"in_1\",\"id\":\"in_2\"}"))
+        StripeStage.expectRefusal(.format, "[]")
+        StripeStage.expectRefusal(.content, because: "type", "{}")
+        StripeStage.expectRefusal(.content, because: "created", "{\"type\":\"invoice.paid\"}")
+        StripeStage.expectRefusal(
+            .content, because: "data",
+            "{\"type\":\"invoice.paid\",\"created\":\(StripeStage.seconds),\"livemode\":true}")
     }
 }

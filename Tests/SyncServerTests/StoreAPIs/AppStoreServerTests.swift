@@ -92,7 +92,10 @@ struct AppStoreServerTests {
     @Test(
         "ends with a typed error",
         arguments: [
-            (401, "{}", StoreAPIError.Kind.unauthorized, 1), (404, "{}", .notFound, 1), (400, "{}", .rejected, 1),
+            (404, #"{"errorCode":4040002}"#, StoreAPIError.Kind.unavailable, 5),
+            (404, #"{"errorCode":4040004}"#, .unavailable, 5), (404, #"{"errorCode":4040006}"#, .unavailable, 5),
+            (404, #"{"errorCode":4040003}"#, .notFound, 1), (400, #"{"errorCode":4000017}"#, .rejected, 1),
+            (401, "{}", .unauthorized, 1), (404, "{}", .notFound, 1), (400, "{}", .rejected, 1),
             (200, "{", .malformed, 1), (200, #"{"hasMore":true}"#, .malformed, 1),
             (200, #"{"hasMore":true,"paginationToken":"t"}"#, .endless, 2), (503, "", .unavailable, 5),
             (429, "", .rateLimited, 5), (200, String(repeating: " ", count: (4 << 20) + 1), .tooLarge, 1),
@@ -103,5 +106,34 @@ struct AppStoreServerTests {
         let error = await #expect(throws: StoreAPIError.self) { try await read(transport) }
         #expect(error?.kind == kind)
         #expect(transport.sent.count == count)
+    }
+
+    @Test("moves a start that is older by less than a day to the oldest notification, and refuses an older one")
+    func oldestStart() async throws {
+        let (day, oldest) = (Int64(86_400_000), Self.now - 180 * 86_400_000)
+        for start in [oldest, oldest - day] {
+            let transport = ScriptedTransport([ScriptedTransport.answer(200, "{}")])
+            try await client(transport).notifications(from: start, to: Self.now) { _ in }
+            #expect(
+                transport.sent.map(\.body) == [#"{"startDate":\#(oldest + 60_000),"endDate":\#(Self.now)}"#])
+        }
+        let transport = ScriptedTransport([])
+        let error = await #expect(throws: StoreAPIError.self) {
+            try await client(transport).notifications(from: oldest - day - 1, to: Self.now) { _ in }
+        }
+        #expect(error?.kind == .invalidArgument && transport.sent.isEmpty)
+    }
+
+    @Test("ends a history whose pages bring nothing new")
+    func idlePages() async throws {
+        let pages = (0..<40).map {
+            ScriptedTransport.answer(
+                200,
+                #"{"hasMore":true,"paginationToken":"\#($0)","notificationHistory":[{"signedPayload":"same"}]}"#)
+        }
+        let transport = ScriptedTransport(pages)
+        let error = await #expect(throws: StoreAPIError.self) { try await read(transport) }
+        #expect(error?.kind == .endless)
+        #expect(transport.sent.count == 17)
     }
 }

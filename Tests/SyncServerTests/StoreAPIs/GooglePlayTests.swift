@@ -63,6 +63,18 @@ struct GooglePlayTests {
         #expect(grant.iat == 1_800_000_000 && grant.exp - grant.iat == 3_600)
     }
 
+    @Test("looks up subscriptions of its own app only")
+    func package() async throws {
+        let transport = ScriptedTransport([Self.granted, ScriptedTransport.answer(200, "{}")])
+        let client = try client(transport)
+        let error = await #expect(throws: StoreAPIError.self) {
+            _ = try await client.subscription(packageName: "com.example.other", purchaseToken: "t")
+        }
+        #expect(error?.kind == .invalidArgument && transport.sent.isEmpty)
+        #expect(
+            try await client.subscription(packageName: "com.example.owls", purchaseToken: "t") == Array("{}".utf8))
+    }
+
     @Test("acknowledges subscriptions and products")
     func acknowledgement() async throws {
         let done = ScriptedTransport.answer(204, "")

@@ -124,7 +124,7 @@ struct PlainStoreVerifier: AppStoreVerification, StripeVerification, GooglePlayV
         if let refunded = reference("refund") {
             evidence.facts = [.revocation(Revocation(transaction: refunded, revokedAt: now, stamp: .signed(at: now)))]
         }
-        if let alias = reference("intent"), let invoice = reference("invoice") { evidence.aliases = [alias: invoice] }
+        if let alias = reference("intent"), let invoice = reference("invoice") { evidence.aliases = [alias: [invoice]] }
         if let sale = members["sale"] {
             let paid = try self.evidence(.stripe, sale, now)
             (evidence.facts, evidence.accountToken) = (paid.facts, paid.accountToken)

@@ -39,6 +39,17 @@ struct RequestReadingTests {
         #expect(reply.status == 400 && reply.body.count < 400)
     }
 
+    @Test(
+        "A write with a value of ?if other than any, or with several, is refused and writes nothing",
+        arguments: ["if=all", "if=", "if", "if=any&if=any", "if=undefined&if=any"])
+    func conditions(_ query: String) async {
+        let reply = await service.ask(
+            .put, "/v1/kv/accounts/alice/initial/k?\(query)", token: .operatorToken, [.ifNoneMatch: "*"], body: [1])
+        #expect(reply.status == 400)
+        #expect(reply.problem?.detail == "the query parameter if must be any, and occur once")
+        #expect(await get("/v1/kv/accounts/alice/initial/k").status == 404)
+    }
+
     @Test("Unknown query parameters of listings and of the operator's routes are refused by name")
     func unknownParameters() async throws {
         #expect(await AccountOwner(service).signUp().status == 201)

@@ -59,4 +59,18 @@ struct FoundTests {
             ], days: 182)
         #expect(Simulation(scenario).run().violations.isEmpty)
     }
+
+    /// Seed 57: a sync received the account's ledger, but could not read the server ledger. The device then took the
+    /// account for completely known, although the server may have verified purchases that it lacked.
+    @Test("An account without its server ledger is not taken for completely known")
+    func unreadServerLedger() {
+        let scenario = Scenario(
+            seed: 1, devices: [DeviceSetup(), DeviceSetup()], remote: RemoteSetup(policy: .verified),
+            faults: FaultRates(lostRequests: 267),
+            steps: [
+                Step(at: 0, device: 1, .sync),
+                Step(at: Self.day, device: 1, .buy(Sale("t0004", of: "quarter"))),
+            ], days: 2)
+        #expect(Simulation(scenario).run().violations.isEmpty)
+    }
 }

@@ -31,6 +31,10 @@ struct ModelAgreementTests {
             for instant in [.latest, Timestamp.near2026(using: &random)] {
                 try compare(replay.snapshot(at: instant), model, scope == .shared ? .shared : .deviceLocal, place)
             }
+            tally.note(
+                "evidence",
+                world.device.records.contains { if case .evidence = Fact($0) { true } else { false } }
+                    && model.facts.policy == .verified && !model.sales.isEmpty)
             tally.note("overspent", replay.conflicts(at: .latest).contains { $0.isOverspent })
             for (group, timeline) in replay.timelines {
                 let expected = timeline.chains.map {
@@ -65,6 +69,12 @@ struct ModelAgreementTests {
     }
 
     private func note(_ replay: Replay, _ model: ModelReplay, in tally: inout Tally) {
+        tally.note("verified", model.facts.policy == .verified)
+        tally.note("verified purchase", model.sales.contains { model.facts.verified.contains($0.purchase.transaction) })
+        tally.note(
+            "unverified",
+            model.facts.policy == .verified
+                && model.facts.purchases.contains { !model.facts.verified.contains($0.transaction) })
         tally.note("two spans", model.coverage(of: "random").count > 1)
         tally.note("renewed", !model.coverage(of: "selfies").isEmpty)
         tally.note("saturated", model.coverage(of: "random").last?.end == ModelCalendar.latest)
@@ -130,7 +140,7 @@ extension Fact {
     /// True if the model ignores the fact.
     fileprivate var saysNothing: Bool {
         switch self {
-        case .unreadable, .contradiction, .policy: true
+        case .unreadable, .contradiction: true
         default: false
         }
     }

@@ -51,19 +51,27 @@ struct RandomFacts {
         }
         account = random.chance(1, in: 50) ? .erased : Ledger(inAccount)
         device = Ledger(onDevice)
-        server = Ledger(
-            (0..<random.int(0...2)).map { _ in Fact.acceptance(.near(using: &random)).record })
+        for _ in 0..<random.int(0...2) where random.chance(1, in: 2) {
+            device = device.joined(with: Ledger([Fact.evidence(.near(catalog, using: &random)).record]))
+        }
+        server = Self.server(catalog, using: &random)
     }
 
-    /// Replaces stored evidence, which the model does not read.
-    private static func modelled(_ fact: Fact) -> Fact {
-        guard case .evidence(let evidence) = fact else { return fact }
-        return .policy(PolicyStatement(.verified, logicalTime: evidence.stamp.logicalTime))
+    /// Returns a server ledger with decisions, and often with verified statements and a policy.
+    private static func server(_ catalog: Catalog, using random: inout SplitMix64) -> Ledger {
+        var records = (0..<random.int(0...2)).map { _ in Fact.acceptance(.near(using: &random)).record }
+        if random.chance(1, in: 2) { return Ledger(records) }
+        for _ in 0..<random.int(0...12) { records.append(record(catalog, using: &random)) }
+        if random.chance(2, in: 3) {
+            let policy = random.pick([TrustPolicy.trusted, .verified, .verified])
+            records.append(Fact.policy(PolicyStatement(policy, logicalTime: .near(using: &random))).record)
+        }
+        return Ledger(records)
     }
 
     private static func record(_ catalog: Catalog, using random: inout SplitMix64) -> Record {
-        if random.chance(1, in: 10) { return modelled(Fact(.random(using: &random))).record }
-        if random.chance(1, in: 10) { return modelled(Fact.random(using: &random)).record }
+        if random.chance(1, in: 10) { return Fact(.random(using: &random)).record }
+        if random.chance(1, in: 10) { return Fact.random(using: &random).record }
         var record = Fact.near(catalog, using: &random).record
         if random.chance(1, in: 15) { record.damage(using: &random) }
         return record
@@ -121,6 +129,15 @@ extension Acceptance {
                 .accepted, .countsAsOf(.near(using: &random)), .refused("no"), .transferred(to: "b"),
             ]),
             date: .near(using: &random), logicalTime: .near(using: &random))
+    }
+}
+
+extension StoredEvidence {
+    fileprivate static func near(_ catalog: Catalog, using random: inout SplitMix64) -> StoredEvidence {
+        let facts = (0..<random.int(1...3)).map { _ in Fact.near(catalog, using: &random).record }
+        return StoredEvidence(
+            kind: "app-store-transaction", subject: "t\(random.int(0...3))", data: [1, 2], facts: Ledger(facts),
+            stamp: .near(using: &random))
     }
 }
 

@@ -38,13 +38,25 @@ enum EveryAction {
         .sync, .restore, .look, .createAccount("alice"), .logIn("alice", adoptsAnonymous: true), .logOut,
         .erase("alice"), .start, .crash(afterOperations: 1_234), .backUp, .putBack, .wipe, .lose, .fill(1_000),
         .moveClock(-3_153_600_000_000), .cut(requests: true, answers: false, 60_000),
+        .present(StoreStatement("e0001", of: "club", date: 0, signedAt: 1_000), isRestore: false),
+        .present(refundedRenewal, isRestore: true),
+        .forge(StoreStatement("e(\"3,", of: "half", date: 1, signedAt: -2)),
     ]
 
     static let onRemote: [Action] = [
         .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock(-999, for: 1_000_000), .fillRemote(12),
         .lie(.oldContent), .lie(.deletion), .lie(.garbage(86_400_000)), .lie(.laterFormat(172_800_000)),
-        .lie(.forgedRefunds),
+        .lie(.forgedRefunds), .notify(refundedRenewal), .claim(.purchase("e0004", of: "owl"), account: "alice"),
+        .claim(.flag("owl"), account: "alice"), .claim(.expiry(group: "random"), account: "bob"),
+        .claim(.reversal("e0002"), account: "bob"), .claim(.refund("e0001"), account: "alice"),
+        .claim(.grace("e0001"), account: "alice"),
+        .claim(.evidence(StoreStatement("e0005", of: "half", date: 3, signedAt: 4)), account: "alice"),
     ]
+
+    /// A statement with every property.
+    private static let refundedRenewal = StoreStatement(
+        "e0002", of: "club", date: 2_592_000_000, signedAt: 2_600_000_000, revokedAt: 2_599_999_000,
+        expires: 5_184_000_000, original: "e0001", account: "alice")
 
     /// The name of each case. The switch is exhaustive, so a new case must be added here.
     static func name(of action: Action) -> String {
@@ -58,6 +70,8 @@ enum EveryAction {
         case .echo: "echo"
         case .defer: "defer"
         case .writeUnknown: "writeUnknown"
+        case .present(_, let isRestore): isRestore ? "restore and present" : "present"
+        case .forge: "forge"
         case .sync: "sync"
         case .restore: "restore"
         case .look: "look"
@@ -80,6 +94,8 @@ enum EveryAction {
         case .moveRemoteClock: "moveRemoteClock"
         case .fillRemote: "fillRemote"
         case .lie(let lie): "lie \(name(of: lie))"
+        case .notify: "notify"
+        case .claim(let claim, _): "claim \(name(of: claim))"
         }
     }
 
@@ -93,6 +109,18 @@ enum EveryAction {
         }
     }
 
+    private static func name(of claim: ClientClaim) -> String {
+        switch claim {
+        case .purchase: "purchase"
+        case .flag: "flag"
+        case .expiry: "expiry"
+        case .reversal: "reversal"
+        case .refund: "refund"
+        case .grace: "grace"
+        case .evidence: "evidence"
+        }
+    }
+
     /// The number of cases in the functions above.
-    static let caseCount = 35
+    static let caseCount = 46
 }

@@ -72,6 +72,30 @@ struct PrintedScenario {
                 Step(at: 2_073_599_976, device: 0, .fill(1_000)),
                 Step(at: 2_159_999_975, device: 1, process: 1, .moveClock(-3_153_600_000_000)),
                 Step(at: 2_246_399_974, device: 2, .cut(requests: true, answers: false, 60_000)),
+                Step(
+                    at: 2_332_799_973,
+                    device: 0,
+                    process: 1,
+                    .present(StoreStatement("e0001", of: "club", date: 0, signedAt: 1_000), isRestore: false)),
+                Step(
+                    at: 2_419_199_972,
+                    device: 1,
+                    .present(
+                        StoreStatement(
+                            "e0002",
+                            of: "club",
+                            date: 2_592_000_000,
+                            signedAt: 2_600_000_000,
+                            revokedAt: 2_599_999_000,
+                            expires: 5_184_000_000,
+                            original: "e0001",
+                            account: "alice"),
+                        isRestore: true)),
+                Step(
+                    at: 2_505_599_971,
+                    device: 2,
+                    process: 1,
+                    .forge(StoreStatement("e(\"3,", of: "half", date: 1, signedAt: -2))),
                 Step(at: 3_153_600_000_000, .backUpRemote),
                 Step(at: 3_153_600_000_001, .putBackRemote),
                 Step(at: 3_153_600_000_002, .wipeRemote),
@@ -82,6 +106,27 @@ struct PrintedScenario {
                 Step(at: 3_153_600_000_007, .lie(.garbage(86_400_000))),
                 Step(at: 3_153_600_000_008, .lie(.laterFormat(172_800_000))),
                 Step(at: 3_153_600_000_009, .lie(.forgedRefunds)),
+                Step(
+                    at: 3_153_600_000_010,
+                    .notify(
+                        StoreStatement(
+                            "e0002",
+                            of: "club",
+                            date: 2_592_000_000,
+                            signedAt: 2_600_000_000,
+                            revokedAt: 2_599_999_000,
+                            expires: 5_184_000_000,
+                            original: "e0001",
+                            account: "alice"))),
+                Step(at: 3_153_600_000_011, .claim(.purchase("e0004", of: "owl"), account: "alice")),
+                Step(at: 3_153_600_000_012, .claim(.flag("owl"), account: "alice")),
+                Step(at: 3_153_600_000_013, .claim(.expiry(group: "random"), account: "bob")),
+                Step(at: 3_153_600_000_014, .claim(.reversal("e0002"), account: "bob")),
+                Step(at: 3_153_600_000_015, .claim(.refund("e0001"), account: "alice")),
+                Step(at: 3_153_600_000_016, .claim(.grace("e0001"), account: "alice")),
+                Step(
+                    at: 3_153_600_000_017,
+                    .claim(.evidence(StoreStatement("e0005", of: "half", date: 3, signedAt: 4)), account: "alice")),
             ],
             days: 36_500)
     }

@@ -78,6 +78,33 @@ struct ScenarioJSONTests {
         #expect(error.map { "\($0)" } == damage.error)
     }
 
+    @Test("A scenario that was written before servers verified evidence is read")
+    func earlier() throws {
+        let text = """
+            {"days": 3, "seed": 7, "sharesUnits": true, "remote": {"comparesAndSwaps": true, "tellsTime": true},
+            "devices": [{"account": "alice", "catalog": 0, "clockOffset": 0}],
+            "faults": {"delayed": 0, "diskErrors": 0, "diskPauses": 200, "diskUnknowns": 0, "longestDelay": 50,
+            "lostAnswers": 0, "lostRequests": 0, "refusals": 0, "repeatedRequests": 0, "staleReads": 0},
+            "steps": [{"at": 5, "device": 0, "process": 0, "action": {"sync": {}}}]}
+            """
+        let expected = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .sync)], days: 3)
+        try #expect(Scenario(json: Array(text.utf8)) == expected)
+        #expect(expected.remote.policy == nil)
+    }
+
+    @Test("A policy that the remote cannot have is rejected")
+    func policies() throws {
+        var scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [], days: 3)
+        scenario.remote = RemoteSetup(comparesAndSwaps: false, policy: .trusted)
+        var error = #expect(throws: InputError.self) { try Scenario(json: scenario.json) }
+        #expect(error.map { "\($0)" } == "remote.policy: needs a remote that compares and swaps")
+        scenario.remote = RemoteSetup(policy: .verified)
+        try #expect(Scenario(json: scenario.json) == scenario)
+        scenario.sharesUnits = false
+        error = #expect(throws: InputError.self) { try Scenario(json: scenario.json) }
+        #expect(error.map { "\($0)" } == "remote.policy: verified needs shared units")
+    }
+
     @Test("Text that is not a scenario in JSON is rejected", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
     func noScenario(text: String) {
         #expect(throws: InputError.self) { try Scenario(json: Array(text.utf8)) }
@@ -89,6 +116,9 @@ struct ScenarioJSONTests {
             Action.moveClock(.min), .fill(.max), .buy(Sale("t1", of: "owl", quantity: 10_001)),
             .buy(Sale("t1", of: "owl", date: .min)), .crash(afterOperations: -1),
             .assert(group: "random", until: .max, source: "parse"), .cut(requests: true, answers: true, .max),
+            .present(StoreStatement("e1", of: "owl", date: .min, signedAt: 0), isRestore: false),
+            .present(StoreStatement("e1", of: "owl", date: 0, signedAt: 0, expires: .max), isRestore: true),
+            .forge(StoreStatement("e1", of: "owl", date: 0, signedAt: .max)),
         ])
     func overflow(action: Action) {
         let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, action)], days: 3)

@@ -35,6 +35,13 @@ struct SourceTests {
         try #expect(Self.text(of: "PrintedScenario.swift").contains("\n\(test)"))
     }
 
+    @Test("The policy of a server is printed")
+    func policy() {
+        var scenario = Scenario(seed: 1, devices: [DeviceSetup()], steps: [], days: 1)
+        scenario.remote = RemoteSetup(tellsTime: false, policy: .verified)
+        #expect(scenario.swiftSource.contains("remote: RemoteSetup(tellsTime: false, policy: .verified),\n"))
+    }
+
     @Test("Default values are left out")
     func defaults() {
         let scenario = Scenario(seed: 1_000, devices: [DeviceSetup()], steps: [Step(at: 0, device: 0, .sync)], days: 1)

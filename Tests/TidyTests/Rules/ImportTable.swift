@@ -40,7 +40,7 @@ struct ImportTable {
         Row(module: "EntitlementSync", folder: "Sources/EntitlementSync", imports: ["Entitlements", "SyncCore"]),
         Row(
             module: "EntitlementSyncEvidence", folder: "Sources/EntitlementSyncEvidence",
-            imports: ["EntitlementSync", "StoreEvidence"]),
+            imports: ["EntitlementSync"], packages: ["X509", "SwiftASN1", "Crypto", "CryptoExtras"]),
         Row(
             module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",
             imports: ["EntitlementSync"], packages: ["StoreKit"]),

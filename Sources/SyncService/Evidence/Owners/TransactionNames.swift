@@ -5,19 +5,21 @@ import SyncCore
 /// Other names of transactions, and the lines of transactions, by `server/names/STORE/ENVIRONMENT/ID`.
 ///
 /// A refund at Stripe names a PaymentIntent, not the invoice that was paid, and a refund at Google Play names an order,
-/// not its subscription. The App Store states the line with every transaction, so it needs no names.
+/// not the purchases in it. The App Store states the line with every transaction, so it needs no names.
 struct TransactionNames: Sendable {
     let records: RecordStore
 
     struct Name: Codable, Hashable, Sendable {
-        /// The transaction for which this name stands.
-        var alias: LineName?
-        /// The line of the transaction.
+        /// The transactions for which this name stands.
+        var aliases: [LineName]?
+        /// The names that stand for this transaction. Facts about it may be parked under them.
+        var names: [LineName]?
+        /// The line of the transaction, if its purchase is known.
         var line: LineName?
     }
 
     /// Facts about one line.
-    struct Group: Sendable {
+    struct Group: Hashable, Sendable {
         var line: TransactionReference
         var facts: [Fact]
         /// Other keys under which facts about the line may be parked.
@@ -27,29 +29,37 @@ struct TransactionNames: Sendable {
     /// Groups the facts of `evidence` by line, in the order of their first mention. A line without a fact is a group of
     /// its own.
     func groups(of evidence: VerifiedEvidence) async throws(BackendError) -> [Group] {
-        for (name, transaction) in evidence.aliases.sorted(by: { $0.key < $1.key }) {
-            try await learn(Name(alias: LineName(transaction)), of: name)
-        }
-        var lines: [TransactionReference: TransactionReference] = [:]
-        for case .purchase(let purchase) in evidence.facts { lines[purchase.transaction] = purchase.line }
-        var groups: [Group] = []
-        for fact in evidence.facts {
-            guard let stated = fact.transaction else { continue }
-            let transaction = try await canonical(stated, evidence)
-            let line = try await line(of: fact, transaction, lines, evidence)
-            var names: Set<TransactionReference> = []
-            if line.store != .appStore {
-                names = Set(evidence.aliases.filter { $0.value == transaction }.map(\.key) + [transaction, stated])
+        for (name, transactions) in evidence.aliases.sorted(by: { $0.key < $1.key }) {
+            for transaction in transactions.sorted() where transaction != name {
+                try await learn(Name(aliases: [LineName(transaction)]), of: name)
+                try await learn(Name(names: [LineName(name)]), of: transaction)
             }
-            add(fact.renamed(transaction), names, to: line, in: &groups)
+        }
+        var groups: [Group] = []
+        for case .purchase(let purchase) in evidence.facts {
+            try await learn(Name(line: LineName(purchase.line)), of: purchase.transaction)
+            let names = try await names(of: purchase.transaction)
+            add(.purchase(purchase), names, to: purchase.line, in: &groups)
+        }
+        for fact in evidence.facts where fact.purchase == nil {
+            guard let stated = fact.transaction else { continue }
+            guard case .revocation = fact else {
+                add(fact, [], to: stated, in: &groups)
+                continue
+            }
+            for transaction in try await transactions(named: stated) {
+                let line = try await line(of: transaction, evidence)
+                let names = try await names(of: transaction)
+                add(fact.renamed(transaction), names, to: line, in: &groups)
+            }
         }
         if let line = evidence.line, !groups.contains(where: { $0.line == line }), evidence.facts.isEmpty {
             groups.append(Group(line: line, facts: []))
         }
-        for (name, transaction) in evidence.aliases where !evidence.facts.contains(where: { $0.transaction == name }) {
-            // Facts that arrived before the alias are parked under it.
-            let line = try await stored(transaction)?.line?.reference ?? transaction
-            add(nil, [name, transaction], to: line, in: &groups)
+        // Facts that arrived before the alias are parked under it. Without a purchase they stay there.
+        for transaction in evidence.aliases.values.reduce(into: Set(), { $0.formUnion($1) }).sorted() {
+            guard let line = try await stored(transaction)?.line?.reference else { continue }
+            add(nil, try await names(of: transaction), to: line, in: &groups)
         }
         return groups.map { group in
             var group = group
@@ -67,40 +77,51 @@ struct TransactionNames: Sendable {
         groups[index].otherNames.formUnion(names)
     }
 
-    /// `fact`, which was parked under another name, as a fact about the transaction that it concerns.
-    func canonical(_ fact: Fact) async throws(BackendError) -> Fact {
-        guard let stated = fact.transaction, let alias = try await stored(stated)?.alias else { return fact }
-        return fact.renamed(alias.reference)
-    }
-
     /// The line of `transaction`; `nil` if it is not known.
     func knownLine(of transaction: TransactionReference) async throws(BackendError) -> TransactionReference? {
         try await stored(transaction)?.line?.reference
     }
 
-    private func canonical(
-        _ transaction: TransactionReference, _ evidence: VerifiedEvidence
-    ) async throws(BackendError) -> TransactionReference {
-        if let known = evidence.aliases[transaction] { return known }
-        return try await stored(transaction)?.alias?.reference ?? transaction
+    /// The facts about `line` that `fact`, which was parked under another name, states.
+    func facts(of fact: Fact, about line: TransactionReference) async throws(BackendError) -> [Fact] {
+        guard case .revocation(let revocation) = fact else { return [fact] }
+        let transactions = try await transactions(named: revocation.transaction)
+        guard transactions != [revocation.transaction] else { return [fact] }
+        var facts: [Fact] = []
+        for transaction in transactions {
+            let known = try await stored(transaction)?.line?.reference
+            if known == line { facts.append(fact.renamed(transaction)) }
+        }
+        return facts
     }
 
-    private func line(
-        of fact: Fact, _ transaction: TransactionReference, _ lines: [TransactionReference: TransactionReference],
-        _ evidence: VerifiedEvidence
-    ) async throws(BackendError) -> TransactionReference {
-        switch fact {
-        case .purchase(let purchase):
-            let line = purchase.renamed(transaction).line
-            if line != transaction, line.store != .appStore {
-                try await learn(Name(line: LineName(line)), of: transaction)
-            }
-            return line
-        case .revocation:
-            if let line = lines[transaction] { return line }
-            return try await stored(transaction)?.line?.reference ?? evidence.line ?? transaction
-        default: return transaction
+    /// The known purchases that a refund of `name` concerns: those for which the name stands, and the one that it is.
+    /// Without any, the refund waits under `name` for them.
+    func transactions(
+        named name: TransactionReference
+    ) async throws(BackendError) -> [TransactionReference] {
+        guard let known = try await stored(name), let aliases = known.aliases else { return [name] }
+        var transactions: [TransactionReference] = known.line == nil ? [] : [name]
+        for alias in aliases.map(\.reference) where try await stored(alias)?.line != nil {
+            transactions.append(alias)
         }
+        return transactions.isEmpty ? [name] : transactions
+    }
+
+    /// The keys under which facts about `transaction` may be parked; empty for the App Store.
+    private func names(of transaction: TransactionReference) async throws(BackendError) -> Set<TransactionReference> {
+        guard transaction.store != .appStore else { return [] }
+        return Set((try await stored(transaction)?.names ?? []).map(\.reference) + [transaction])
+    }
+
+    /// The line of a revoked transaction.
+    private func line(
+        of transaction: TransactionReference, _ evidence: VerifiedEvidence
+    ) async throws(BackendError) -> TransactionReference {
+        for case .purchase(let purchase) in evidence.facts where purchase.transaction == transaction {
+            return purchase.line
+        }
+        return try await knownLine(of: transaction) ?? evidence.line ?? transaction
     }
 
     private func stored(_ transaction: TransactionReference) async throws(BackendError) -> Name? {
@@ -109,9 +130,17 @@ struct TransactionNames: Sendable {
     }
 
     private func learn(_ name: Name, of transaction: TransactionReference) async throws(BackendError) {
+        guard transaction.store != .appStore else { return }
         _ = try await records.update(try Self.key(of: transaction)) { (known: Name?) in
-            Name(alias: known?.alias ?? name.alias, line: known?.line ?? name.line)
+            Name(
+                aliases: Self.union(known?.aliases, name.aliases), names: Self.union(known?.names, name.names),
+                line: known?.line ?? name.line)
         }
+    }
+
+    private static func union(_ known: [LineName]?, _ new: [LineName]?) -> [LineName]? {
+        let all = Set(known ?? []).union(new ?? [])
+        return all.isEmpty ? nil : all.sorted { $0.reference < $1.reference }
     }
 
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
@@ -130,23 +159,10 @@ extension Fact {
         }
     }
 
-    /// The same fact about another transaction.
+    /// The same revocation of another transaction.
     func renamed(_ transaction: TransactionReference) -> Fact {
-        switch self {
-        case .purchase(let purchase): return .purchase(purchase.renamed(transaction))
-        case .revocation(var revocation):
-            revocation.transaction = transaction
-            return .revocation(revocation)
-        default: return self
-        }
-    }
-}
-
-extension Purchase {
-    /// The same purchase under another name of its transaction.
-    fileprivate func renamed(_ transaction: TransactionReference) -> Purchase {
-        var purchase = self
-        purchase.transaction = transaction
-        return purchase
+        guard case .revocation(var revocation) = self else { return self }
+        revocation.transaction = transaction
+        return .revocation(revocation)
     }
 }

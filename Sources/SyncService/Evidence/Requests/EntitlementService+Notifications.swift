@@ -33,13 +33,9 @@ extension EntitlementService {
                 guard let evidence = try await verified(store, request, now: Timestamp(milliseconds: now)) else {
                     return Self.accepted
                 }
-                guard !evidence.facts.isEmpty || evidence.line != nil || !evidence.aliases.isEmpty else {
-                    note(kind, .ignored, request.peer)
-                    return Self.accepted
-                }
-                let outcome = try await recorder.record(evidence, from: nil, isRestore: false)
-                note(kind, outcome.unowned.isEmpty ? .recorded : .parked, request.peer)
-                hub.wakeUp()
+                let outcome = try await recorder.receive(evidence)
+                note(kind, outcome, request.peer)
+                if outcome != .ignored { hub.wakeUp() }
                 return Self.accepted
             }
         } catch let error as EvidenceError {

@@ -24,15 +24,17 @@ extension EvidenceRecorder {
         var lines: [TransactionReference: TransactionReference] = [:]
         for purchase in evidence.facts.compactMap(\.purchase) { lines[purchase.transaction] = purchase.line }
         for fact in evidence.facts {
-            let renamed = try await names.canonical(fact)
-            review.facts.append(renamed)
-            guard let stated = fact.transaction else { continue }
-            let transaction = renamed.transaction ?? stated
-            var line = renamed.purchase?.line ?? lines[stated]
-            if line == nil { line = try await names.knownLine(of: transaction) }
-            let owned = line ?? evidence.line ?? transaction
-            if !review.lines.contains(owned) { review.lines.append(owned) }
-            if renamed.purchase != nil {
+            var transactions = fact.transaction.map { [$0] } ?? []
+            if case .revocation(let revocation) = fact {
+                transactions = try await names.transactions(named: revocation.transaction)
+            }
+            review.facts += transactions.isEmpty ? [fact] : transactions.map { fact.renamed($0) }
+            for transaction in transactions {
+                var line = fact.purchase?.line ?? lines[transaction]
+                if line == nil { line = try await names.knownLine(of: transaction) }
+                let owned = line ?? evidence.line ?? transaction
+                if !review.lines.contains(owned) { review.lines.append(owned) }
+                guard fact.purchase != nil else { continue }
                 review.mayClaim = true
                 if try await isProved(transaction, byOtherThan: account) { review.refused.append(transaction) }
             }

@@ -83,7 +83,7 @@ public struct SupportActs: Sendable {
         return try await perform(evidence, for: account, order)
     }
 
-    /// Records the facts of `evidence`. Unsigned facts yield to signed ones, and later imports replace earlier ones.
+    /// Records what `evidence` states. Unsigned statements yield to signed ones. Later imports replace earlier ones.
     ///
     /// - Throws: ``SupportError``, or the store's error.
     public func record(_ evidence: VerifiedEvidence, _ order: Order) async throws -> Outcome {

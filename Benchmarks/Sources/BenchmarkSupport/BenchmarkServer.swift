@@ -1,16 +1,15 @@
-import BenchmarkSupport
 import Foundation
 
 /// A `syncd serve` process on 127.0.0.1 with an SQLite store.
-final class WireServer {
+package final class BenchmarkServer {
     /// `http://127.0.0.1:PORT`, or `https`.
-    let url: String
+    package let url: String
     /// The PEM file of the certificate authority, or `nil` for plain HTTP.
-    let certificates: String?
+    package let certificates: String?
     private let process = Process()
 
-    /// Starts `program` with its store and certificate in `folder`.
-    init(program: String, folder: String, isSecure: Bool) throws {
+    /// Starts `program` with its store and certificate in `folder`, and with more options of `syncd serve`.
+    package init(program: String, folder: String, isSecure: Bool = false, options: [String] = []) throws {
         guard FileManager.default.isExecutableFile(atPath: program) else {
             exitWithFailure("\(program) is missing: swift build -c release --product syncd, or --syncd PROGRAM")
         }
@@ -18,6 +17,7 @@ final class WireServer {
             "serve", "--store", "sqlite:\(folder)/\(isSecure ? "secure" : "plain").sqlite", "--listen", "127.0.0.1:0",
             "--log-level", "error", "--limit", "account-reads=none", "--limit", "account-writes=none",
         ]
+        arguments += options
         certificates = isSecure ? try Self.makeCertificate(in: folder) : nil
         if let certificates {
             arguments += ["--tls-certificate", certificates, "--tls-key", certificates]
@@ -45,7 +45,7 @@ final class WireServer {
     }
 
     /// Stops the server.
-    func end() {
+    package func end() {
         if process.isRunning { kill(process.processIdentifier, SIGKILL) }
         process.waitUntilExit()
     }

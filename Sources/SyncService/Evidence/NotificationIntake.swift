@@ -1,0 +1,110 @@
+import Entitlements
+import StoreEvidence
+package import SyncCore
+
+extension EvidenceRecorder {
+    /// Records verified evidence from a store.
+    ///
+    /// - Returns: ``EvidenceNote/Outcome/recorded``, ``EvidenceNote/Outcome/parked`` or
+    ///   ``EvidenceNote/Outcome/ignored``.
+    func receive(_ evidence: VerifiedEvidence) async throws(BackendError) -> EvidenceNote.Outcome {
+        guard !evidence.facts.isEmpty || evidence.line != nil || !evidence.aliases.isEmpty else { return .ignored }
+        let outcome = try await record(evidence, from: nil, isRestore: false)
+        return outcome.unowned.isEmpty ? .recorded : .parked
+    }
+
+    /// Returns `evidence` without the facts that are known already and differ in their dates only.
+    ///
+    /// An answer of Google is dated with the time of the question, so each answer would change the ledger.
+    fileprivate func withoutKnownFacts(_ evidence: VerifiedEvidence) async throws(BackendError) -> VerifiedEvidence {
+        var evidence = evidence
+        var known: Set<Fact> = []
+        for line in Set(evidence.facts.compactMap(\.statedLine)) {
+            let facts = try await parked.facts(of: line)?.facts ?? []
+            known.formUnion(facts.map(\.withoutStamp))
+            let owners = try await lines.owners(of: line)
+            for (index, owner) in owners.enumerated() {
+                let facts = Set(try await writer.read(owner).facts(ofLine: line).map(\.withoutStamp))
+                if index == 0 { known.formUnion(facts) } else { known.formIntersection(facts) }
+            }
+        }
+        evidence.facts.removeAll { known.contains($0.withoutStamp) }
+        return evidence
+    }
+}
+
+extension Fact {
+    fileprivate var statedLine: TransactionReference? {
+        switch self {
+        case .purchase(let purchase): purchase.line
+        case .renewalState(let state): state.line
+        default: nil
+        }
+    }
+
+    /// The statement without its date, and without terms, which the server adds.
+    fileprivate var withoutStamp: Fact {
+        switch self {
+        case .purchase(var purchase):
+            (purchase.stamp, purchase.terms) = (Stamp(logicalTime: .zero), nil)
+            return .purchase(purchase)
+        case .renewalState(var state):
+            state.stamp = Stamp(logicalTime: .zero)
+            return .renewalState(state)
+        default: return self
+        }
+    }
+}
+
+/// Records what stores have stated outside of requests to the server, over the same store and by the same rules.
+///
+/// It works beside running servers. It leaves the trust policy of each account as the server has stated it.
+package struct NotificationIntake: Sendable {
+    private let recorder: EvidenceRecorder
+    private let evidence: EvidenceConfiguration
+    private let host: HostServices
+
+    /// Opens the store of a server.
+    ///
+    /// - Parameters:
+    ///   - store: The store. It must support compare-and-swap.
+    ///   - configuration: The verifiers, the catalogue and the ownership rule. Its policy is not used.
+    ///   - host: The clock.
+    ///   - digest: SHA-256.
+    ///   - onError: Receives errors about single accounts.
+    package init(
+        _ store: any KeyValueBackend, _ configuration: ServiceConfiguration, host: HostServices,
+        digest: @escaping @Sendable ([UInt8]) -> [UInt8], onError: (BackendError) -> Void
+    ) async throws(BackendError) {
+        let records = RecordStore(backend: store)
+        let writer = ServerLedgerWriter(
+            records: records, decoder: LedgerDecoder(), policy: nil,
+            catalog: configuration.catalog, now: host.now)
+        let owners = TransactionOwners(records: records, policy: configuration.ownership)
+        recorder = EvidenceRecorder(records, owners, writer, configuration, host, digest: digest)
+        (evidence, self.host) = (configuration.evidence, host)
+        try await recorder.start(onError: onError)
+    }
+
+    /// Verifies and records the `signedPayload` of a notification of the App Store.
+    ///
+    /// - Throws: `EvidenceError` if a check fails, `BackendError` if nothing could be kept.
+    package func receive(signedPayload: String) async throws -> EvidenceNote.Outcome {
+        guard let verifier = evidence.appStore else { return .notConfigured }
+        let body = JSON.object([("signedPayload", .string(signedPayload))]).text()
+        return try await recorder.receive(
+            try verifier.notification(Array(body.utf8), now: Timestamp(milliseconds: host.now())))
+    }
+
+    /// Looks up a subscription at Google Play and records its state. A state that is known changes nothing.
+    ///
+    /// - Throws: As ``receive(signedPayload:)``, or the error of the look-up.
+    package func lookUp(packageName: String, purchaseToken: String) async throws -> EvidenceNote.Outcome {
+        guard let verifier = evidence.googlePlay, let lookup = evidence.lookup else { return .notConfigured }
+        // The state is at least as new as the question.
+        let now = Timestamp(milliseconds: host.now())
+        let json = try await lookup.subscription(packageName: packageName, purchaseToken: purchaseToken)
+        let stated = try verifier.subscription(json, purchaseToken: purchaseToken, statedAt: now)
+        return try await recorder.receive(try await recorder.withoutKnownFacts(stated))
+    }
+}

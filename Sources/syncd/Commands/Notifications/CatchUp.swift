@@ -1,0 +1,205 @@
+import ArgumentParser
+import Crypto
+import Entitlements
+import Foundation
+import StoreEvidence
+import SyncCore
+import SyncServer
+import SyncService
+
+struct CatchUp: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "catch-up", abstract: "Record what stores have stated while the server could not be reached.",
+        discussion: """
+            Reads the history of notifications from the App Store Server API. Every notification is verified and \
+            recorded as if Apple had sent it to the server. With --play-tokens, the state of each subscription is \
+            looked up at Google Play. Google has no history, and the server does not keep purchase tokens: take \
+            them from the purchases of your app or from the Play Console.
+
+            The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
+            the ownership rule of the server; its trust policy stays as it is. Prints the number of notifications by \
+            their outcome. If a store's API fails, exits with 1 and prints the command to go on. If every notification \
+            was refused, exits with 4.
+
+            Examples:
+              syncd notifications catch-up --since 2026-01-31 --store sqlite:/var/lib/syncd/store.sqlite \\
+                --app-store-key key.p8 --app-store-key-id 2X9R4HXF34 --app-store-issuer ISSUER \\
+                --app-store-bundle com.example.app --app-store-app-id 1234
+            """)
+
+    @Option(
+        help: ArgumentHelp("The server's store, required: sqlite:FILE or file:DIR (SYNCD_STORE).", valueName: "store"))
+    var store: String?
+
+    @Option(help: ArgumentHelp("The beginning of the outage: RFC 3339, or a plain date.", valueName: "time"))
+    var since: String
+
+    @Option(help: ArgumentHelp("The end of the outage; by default now.", valueName: "time"))
+    var until: String?
+
+    @Option(
+        help: ArgumentHelp("A file with purchase tokens of Google Play, one on each line.", valueName: "file"))
+    var playTokens: String?
+
+    @Option(help: ArgumentHelp("The package name of the app on Google Play (SYNCD_PLAY_PACKAGE).", valueName: "name"))
+    var playPackage: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The server's rule for a purchase that two accounts claim: keepWithFirst, transfer or share "
+                + "(SYNCD_OWNERSHIP; default: keepWithFirst).", valueName: "rule"))
+    var ownership: String?
+
+    @OptionGroup(title: AppStoreAPIOptions.title) var appStore: AppStoreAPIOptions
+    @OptionGroup(title: PlayAPIOptions.title) var playAPI: PlayAPIOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
+    @OptionGroup var secrets: SecretOptions
+
+    func run() async throws {
+        let now = HostServices.system.now()
+        let start = try date(since, option: "--since")?.milliseconds ?? now
+        let end = try date(until, option: "--until")?.milliseconds ?? now
+        guard start < end else { throw Failure(.usage, "--since must be earlier than --until, or than now without it") }
+        var configuration = try serviceConfiguration()
+        let access = try appStore.access(secrets)
+        configuration.evidence.appStore = access?.verifier
+        let play = try lookUps(&configuration)
+        guard access != nil || play != nil else {
+            throw Failure(.usage, "pass --app-store-key for the App Store, or --play-tokens for Google Play")
+        }
+        let intake = try await NotificationIntake(
+            try serverStore(store).requiringExisting, configuration, host: .system,
+            digest: { Array(SHA256.hash(data: $0)) },
+            onError: { FileHandle.standardError.write(Data("syncd: \("\($0)".singleLine)\n".utf8)) })
+        var report = CatchUpReport()
+        do {
+            if let access {
+                try await access.client.notifications(from: start, to: end) { page in
+                    for payload in page { try await report.count { try await intake.receive(signedPayload: payload) } }
+                }
+            }
+            for token in play?.tokens ?? [] {
+                let package = play?.package ?? ""
+                try await report.count { try await intake.lookUp(packageName: package, purchaseToken: token) }
+            }
+        } catch {
+            try writeOutput(Array(report.text.utf8))
+            throw Self.failure(error)
+        }
+        try writeOutput(Array(report.text.utf8))
+        if let failure = report.failure { throw failure }
+    }
+
+    private func serviceConfiguration() throws -> ServiceConfiguration {
+        var configuration = ServiceConfiguration(name: "syncd notifications")
+        if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
+            configuration.catalog = try catalog.load()
+        }
+        if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
+            configuration.ownership = try ownershipRule(text)
+        }
+        return configuration
+    }
+
+    /// The app and the tokens to look up at Google Play; `nil` without `--play-tokens`.
+    private func lookUps(_ configuration: inout ServiceConfiguration) throws -> (package: String, tokens: [String])? {
+        guard let playTokens else {
+            guard playAPI.playServiceAccount == nil, playPackage == nil else {
+                throw Failure(.usage, "Google Play has no history of notifications: pass --play-tokens")
+            }
+            return nil
+        }
+        guard let path = playAPI.path, let package = playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE") else {
+            throw Failure(.usage, "--play-tokens needs --play-service-account and --play-package")
+        }
+        let text = try readDocument(playTokens) { String(decoding: $0, as: UTF8.self) }
+        var tokens: [String] = []
+        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            let token = line.trimmingCharacters(in: .whitespacesAndNewlines)
+            guard !token.isEmpty else { continue }
+            guard token.utf8.count <= 4_096, token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+                throw Failure(
+                    .usage,
+                    "\(playTokens.singleLine): line \(index + 1) is not a purchase token: 1 to 4,096 characters of "
+                        + "ASCII without spaces")
+            }
+            tokens.append(token)
+        }
+        guard !tokens.isEmpty else { throw Failure(.usage, "\(playTokens.singleLine) has no purchase tokens") }
+        configuration.evidence.googlePlay = GooglePlayVerifier(packageNames: [package])
+        configuration.evidence.lookup = try playAPI.client(path, package, secrets)
+        return (package, tokens)
+    }
+
+    /// The failure after a part of the notifications was recorded, with the command to go on.
+    private static func failure(_ error: any Error) -> Failure {
+        let failure: Failure
+        switch error {
+        case let error as StoreAPIError where error.kind == .invalidArgument:
+            return Failure(.usage, error.message)
+        case let error as StoreAPIError: failure = Failure(.failed, error.message)
+        default: failure = Failure(error)
+        }
+        let words = ["syncd"] + CommandLine.arguments.dropFirst()
+        return Failure(
+            failure.code,
+            "\(failure.message); what was received is recorded, go on with: "
+                + words.map(quoted).joined(separator: " "))
+    }
+
+    /// Quotes a word for a shell, unless it needs no quotes.
+    private static func quoted(_ word: String) -> String {
+        let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/:=,@+%")
+        guard word.isEmpty || !word.allSatisfy(plain.contains) else { return word }
+        return "'" + word.singleLine.replacing("'", with: "'\\''") + "'"
+    }
+}
+
+/// The number of notifications by their outcome.
+struct CatchUpReport {
+    private var received = 0
+    private var counts: [String: Int] = [:]
+    /// The number of refusals by their check, and the first reason of each.
+    private var refusals: [String: (count: Int, reason: String)] = [:]
+
+    /// True if a notification was dated ahead of the clock.
+    private var isAhead = false
+
+    /// The failure of a finished command; `nil` if something was accepted, or if there was nothing.
+    var failure: Failure? {
+        if isAhead {
+            return Failure(
+                .failed,
+                "notifications are dated ahead of this machine's clock; check the clock, and repeat the command")
+        }
+        let refused = refusals.values.reduce(0) { $0 + $1.count }
+        return refused > 0 && refused == received ? Failure(.refused, "every notification was refused") : nil
+    }
+
+    /// Counts the outcome of `receive`.
+    ///
+    /// - Throws: Errors that end the command: those of the store and of the API.
+    mutating func count(_ receive: () async throws -> EvidenceNote.Outcome) async throws {
+        received += 1
+        do {
+            counts[try await receive().name, default: 0] += 1
+        } catch let error as EvidenceError {
+            isAhead = isAhead || error.isTransient
+            refusals[error.check.rawValue, default: (0, error.reason)].count += 1
+        } catch let error as StoreAPIError where error.kind == .notFound {
+            counts["unknown", default: 0] += 1
+        }
+    }
+
+    /// One line for each count.
+    var text: String {
+        var lines = ["received: \(received)"]
+        lines += ["recorded", "parked", "ignored"].map { "\($0): \(counts[$0] ?? 0)" }
+        if let count = counts["unknown"] { lines.append("unknown to Google Play: \(count)") }
+        lines.append("refused: \(refusals.values.reduce(0) { $0 + $1.count })")
+        for (check, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
+            lines.append("  \(check): \(refusal.count), the first because \(refusal.reason.singleLine)")
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+}

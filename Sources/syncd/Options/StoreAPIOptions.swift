@@ -1,0 +1,174 @@
+import ArgumentParser
+import CurlTransport
+import Entitlements
+import Foundation
+import StoreEvidence
+import SyncCore
+import SyncProtocol
+import SyncServer
+import SyncService
+
+/// The access to Google Play's API.
+struct PlayAPIOptions: ParsableArguments {
+    static let title = "Google Play API options"
+
+    @Option(
+        help: ArgumentHelp(
+            "Look up subscriptions at Google Play with this key file (JSON) of a service account "
+                + "(SYNCD_PLAY_SERVICE_ACCOUNT).", valueName: "file"))
+    var playServiceAccount: String?
+
+    @Option(
+        help: ArgumentHelp("The base URL of Google Play's API, for tests (SYNCD_PLAY_API).", valueName: "url"))
+    var playAPI: String?
+
+    /// The retries of a server, whose notification Google sends again.
+    private static let briefRetries = RetryPolicy(
+        maximumAttempts: 3, firstDelay: .milliseconds(200), maximumDelay: .seconds(1), maximumTotalDelay: .seconds(2))
+
+    var path: String? { playServiceAccount ?? environmentVariable("SYNCD_PLAY_SERVICE_ACCOUNT") }
+
+    /// Sets the look-up of a server's configuration, if a service account is given.
+    func apply(to configuration: inout ServiceConfiguration, package: String?, secrets: SecretOptions) throws {
+        guard let path else {
+            guard playAPI == nil else { throw Failure(.usage, "--play-api needs --play-service-account") }
+            return
+        }
+        guard let package, configuration.evidence.googlePlay != nil else {
+            throw Failure(.usage, "--play-service-account needs --play-package and --play-key")
+        }
+        configuration.evidence.lookup = try client(path, package, secrets, retries: Self.briefRetries)
+    }
+
+    /// The client for the app `package` with the service account at `path`.
+    func client(
+        _ path: String, _ package: String, _ secrets: SecretOptions,
+        retries: RetryPolicy = AppStoreServerClient.defaultRetries
+    ) throws -> GooglePlayClient {
+        try secrets.check(path, option: "--play-service-account")
+        let json = try readDocument(path) { $0 }
+        let url = playAPI ?? environmentVariable("SYNCD_PLAY_API") ?? GooglePlayClient.productionURL
+        do {
+            return try GooglePlayClient(
+                serviceAccountJSON: json, packageName: package, baseURL: url, transport: try CurlClient(),
+                retries: retries)
+        } catch let error as StoreAPIError {
+            throw Failure(.usage, "--play-service-account: \(path.singleLine): \(error.message)")
+        } catch let error as TransportError {
+            throw Failure(.failed, "--play-service-account: \(error.message)")
+        }
+    }
+}
+
+/// The access to the App Store Server API.
+struct AppStoreAPIOptions: ParsableArguments {
+    static let title = "App Store API options"
+
+    @Option(
+        help: ArgumentHelp(
+            "The in-app purchase key of App Store Connect, a .p8 file (SYNCD_APP_STORE_KEY).", valueName: "file"))
+    var appStoreKey: String?
+
+    @Option(help: ArgumentHelp("The ID of the key (SYNCD_APP_STORE_KEY_ID).", valueName: "id"))
+    var appStoreKeyID: String?
+
+    @Option(
+        help: ArgumentHelp("The issuer ID of App Store Connect (SYNCD_APP_STORE_ISSUER).", valueName: "id"))
+    var appStoreIssuer: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The bundle identifier of the app (SYNCD_APP_STORE_BUNDLES, if it names one only).", valueName: "id"))
+    var appStoreBundle: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Apple's id of the app, required for notifications of production (SYNCD_APP_STORE_APP_ID).",
+            valueName: "number"))
+    var appStoreAppID: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root "
+                + "(SYNCD_EVIDENCE_ROOT).", valueName: "file"))
+    var evidenceRoot: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The base URL of the API, for tests (SYNCD_APP_STORE_API; default: Apple's, for production).",
+            valueName: "url"))
+    var appStoreAPI: String?
+
+    @Flag(help: "Read the history of Apple's sandbox, which has 30 days, instead of production, which has 180.")
+    var sandbox = false
+
+    /// A client of the API, and the verifier of its answers.
+    struct Access {
+        var client: AppStoreServerClient
+        var verifier: AppStoreVerifier
+    }
+
+    /// Returns the access; `nil` if no key is given.
+    func access(_ secrets: SecretOptions) throws -> Access? {
+        guard let path = appStoreKey ?? environmentVariable("SYNCD_APP_STORE_KEY") else {
+            let given = [
+                ("--app-store-key-id", appStoreKeyID), ("--app-store-issuer", appStoreIssuer),
+                ("--app-store-bundle", appStoreBundle), ("--app-store-app-id", appStoreAppID),
+                ("--app-store-api", appStoreAPI), ("--sandbox", sandbox ? "" : nil),
+            ]
+            if let option = given.first(where: { $0.1 != nil })?.0 {
+                throw Failure(.usage, "\(option) needs --app-store-key")
+            }
+            return nil
+        }
+        guard let id = appStoreKeyID ?? environmentVariable("SYNCD_APP_STORE_KEY_ID"),
+            let issuer = appStoreIssuer ?? environmentVariable("SYNCD_APP_STORE_ISSUER")
+        else { throw Failure(.usage, "--app-store-key needs --app-store-key-id and --app-store-issuer") }
+        let bundle = try self.bundle()
+        let appID = try (appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID")).map(appleID)
+        try secrets.check(path, option: "--app-store-key")
+        let key = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
+        let roots = try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT"))
+        do {
+            let client = try AppStoreServerClient(
+                issuerID: issuer, keyID: id, bundleID: bundle, privateKey: key, baseURL: try baseURL(),
+                transport: try CurlClient())
+            guard client.historyDays < 180 || appID != nil else {
+                throw Failure(.usage, "--app-store-app-id is required: notifications of production name the app by it")
+            }
+            return Access(
+                client: client, verifier: AppStoreVerifier(bundleIDs: [bundle], appAppleID: appID, roots: roots))
+        } catch let error as StoreAPIError {
+            throw Failure(.usage, error.message)
+        } catch let error as TransportError {
+            throw Failure(.failed, "--app-store-key: \(error.message)")
+        }
+    }
+
+    private func bundle() throws(Failure) -> String {
+        if let appStoreBundle, !appStoreBundle.isEmpty { return appStoreBundle }
+        let known = environmentVariable("SYNCD_APP_STORE_BUNDLES")?.split(separator: " ").map(String.init) ?? []
+        guard known.count == 1, appStoreBundle == nil else {
+            throw Failure(.usage, "--app-store-key needs --app-store-bundle, the app whose history is read")
+        }
+        return known[0]
+    }
+
+    private func baseURL() throws(Failure) -> String {
+        guard !sandbox else {
+            guard appStoreAPI == nil else {
+                throw Failure(.usage, "--sandbox and --app-store-api exclude each other")
+            }
+            return AppStoreServerClient.sandboxURL
+        }
+        return appStoreAPI ?? environmentVariable("SYNCD_APP_STORE_API") ?? AppStoreServerClient.productionURL
+    }
+}
+
+/// Apple's id of an app, the argument of `--app-store-app-id`.
+func appleID(_ text: String) throws(Failure) -> Int64 {
+    guard let number = Int64(text), number > 0 else {
+        throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
+    }
+    return number
+}
