@@ -2,12 +2,6 @@
 public import EntitlementSync
 import Entitlements
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 extension Evidence {
     /// A transaction of StoreKit 2, verified on this device: `VerificationResult.jwsRepresentation`.
     ///
@@ -19,14 +13,7 @@ extension Evidence {
     ///   - verifier: The verifier of this app.
     /// - Throws: `EvidenceError` with the check that failed. Nothing is recorded then.
     public static func storeKit(jws: String, verifiedBy verifier: AppStoreVerifier) throws(EvidenceError) -> Evidence {
-        let evidence = try verifier.transaction(jws, now: deviceTime)
-        let subject = evidence.line.map { "\($0.environment)/" } ?? ""
-        let transaction = evidence.facts.lazy.compactMap { fact in
-            if case .purchase(let purchase) = fact { purchase.transaction.id.rawValue } else { nil }
-        }.first
-        return verified(
-            evidence, subject: subject + (transaction ?? ""),
-            [("kind", .string(evidence.kind.rawValue)), ("jws", .string(jws))])
+        verified(try EvidenceItem(jws: jws, verifier, now: deviceTime))
     }
 
     /// An app receipt, verified on this device, with all purchases that it lists. An app without a server restores from
@@ -41,13 +28,7 @@ extension Evidence {
     public static func appStoreReceipt(
         _ receipt: [UInt8], verifiedBy verifier: AppStoreVerifier, deviceID: [UInt8]? = nil
     ) throws(EvidenceError) -> Evidence {
-        let evidence = try verifier.receipt(receipt, now: deviceTime, deviceID: deviceID)
-        let environment = evidence.facts.lazy.compactMap { fact in
-            if case .purchase(let purchase) = fact { purchase.transaction.environment.rawValue } else { nil }
-        }.first
-        return verified(
-            evidence, subject: environment ?? "",
-            [("kind", .string(evidence.kind.rawValue)), ("data", .string(Data(receipt).base64EncodedString()))])
+        verified(try EvidenceItem(receipt: receipt, verifier, now: deviceTime, deviceID: deviceID))
     }
 
     /// A purchase of Google Play, verified on this device by the app's licensing key.
@@ -60,29 +41,18 @@ extension Evidence {
     public static func googlePlay(
         data: String, signature: String, verifiedBy verifier: GooglePlayVerifier
     ) throws(EvidenceError) -> Evidence {
-        let evidence = try verifier.purchase(data: data, signature: signature, now: deviceTime)
-        let subject = evidence.facts.lazy.compactMap { fact in
-            if case .purchase(let purchase) = fact { purchase.transaction.id.rawValue } else { nil }
-        }.first
-        return verified(
-            evidence, subject: subject ?? "",
-            [
-                ("kind", .string(evidence.kind.rawValue)), ("data", .string(data)), ("signature", .string(signature)),
-            ])
+        verified(try EvidenceItem(data: data, signature: signature, verifier, now: deviceTime))
     }
 
     /// The time for checks on a device. Its clock may be wrong, and a store's signature cannot be forged by setting it,
     /// so a date that is ahead of the clock is no reason to refuse a purchase.
     private static let deviceTime = Timestamp.latest
 
-    private static func verified(
-        _ evidence: VerifiedEvidence, subject: String, _ members: [(String, JSON)]
-    ) -> Evidence {
+    private static func verified(_ item: EvidenceItem) -> Evidence {
         .verified(
             VerifiedStatement(
-                kind: evidence.kind.rawValue, subject: subject,
-                data: Array(JSON.object(members).text().utf8), facts: evidence.facts,
-                signedDate: evidence.signedDate ?? .earliest))
+                kind: item.evidence.kind.rawValue, subject: item.subject, data: item.json, facts: item.evidence.facts,
+                signedDate: item.evidence.signedDate ?? .earliest))
     }
 }
 #endif

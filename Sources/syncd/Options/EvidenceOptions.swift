@@ -23,17 +23,7 @@ struct EvidenceOptions: ParsableArguments {
                 + "separated by spaces).", valueName: "id"))
     var appStoreBundles: [String] = []
 
-    @Option(
-        help: ArgumentHelp(
-            "Apple's id of the app, required for notifications of production (SYNCD_APP_STORE_APP_ID).",
-            valueName: "number"))
-    var appStoreAppID: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root "
-                + "(SYNCD_EVIDENCE_ROOT).", valueName: "file"))
-    var evidenceRoot: String?
+    @OptionGroup var trust: AppStoreTrustOptions
 
     @Option(help: ArgumentHelp("The package name of the app on Google Play (SYNCD_PLAY_PACKAGE).", valueName: "name"))
     var playPackage: String?
@@ -88,15 +78,12 @@ struct EvidenceOptions: ParsableArguments {
     private func appStore() throws -> AppStoreVerifier? {
         let fallback = environmentVariable("SYNCD_APP_STORE_BUNDLES")?.split(separator: " ").map(String.init) ?? []
         let bundles = appStoreBundles.isEmpty ? fallback : appStoreBundles
-        let appID = appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID")
+        let appID = try trust.appID()
         guard !bundles.isEmpty else {
             guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
             return nil
         }
-        let number = try appID.map(appleID)
-        return AppStoreVerifier(
-            bundleIDs: Set(bundles), appAppleID: number,
-            roots: try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT")))
+        return AppStoreVerifier(bundleIDs: Set(bundles), appAppleID: appID, roots: try trust.roots())
     }
 
     private func googlePlay() throws -> GooglePlayVerifier? {
@@ -105,14 +92,7 @@ struct EvidenceOptions: ParsableArguments {
         )
         switch given {
         case (nil, nil): return nil
-        case (let package?, let path?):
-            let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-            do throws(EvidenceError) {
-                return try GooglePlayVerifier(
-                    packageNames: [package], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
-            } catch {
-                throw Failure(.usage, "--play-key: \(path.singleLine): \(error.reason)")
-            }
+        case (let package?, let path?): return try playVerifier(package, keyFile: path)
         default: throw Failure(.usage, "--play-package and --play-key must be passed together")
         }
     }

@@ -81,17 +81,7 @@ struct AppStoreAPIOptions: ParsableArguments {
             "The bundle identifier of the app (SYNCD_APP_STORE_BUNDLES, if it names one only).", valueName: "id"))
     var appStoreBundle: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Apple's id of the app, required for notifications of production (SYNCD_APP_STORE_APP_ID).",
-            valueName: "number"))
-    var appStoreAppID: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root "
-                + "(SYNCD_EVIDENCE_ROOT).", valueName: "file"))
-    var evidenceRoot: String?
+    @OptionGroup var trust: AppStoreTrustOptions
 
     @Option(
         help: ArgumentHelp(
@@ -113,7 +103,7 @@ struct AppStoreAPIOptions: ParsableArguments {
         guard let path = appStoreKey ?? environmentVariable("SYNCD_APP_STORE_KEY") else {
             let given = [
                 ("--app-store-key-id", appStoreKeyID), ("--app-store-issuer", appStoreIssuer),
-                ("--app-store-bundle", appStoreBundle), ("--app-store-app-id", appStoreAppID),
+                ("--app-store-bundle", appStoreBundle), ("--app-store-app-id", trust.appStoreAppID),
                 ("--app-store-api", appStoreAPI), ("--sandbox", sandbox ? "" : nil),
             ]
             if let option = given.first(where: { $0.1 != nil })?.0 {
@@ -125,10 +115,10 @@ struct AppStoreAPIOptions: ParsableArguments {
             let issuer = appStoreIssuer ?? environmentVariable("SYNCD_APP_STORE_ISSUER")
         else { throw Failure(.usage, "--app-store-key needs --app-store-key-id and --app-store-issuer") }
         let bundle = try self.bundle()
-        let appID = try (appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID")).map(appleID)
+        let appID = try trust.appID()
         try secrets.check(path, option: "--app-store-key")
         let key = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-        let roots = try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT"))
+        let roots = try trust.roots()
         do {
             let client = try AppStoreServerClient(
                 issuerID: issuer, keyID: id, bundleID: bundle, privateKey: key, baseURL: try baseURL(),
@@ -163,12 +153,4 @@ struct AppStoreAPIOptions: ParsableArguments {
         }
         return appStoreAPI ?? environmentVariable("SYNCD_APP_STORE_API") ?? AppStoreServerClient.productionURL
     }
-}
-
-/// Apple's id of an app, the argument of `--app-store-app-id`.
-func appleID(_ text: String) throws(Failure) -> Int64 {
-    guard let number = Int64(text), number > 0 else {
-        throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
-    }
-    return number
 }

@@ -39,12 +39,46 @@ struct GooglePlayOptions: ParsableArguments {
         guard let playPackage, let playKey else {
             throw Failure(.usage, "the kind google-play needs --play-package and --play-key")
         }
-        let text = try readDocument(playKey) { String(decoding: $0, as: UTF8.self) }
-        do throws(EvidenceError) {
-            return try GooglePlayVerifier(
-                packageNames: [playPackage], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
-        } catch {
-            throw Failure(.usage, "--play-key: \(playKey.singleLine): \(error.reason)")
+        return try playVerifier(playPackage, keyFile: playKey)
+    }
+}
+
+/// The verifier of purchases of the app `package`, with the licensing key in a file.
+func playVerifier(_ package: String, keyFile path: String) throws -> GooglePlayVerifier {
+    let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
+    do throws(EvidenceError) {
+        return try GooglePlayVerifier(
+            packageNames: [package], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
+    } catch {
+        throw Failure(.usage, "--play-key: \(path.singleLine): \(error.reason)")
+    }
+}
+
+/// Apple's id of the app, and the certificates that sign its evidence, for commands on a server.
+struct AppStoreTrustOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Apple's id of the app, required for notifications of production (SYNCD_APP_STORE_APP_ID).",
+            valueName: "number"))
+    var appStoreAppID: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root "
+                + "(SYNCD_EVIDENCE_ROOT).", valueName: "file"))
+    var evidenceRoot: String?
+
+    /// The number, if it is given.
+    func appID() throws(Failure) -> Int64? {
+        guard let text = appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID") else { return nil }
+        guard let number = Int64(text), number > 0 else {
+            throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
         }
+        return number
+    }
+
+    /// The given roots, or the pinned ones.
+    func roots() throws -> EvidenceRoots {
+        try evidenceRoots(evidenceRoot ?? environmentVariable("SYNCD_EVIDENCE_ROOT"))
     }
 }

@@ -29,8 +29,7 @@ struct EvidenceVerify: AsyncParsableCommand {
             valueName: "kind"))
     var kind: String
 
-    @Option(help: ArgumentHelp("A bundle identifier of the app; repeat for others.", valueName: "id"))
-    var bundle: [String] = []
+    @OptionGroup var appStore: AppStoreOptions
 
     @Option(help: ArgumentHelp("Apple's id of the app, for notifications of production.", valueName: "number"))
     var appID: Int64?
@@ -40,9 +39,6 @@ struct EvidenceVerify: AsyncParsableCommand {
             "The accepted environment: production, sandbox or xcode; by default production and sandbox.",
             valueName: "environment"))
     var environment: String?
-
-    @Option(help: ArgumentHelp("Root certificates (PEM) instead of Apple's.", valueName: "file"))
-    var evidenceRoot: String?
 
     @Option(help: ArgumentHelp("The time of verification; by default now.", valueName: "time"))
     var at: String?
@@ -54,8 +50,8 @@ struct EvidenceVerify: AsyncParsableCommand {
         let kind = try EvidenceKind(argument: kind, among: Self.kinds)
         let environments: Set<EnvironmentID> = environment.map { [EnvironmentID($0)] } ?? [.production, .sandbox]
         let verifier = AppStoreVerifier(
-            bundleIDs: Set(bundle), appAppleID: appID, environments: environments,
-            roots: try evidenceRoots(evidenceRoot))
+            bundleIDs: Set(appStore.bundle), appAppleID: appID, environments: environments,
+            roots: try evidenceRoots(appStore.evidenceRoot))
         let now = try date(at, option: "--at") ?? Timestamp(milliseconds: HostServices.system.now())
         let evidence = try verify(EvidenceFile(file), as: kind, by: verifier, now: now)
         if json {
@@ -78,7 +74,7 @@ struct EvidenceVerify: AsyncParsableCommand {
             return try verifier.notification(file.bytes, now: now)
         case .appStoreNotification: return try verifier.notification(signedPayload: file.text, now: now)
         case .appStoreReceipt: return try verifier.receipt(file.receipt, now: now)
-        case .verifyReceipt: return try VerifyReceiptAnswer.evidence(file.bytes, bundleIDs: Set(bundle))
+        case .verifyReceipt: return try VerifyReceiptAnswer.evidence(file.bytes, bundleIDs: Set(appStore.bundle))
         default: return try verifier.transaction(file.text, now: now)
         }
     }

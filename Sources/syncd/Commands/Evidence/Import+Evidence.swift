@@ -8,7 +8,7 @@ extension Import {
     /// The statements of an import about purchases.
     enum Statement {
         /// A receipt that the store has signed.
-        case signed(SignedStatement)
+        case signed(EvidenceItem)
         /// Statements without a signature.
         case unsigned(VerifiedEvidence)
     }
@@ -20,8 +20,9 @@ extension Import {
         case .receipt:
             try appStore.requireBundle(for: "the format receipt")
             return .signed(
-                try SignedStatement(
-                    receipt: EvidenceFile(file), appStore.verifier(of: environment), now: support.verificationTime))
+                try EvidenceItem(
+                    receipt: EvidenceFile(file).receipt, appStore.verifier(of: environment),
+                    now: support.verificationTime))
         case .verifyReceipt:
             try appStore.requireBundle(for: "the format verify-receipt")
             let evidence = try VerifyReceiptAnswer.evidence(

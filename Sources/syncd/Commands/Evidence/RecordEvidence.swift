@@ -41,24 +41,27 @@ struct RecordEvidence: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
-        let statement = try statement(now: support.verificationTime)
+        let item = try item(now: support.verificationTime)
         guard !support.asServer else {
             return try await support.record(
-                statement.evidence, "record", "evidence of the kind \(kind)", reason.reason, creation, options)
+                item.evidence, "record", "evidence of the kind \(kind)", reason.reason, creation, options)
         }
         let store = try await options.openStore(creating: creation)
-        try await record(statement, into: store, options.output)
+        try await record(item, into: store, options.output)
     }
 
     /// Verifies the evidence.
-    private func statement(now: Timestamp) throws -> SignedStatement {
+    private func item(now: Timestamp) throws -> EvidenceItem {
         let kind = try EvidenceKind(argument: kind, among: [.appStoreTransaction, .appStoreReceipt, .googlePlay])
         let environment = options.catalog.environmentID
         guard kind != .googlePlay else {
             guard appStore.bundle.isEmpty, appStore.evidenceRoot == nil else {
                 throw Failure(.usage, "--bundle and --evidence-root do not apply to the kind google-play")
             }
-            return try SignedStatement(googlePlay: EvidenceFile(file), googlePlay.verifier(), environment, now: now)
+            let (data, signature) = try EvidenceFile(file).purchaseOfGooglePlay()
+            let item = try EvidenceItem(data: data, signature: signature, googlePlay.verifier(), now: now)
+            try item.evidence.check(environment)
+            return item
         }
         guard googlePlay.isEmpty else {
             throw Failure(.usage, "--play-package and --play-key do not apply to the kind \(kind.rawValue)")
@@ -66,79 +69,34 @@ struct RecordEvidence: AsyncParsableCommand {
         try appStore.requireBundle(for: "the kind \(kind.rawValue)")
         let verifier = try appStore.verifier(of: environment)
         return kind == .appStoreReceipt
-            ? try SignedStatement(receipt: EvidenceFile(file), verifier, now: now)
-            : try SignedStatement(transaction: EvidenceFile(file), verifier, now: now)
+            ? try EvidenceItem(receipt: EvidenceFile(file).receipt, verifier, now: now)
+            : try EvidenceItem(jws: EvidenceFile(file).text, verifier, now: now)
     }
 }
 
 /// Records verified evidence on a device, and prints what was new.
-func record(_ statement: SignedStatement, into store: EntitlementStore, _ output: OutputOptions) async throws {
-    let receipt = try await store.record(.verified(statement.stored))
+func record(_ item: EvidenceItem, into store: EntitlementStore, _ output: OutputOptions) async throws {
+    let evidence = item.evidence
+    let receipt = try await store.record(
+        .verified(
+            VerifiedStatement(
+                kind: evidence.kind.rawValue, subject: item.subject, data: item.json, facts: evidence.facts,
+                signedDate: evidence.signedDate ?? .earliest)))
     let waiting = try await store.waitingEvidenceCount()
     let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
     let transactions = receipt.transactions.map(\.id.rawValue)
     let isNew = !receipt.newFacts.isEmpty
     try output.show(
         .object([
-            ("account", .string("\(store.account)")), ("kind", .string(statement.evidence.kind.rawValue)),
+            ("account", .string("\(store.account)")), ("kind", .string(evidence.kind.rawValue)),
             ("transactionIDs", .array(transactions.map { .string($0) })), ("isNew", .bool(isNew)),
             ("newPurchases", .number(Int64(purchases))), ("waiting", .number(Int64(waiting))),
         ]),
         or: "\(isNew ? "recorded" : "already recorded") for \(store.account): "
-            + "\(plural(purchases, "new purchase")) of \(transactions.count) in \(statement.evidence.kind.rawValue)")
-}
-
-/// Evidence that was verified on this device, in the form in which the outbox keeps and sends it.
-///
-/// The subjects and members are those of `EntitlementSyncEvidence`, which apps use.
-struct SignedStatement {
-    let evidence: VerifiedEvidence
-    let stored: VerifiedStatement
-
-    init(
-        transaction file: EvidenceFile, _ verifier: AppStoreVerifier, now: Timestamp
-    ) throws(EvidenceError) {
-        let jws = file.text
-        let evidence = try verifier.transaction(jws, now: now)
-        let environment = evidence.line.map { "\($0.environment)/" } ?? ""
-        self.init(evidence, subject: environment + (evidence.firstTransaction?.id.rawValue ?? ""), [("jws", jws)])
-    }
-
-    init(receipt file: EvidenceFile, _ verifier: AppStoreVerifier, now: Timestamp) throws(EvidenceError) {
-        let bytes = file.receipt
-        let evidence = try verifier.receipt(bytes, now: now)
-        self.init(
-            evidence, subject: evidence.firstTransaction?.environment.rawValue ?? "",
-            [("data", Data(bytes).base64EncodedString())])
-    }
-
-    init(
-        googlePlay file: EvidenceFile, _ verifier: GooglePlayVerifier, _ environment: EnvironmentID, now: Timestamp
-    ) throws(EvidenceError) {
-        let (data, signature) = try file.purchaseOfGooglePlay()
-        let evidence = try verifier.purchase(data: data, signature: signature, now: now)
-        try evidence.check(environment)
-        self.init(
-            evidence, subject: evidence.firstTransaction?.id.rawValue ?? "",
-            [("data", data), ("signature", signature)])
-    }
-
-    private init(_ evidence: VerifiedEvidence, subject: String, _ members: [(String, String)]) {
-        let object = JSON.object(
-            [("kind", .string(evidence.kind.rawValue))] + members.map { ($0.0, JSON.string($0.1)) })
-        self.evidence = evidence
-        stored = VerifiedStatement(
-            kind: evidence.kind.rawValue, subject: subject, data: Array(object.text().utf8), facts: evidence.facts,
-            signedDate: evidence.signedDate ?? .earliest)
-    }
+            + "\(plural(purchases, "new purchase")) of \(transactions.count) in \(evidence.kind.rawValue)")
 }
 
 extension VerifiedEvidence {
-    /// The transaction of the first purchase.
-    fileprivate var firstTransaction: TransactionReference? {
-        facts.lazy.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }.first
-    }
-
     /// Throws if a purchase or a renewal state is of another environment than `environment`.
     func check(_ environment: EnvironmentID) throws(EvidenceError) {
         for fact in facts {
