@@ -58,8 +58,9 @@ struct RecordEvidence: AsyncParsableCommand {
             guard appStore.bundle.isEmpty, appStore.evidenceRoot == nil else {
                 throw Failure(.usage, "--bundle and --evidence-root do not apply to the kind google-play")
             }
+            let verifier = try googlePlay.verifier()
             let (data, signature) = try EvidenceFile(file).purchaseOfGooglePlay()
-            let item = try EvidenceItem(data: data, signature: signature, googlePlay.verifier(), now: now)
+            let item = try EvidenceItem(data: data, signature: signature, verifier, now: now)
             try item.evidence.check(environment)
             return item
         }
