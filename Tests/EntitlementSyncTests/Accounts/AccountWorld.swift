@@ -69,7 +69,8 @@ final class AccountWorld {
     let remote: MemoryBackend
     var devices: [Device] = []
     var facts: [String: TrackedFact] = [:]
-    /// The ids that have been seen in a named account's own ledgers.
+    /// The ids whose move to a named account has been seen complete: they were in its own ledgers, and no longer in
+    /// the anonymous ones of the same device.
     private var adopted: Set<String> = []
     private var number = 0
 
@@ -123,8 +124,8 @@ final class AccountWorld {
         for id in waiting { facts[id]?.owner = adopter }
     }
 
-    /// Returns `true` if the claiming account was erased before the fact was moved, so that the fact is anonymous
-    /// again.
+    /// Returns `true` if the claiming account was erased before the move of the fact was complete. The fact is then
+    /// anonymous again, also if a copy of it had already reached the account's ledgers: the erasure removes the copy.
     private func isClaimVoid(_ id: String, _ fact: TrackedFact, on device: Device, _ holdings: Holdings) -> Bool {
         fact.device == device.number && holdings.erased.contains(fact.owner) && !adopted.contains(id)
     }
@@ -137,7 +138,9 @@ final class AccountWorld {
                 let isHere = holdings.claim == nil && holdings["anonymous"].contains(id)
                 if isHere { facts[id]?.owner = device.anonymousOwner }
             }
-            for (holder, ids) in holdings.ids where holder != "anonymous" { adopted.formUnion(ids) }
+            for (holder, ids) in holdings.ids where holder != "anonymous" {
+                adopted.formUnion(ids.subtracting(holdings["anonymous"]))
+            }
             for (holder, ids) in holdings.ids {
                 for id in ids {
                     let owner = facts[id]?.owner ?? "?"
