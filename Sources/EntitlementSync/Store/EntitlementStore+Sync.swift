@@ -171,11 +171,20 @@ extension EntitlementStore {
         do throws(SyncError) {
             return try await engine.sync(session.keys.ledger)
         } catch {
-            if error.hasReceived { try await rememberRemote(for: session) }
+            if error.hasReceived { try await noteReceived(for: session) }
             // Part of it may have been saved before the failure.
             await publish([], in: session)
             throw EntitlementError(error)
         }
+    }
+
+    /// Completes what a sync received before it failed to send: reads the server's decisions too.
+    private func noteReceived(for session: AccountSession) async throws(EntitlementError) {
+        let known = try await session.ledgers.current().decisions
+        if let decisions = try await decisions(for: session, beyond: known, isDryRun: false) {
+            try await session.ledgers.note(decisions)
+        }
+        try await rememberRemote(for: session)
     }
 
     /// Returns `true` if the local facts are the account's facts as far as can be known: there is no remote, the

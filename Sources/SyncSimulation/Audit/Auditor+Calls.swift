@@ -145,7 +145,7 @@ extension Auditor {
         checkWord(snapshot, now, of: call.account, on: device)
         let key = ObservationKey(
             device: device.index, name: call.account.name, incarnation: call.account.incarnation)
-        if let before = observations[key] { checkCoverage(from: before, to: now, device) }
+        if let before = observations[key] { checkCoverage(of: call.account, from: before, to: now, device) }
         observations[key] = now
     }
 
@@ -161,10 +161,16 @@ extension Auditor {
     }
 
     /// Checks that facts other than revocations take no covered time away.
-    private func checkCoverage(from before: Observation, to now: Observation, _ device: SimulatedDevice) {
+    ///
+    /// A purchase that a client invented may be replaced with the genuine one, or with another invention.
+    private func checkCoverage(
+        of account: Account, from before: Observation, to now: Observation, _ device: SimulatedDevice
+    ) {
+        // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here any more.
+        let kept = account.isAnonymous ? before.device : withoutSent(before.device)
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
-            now.account.missing(of: before.account) == nil,
-            now.device.missing(of: withoutSent(before.device)) == nil,
+            now.account.missing(of: before.account) == nil, now.device.missing(of: kept) == nil,
+            before.account.facts.transactionIDs.isDisjoint(with: claimed),
             revocations(in: now) == revocations(in: before),
             now.server.records == before.server.records || isMonotone(before.server, now.server)
         else { return }

@@ -24,9 +24,13 @@ extension Auditor {
         }
     }
 
-    /// Remembers what a client claims, so that its transactions are not taken for invented ones.
+    /// Records that a client stated something false.
     func didClaim(_ claim: ClientClaim) {
-        if case .evidence = claim { world.marks.reach(.forgeryPosted) }
+        switch claim {
+        case .evidence: world.marks.reach(.forgeryPosted)
+        case .purchase(let transaction, _): claimed.insert(ModelID(transaction))
+        default: break
+        }
     }
 
     /// The place of an account's ledger that a change has erased; `nil` for any other change.

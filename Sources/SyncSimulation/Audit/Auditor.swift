@@ -53,6 +53,8 @@ final class Auditor {
     var refusals: Set<Refusal> = []
     /// The statements that reached the server, by account.
     var deliveries: [Account: Deliveries] = [:]
+    /// The transactions of purchases that clients have invented.
+    var claimed: Set<ModelID> = []
     /// The terms of the devices' catalogues, by their index.
     var catalogues: [Int: [ModelID: ModelTerms]] = [:]
     /// True if the remote was emptied, restored from a copy or written to by a malicious client after an erasure: an

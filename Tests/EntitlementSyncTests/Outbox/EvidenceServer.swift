@@ -15,6 +15,8 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
         var refusal: EvidenceAnswer?
         var failure: BackendError?
         var isServerLedgerUnreadable = false
+        /// True if writes of clients are refused because the disk is full.
+        var isFull = false
         /// The facts of each piece of evidence.
         var facts: [[UInt8]: [Fact]] = [:]
     }
@@ -72,6 +74,9 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
+        guard !state.withLock({ $0.isFull }) else {
+            throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
+        }
         let outcome = try await store.write(value, to: key, if: precondition).outcome
         return Answer(outcome, relatedVersion: try await serverLedgerVersion(beside: key))
     }

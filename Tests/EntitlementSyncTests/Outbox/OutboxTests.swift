@@ -87,6 +87,27 @@ struct OutboxTests {
         #expect(server.submissions.count == 2)
     }
 
+    @Test("A sync that cannot send reads the server's word all the same, and knows nothing while that is unreadable")
+    func fullRemote() async throws {
+        try await server.set(.verified)
+        let phone = try await device()
+        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+        try await phone.sync()
+        // A notification: only the server ledger has the purchase.
+        _ = try evidence("1")
+        _ = try await server.submit(
+            [Array("{\"jws\":\"1 2026-01-10T12:00:00Z\"}".utf8)],
+            account: ("alice", household.alice.incarnation), isRestore: false)
+        let tablet = try await device(MemoryBackend())
+        try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
+        server.update { ($0.isFull, $0.isServerLedgerUnreadable) = (true, true) }
+        await #expect(throws: EntitlementError.self) { try await tablet.sync() }
+        #expect(try await tablet.access(to: Owls.access) == .denied(.restoreNeeded))
+        server.update { $0.isServerLedgerUnreadable = false }
+        await #expect(throws: EntitlementError.self) { try await tablet.sync() }
+        #expect(try await tablet.end() == date("2026-04-10"))
+    }
+
     @Test("A refusal ends the waiting, and under verified the purchase stops counting")
     func refused() async throws {
         try await server.set(.verified)
