@@ -84,6 +84,36 @@ extension GooglePlayVerifier {
     }
 }
 
+extension VerifiedEvidence {
+    /// Returns the evidence of an entry in Google Play's list of voided purchases: a refund of the whole order.
+    ///
+    /// The list is not signed. The caller must have read it from Google.
+    ///
+    /// - Parameters:
+    ///   - order: The order ID; `nil` if the entry has none.
+    ///   - purchaseToken: The token of the purchase.
+    ///   - voidedAt: The date of the refund.
+    ///   - now: The current time.
+    /// - Throws: ``EvidenceError`` that names the failed check.
+    public static func playRefund(
+        order: String?, purchaseToken: String, voidedAt: Timestamp, now: Timestamp
+    ) throws(EvidenceError) -> VerifiedEvidence {
+        try checkNotAhead(voidedAt, of: now, "voidedTimeMillis")
+        let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
+        return VerifiedEvidence(
+            kind: .googlePlayNotification, facts: [try identity.refund(at: voidedAt)], signedDate: voidedAt,
+            event: "VOIDED_PURCHASE")
+    }
+}
+
+extension PlayIdentity {
+    /// The refund of the order, by its name.
+    fileprivate func refund(at date: Timestamp) throws(EvidenceError) -> Fact {
+        .revocation(
+            Revocation(transaction: try name(), revokedAt: date, reason: "refund", stamp: .signed(at: date)))
+    }
+}
+
 extension PlayNotification {
     fileprivate mutating func read(
         _ details: StoreObject, subject: Subject, product name: String
@@ -108,11 +138,7 @@ extension PlayNotification {
         evidence.event = type == 1 ? "VOIDED_PURCHASE" : "VOIDED_PURCHASE_IN_PART"
         guard type == 1 else { return }
         let order = PlayIdentity(order: try details.string("orderId"), purchaseToken: token)
-        evidence.facts = [
-            .revocation(
-                Revocation(
-                    transaction: try order.name(), revokedAt: date, reason: "refund", stamp: .signed(at: date)))
-        ]
+        evidence.facts = [try order.refund(at: date)]
     }
 }
 #endif

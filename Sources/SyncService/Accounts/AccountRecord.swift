@@ -111,6 +111,16 @@ struct RecordStore: Sendable {
         var version: EntryVersion
     }
 
+    /// Checks that the store is that of a server, and not of a device.
+    ///
+    /// - Throws: ``SupportError`` of kind `notAServer`, or the store's error.
+    func checkServer() async throws {
+        let page = try await backend.list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome
+        guard !page.items.isEmpty else {
+            throw SupportError(.notAServer, "this store is not that of a server: it has no keys of a server")
+        }
+    }
+
     /// The record under `key`; `nil` if there is none.
     func read<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self

@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import StoreEvidence
 package import SyncCore
 
@@ -72,11 +72,13 @@ package struct NotificationIntake: Sendable {
     ///   - host: The clock.
     ///   - digest: SHA-256.
     ///   - onError: Receives errors about single accounts.
+    /// - Throws: ``SupportError`` if the store is not that of a server, or `BackendError`.
     package init(
         _ store: any KeyValueBackend, _ configuration: ServiceConfiguration, host: HostServices,
         digest: @escaping @Sendable ([UInt8]) -> [UInt8], onError: (BackendError) -> Void
-    ) async throws(BackendError) {
+    ) async throws {
         let records = RecordStore(backend: store)
+        try await records.checkServer()
         let writer = ServerLedgerWriter(
             records: records, decoder: LedgerDecoder(), policy: nil,
             catalog: configuration.catalog, now: host.now)
@@ -88,23 +90,55 @@ package struct NotificationIntake: Sendable {
 
     /// Verifies and records the `signedPayload` of a notification of the App Store.
     ///
+    /// - Returns: The outcome; ``EvidenceNote/Outcome/full`` if the ledger of the account, or the room for facts without
+    ///   an owner, is full.
     /// - Throws: `EvidenceError` if a check fails, `BackendError` if nothing could be kept.
     package func receive(signedPayload: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.appStore else { return .notConfigured }
         let body = JSON.object([("signedPayload", .string(signedPayload))]).text()
-        return try await recorder.receive(
-            try verifier.notification(Array(body.utf8), now: Timestamp(milliseconds: host.now())))
+        return try await record(try verifier.notification(Array(body.utf8), now: now))
+    }
+
+    /// Verifies and records a signed transaction of the App Store.
+    ///
+    /// - Returns: As ``receive(signedPayload:)``.
+    /// - Throws: As ``receive(signedPayload:)``.
+    package func receive(signedTransaction: String) async throws -> EvidenceNote.Outcome {
+        guard let verifier = evidence.appStore else { return .notConfigured }
+        return try await record(try verifier.transaction(signedTransaction, now: now))
+    }
+
+    /// Records an entry of Google Play's list of voided purchases.
+    ///
+    /// - Returns: As ``receive(signedPayload:)``.
+    /// - Throws: As ``receive(signedPayload:)``.
+    package func receive(
+        voidedOrder order: String?, purchaseToken: String, at voidedAt: Timestamp
+    ) async throws -> EvidenceNote.Outcome {
+        try await record(.playRefund(order: order, purchaseToken: purchaseToken, voidedAt: voidedAt, now: now))
     }
 
     /// Looks up a subscription at Google Play and records its state. A state that is known changes nothing.
     ///
+    /// - Returns: As ``receive(signedPayload:)``.
     /// - Throws: As ``receive(signedPayload:)``, or the error of the look-up.
     package func lookUp(packageName: String, purchaseToken: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.googlePlay, let lookup = evidence.lookup else { return .notConfigured }
         // The state is at least as new as the question.
-        let now = Timestamp(milliseconds: host.now())
+        let statedAt = now
         let json = try await lookup.subscription(packageName: packageName, purchaseToken: purchaseToken)
-        let stated = try verifier.subscription(json, purchaseToken: purchaseToken, statedAt: now)
-        return try await recorder.receive(try await recorder.withoutKnownFacts(stated))
+        let stated = try verifier.subscription(json, purchaseToken: purchaseToken, statedAt: statedAt)
+        return try await record(try await recorder.withoutKnownFacts(stated))
+    }
+
+    private var now: Timestamp { Timestamp(milliseconds: host.now()) }
+
+    private func record(_ evidence: VerifiedEvidence) async throws(BackendError) -> EvidenceNote.Outcome {
+        do throws(BackendError) {
+            return try await recorder.receive(evidence)
+        } catch {
+            guard error.cause is LedgerFull || error.cause is ParkingFull else { throw error }
+            return .full
+        }
     }
 }

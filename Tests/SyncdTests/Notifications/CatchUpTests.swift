@@ -42,6 +42,37 @@ struct CatchUpTests {
         #expect(try await stage.versions() == before)
     }
 
+    @Test("The histories of customers are read, and an unknown transaction is counted")
+    func customers() async throws {
+        let store = FakeAppStore(
+            [],
+            transactions: [
+                "2000000000001001": [
+                    try stage.transaction("2000000000001001", minutes: 9, token: stage.token),
+                    try stage.transaction("2000000000001002", minutes: 8), "not.signed.text",
+                ]
+            ])
+        let api = try store.start()
+        try stage.sandbox.write("2000000000001001\n\n2000000000009999\n", to: "customers")
+        let options = ["--app-store-transactions", "customers"]
+        let outcome = try stage.catchUp(api, of: store, options)
+        let report = "received: 4\nrecorded: 1\nparked: 1\nignored: 0\nunknown to the store: 1\nrefused: 1\n  format: 1"
+        #expect(outcome.exitCode == 0 && outcome.output.hasPrefix(report), "\(outcome)")
+        #expect(try stage.hasAccess(to: "night-owl"))
+        let before = try await stage.versions()
+        #expect(try stage.catchUp(api, of: store, options) == outcome)
+        #expect(try await stage.versions() == before)
+    }
+
+    @Test("A store that is not a server's is refused before anything is read")
+    func device() throws {
+        let store = FakeAppStore([])
+        let api = try store.start()
+        let outcome = try stage.catchUp(api, of: store, ["--store", "file:phone"])
+        #expect(outcome == .refused(4, "this store is not that of a server: it has no keys of a server"))
+        #expect(api.requests.isEmpty)
+    }
+
     @Test("Errors that pass are retried: Apple's 404 for a retry, a limit of the rate, and a failure")
     func retries() async throws {
         let failures: [Int: [FakeAPI.Answer]] = [

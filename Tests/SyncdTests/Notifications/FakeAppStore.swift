@@ -3,7 +3,7 @@ import Foundation
 import SyncCore
 import Synchronization
 
-/// A stand-in for the notification history of the App Store Server API, which checks each request as Apple does.
+/// A stand-in for the histories of the App Store Server API, which checks each request as Apple does.
 final class FakeAppStore: Sendable {
     static let (issuer, keyID, bundle) = ("57246542-96fe-1a63-e053-0824d011072a", "2X9R4HXF34", "com.example")
     static let pageLength = 20
@@ -15,6 +15,8 @@ final class FakeAppStore: Sendable {
     }
 
     let key = P256.Signing.PrivateKey()
+    /// The signed transactions of customers, by the ID of any of their transactions.
+    private let transactions: [String: [String]]
     private let state: Mutex<State>
 
     private struct State {
@@ -26,7 +28,9 @@ final class FakeAppStore: Sendable {
     /// - Parameters:
     ///   - entries: The history.
     ///   - failures: The answers before the right one, by the number of the page.
-    init(_ entries: [Entry], failures: [Int: [FakeAPI.Answer]] = [:]) {
+    ///   - transactions: The signed transactions of customers, by the ID of any of their transactions.
+    init(_ entries: [Entry], failures: [Int: [FakeAPI.Answer]] = [:], transactions: [String: [String]] = [:]) {
+        self.transactions = transactions
         state = Mutex(State(entries: entries, failures: failures))
     }
 
@@ -36,6 +40,7 @@ final class FakeAppStore: Sendable {
     /// The answer to a request for a page.
     func answer(_ request: FakeAPI.Request) -> FakeAPI.Answer {
         guard isAuthorized(request.bearer) else { return FakeAPI.Answer(status: "401 Unauthorized", body: "") }
+        if request.method == "GET", request.path.hasPrefix(Self.history) { return history(request) }
         guard request.method == "POST", request.path == "/inApps/v1/notifications/history" else {
             return .error("404 Not Found", 4_040_010, "Not found.")
         }
@@ -65,6 +70,22 @@ final class FakeAppStore: Sendable {
             let next = rest.count > Self.pageLength ? "page/\(page + 1)" : nil
             return Self.page(Array(rest.prefix(Self.pageLength)), next: next)
         }
+    }
+
+    private static let history = "/inApps/v2/history/"
+
+    /// A page with one transaction of the customer.
+    private func history(_ request: FakeAPI.Request) -> FakeAPI.Answer {
+        guard let all = transactions[String(request.path.dropFirst(Self.history.count))] else {
+            return .error("404 Not Found", 4_040_010, "Transaction id not found.")
+        }
+        guard let page = request.query["revision"].map({ Int($0.dropFirst("r".count)) }) ?? 0 else {
+            return .error("400 Bad Request", 4_000_005, "Invalid request revision.")
+        }
+        let items = all.dropFirst(page).prefix(1).map { #""\#($0)""# }.joined(separator: ",")
+        return FakeAPI.Answer(
+            body: #"{"bundleId":"\#(Self.bundle)","environment":"Production","hasMore":\#(page + 1 < all.count),"#
+                + #""revision":"r\#(page + 1)","signedTransactions":[\#(items)]}"#)
     }
 
     /// A page with `payloads`, which announces another page if `next` is its token.

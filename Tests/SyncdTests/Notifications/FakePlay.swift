@@ -4,16 +4,20 @@ import Foundation
 import SyncCore
 import Synchronization
 
-/// A stand-in for Google's token endpoint and for `purchases.subscriptionsv2.get`.
+/// A stand-in for Google's token endpoint, `purchases.subscriptionsv2.get` and `purchases.voidedpurchases.list`.
 final class FakePlay: Sendable {
     static let (package, account, keyID) = ("com.example", "sync@example.iam.gserviceaccount.com", "K1")
     private static let accessToken = "ya29.secret"
 
     let key: _RSA.Signing.PrivateKey
     private let subscriptions: Mutex<[String: String]>
+    private let refunds: [(order: String, date: Int64)]
 
-    /// - Parameter subscriptions: The answers by purchase token.
-    init(_ subscriptions: [String: String]) throws {
+    /// - Parameters:
+    ///   - subscriptions: The answers by purchase token.
+    ///   - refunds: The orders that were refunded in full, with the dates in milliseconds since 1970.
+    init(_ subscriptions: [String: String], refunds: [(order: String, date: Int64)] = []) throws {
+        self.refunds = refunds
         key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
         self.subscriptions = Mutex(subscriptions)
     }
@@ -51,12 +55,29 @@ final class FakePlay: Sendable {
         guard request.bearer == Self.accessToken else {
             return FakeAPI.Answer(status: "401 Unauthorized", body: #"{"error":{"code":401,"message":"bad"}}"#)
         }
-        let prefix = "/androidpublisher/v3/applications/\(Self.package)/purchases/subscriptionsv2/tokens/"
+        let purchases = "/androidpublisher/v3/applications/\(Self.package)/purchases/"
+        if request.method == "GET", request.path == purchases + "voidedpurchases" { return refunds(request) }
+        let prefix = purchases + "subscriptionsv2/tokens/"
         let token = request.path.hasPrefix(prefix) ? String(request.path.dropFirst(prefix.count)) : ""
         guard request.method == "GET", let answer = subscriptions.withLock({ $0[token] }) else {
             return FakeAPI.Answer(status: "404 Not Found", body: #"{"error":{"code":404,"message":"not found"}}"#)
         }
         return FakeAPI.Answer(body: answer)
+    }
+
+    /// A page with one refund. As Google does, it refuses a start more than 30 days ago.
+    private func refunds(_ request: FakeAPI.Request) -> FakeAPI.Answer {
+        let oldest = HostServices.system.now() - 30 * 86_400_000
+        guard let start = Int64(request.query["startTime"] ?? ""), start >= oldest, request.query["type"] == "1",
+            let page = Int(request.query["token"] ?? "0")
+        else { return FakeAPI.Answer(status: "400 Bad Request", body: #"{"error":{"code":400,"message":"bad"}}"#) }
+        let all = refunds.filter { $0.date >= start }
+        let items = all.dropFirst(page).prefix(1).map { refund in
+            #"{"kind":"androidpublisher#voidedPurchase","purchaseToken":"t\#(page)","purchaseTimeMillis":"1","#
+                + #""voidedTimeMillis":"\#(refund.date)","orderId":"\#(refund.order)","voidedSource":1,"voidedReason":0}"#
+        }
+        let next = page + 1 < all.count ? #","tokenPagination":{"nextPageToken":"\#(page + 1)"}"# : ""
+        return FakeAPI.Answer(body: #"{"voidedPurchases":[\#(items.joined(separator: ","))]\#(next)}"#)
     }
 
     /// Checks the assertion of RFC 7523: RS256 by the account's key, issuer, scope, audience, and at most 60 minutes.

@@ -33,7 +33,7 @@ struct NotificationOptionTests {
             #"--since: "soon" is not a date: the year needs 4 digits (write 2026-01-31T12:00:00Z or 2026-01-31)"#),
         Refusal(
             2, catchUp + " --until 2025-01-01", "--since must be earlier than --until, or than now without it"),
-        Refusal(2, catchUp, "pass --app-store-key for the App Store, or --play-tokens for Google Play"),
+        Refusal(2, catchUp, "pass --app-store-key for the App Store, or --play-service-account for Google Play"),
         Refusal(2, catchUp + " --sandbox", "--sandbox needs --app-store-key"),
         Refusal(2, catchUp + " --app-store-key-id K", "--app-store-key-id needs --app-store-key"),
         Refusal(
@@ -46,14 +46,15 @@ struct NotificationOptionTests {
             2, apple + " --app-store-bundle com.example",
             "the private key of the App Store Server API must be the .p8 file of the key K: PEM with a P-256 key"),
         Refusal(
-            2, catchUp + " --play-package com.example",
-            "Google Play has no history of notifications: pass --play-tokens"),
+            2, catchUp + " --play-package com.example", "Google Play needs --play-service-account and --play-package"),
         Refusal(
-            2, catchUp + " --play-tokens tokens", "--play-tokens needs --play-service-account and --play-package"),
+            2, catchUp + " --play-tokens tokens", "Google Play needs --play-service-account and --play-package"),
+        Refusal(
+            2, catchUp + " --play-service-account key.p8", "--play-service-account needs --play-package"),
         Refusal(
             2, play + " key.p8 --play-tokens tokens",
-            "tokens: line 1 is not a purchase token: 1 to 4,096 characters of ASCII without spaces"),
-        Refusal(2, play + " key.p8 --play-tokens empty", "empty has no purchase tokens"),
+            "tokens: line 1 is not a purchase token: 1 to 4096 characters of ASCII without spaces"),
+        Refusal(2, play + " key.p8 --play-tokens empty", "empty has no IDs"),
         Refusal(2, "serve --store memory: --play-api http://x", "--play-api needs --play-service-account"),
         Refusal(
             2, "serve --store memory: --play-service-account key.p8",

@@ -80,16 +80,24 @@ struct NotificationStage {
     ) throws -> FakeAppStore.Entry {
         let date = now - minutes * 60_000
         let payload = try (foundry ?? self.foundry).notification(
-            "ONE_TIME_CHARGE",
-            transaction: [
-                "transactionId": .text(id), "originalTransactionId": .text(id), "bundleId": .text(bundle),
-                "productId": .text(Owls.night), "type": "Non-Consumable", "expiresDate": nil,
-                "subscriptionGroupIdentifier": nil, "appAccountToken": token.map { .text($0) },
-                "purchaseDate": .number(date), "originalPurchaseDate": .number(date), "signedDate": .number(date),
-                "environment": "Production",
-            ],
+            "ONE_TIME_CHARGE", transaction: purchase(id, at: date, token, bundle),
             data: ["bundleId": .text(bundle), "environment": "Production"], fields: ["signedDate": .number(date)])
         return FakeAppStore.Entry(date: date, payload: payload)
+    }
+
+    /// A purchase that Apple signed `minutes` before the stage was made.
+    func transaction(_ id: String, minutes: Int64, token: String? = nil) throws -> String {
+        try foundry.transaction(purchase(id, at: now - minutes * 60_000, token, "com.example"))
+    }
+
+    private func purchase(_ id: String, at date: Int64, _ token: String?, _ bundle: String) -> SignedFields {
+        [
+            "transactionId": .text(id), "originalTransactionId": .text(id), "bundleId": .text(bundle),
+            "productId": .text(Owls.night), "type": "Non-Consumable", "expiresDate": nil,
+            "subscriptionGroupIdentifier": nil, "appAccountToken": token.map { .text($0) },
+            "purchaseDate": .number(date), "originalPurchaseDate": .number(date), "signedDate": .number(date),
+            "environment": "Production",
+        ]
     }
 
     /// Runs `syncd notifications catch-up` against a stand-in for Apple's API.
@@ -113,13 +121,21 @@ struct NotificationStage {
     }
 
     /// Runs `syncd notifications catch-up` against a stand-in for Google's API.
-    func catchUp(_ api: FakeAPI, of play: FakePlay, tokens: [String]) throws -> Sandbox.Outcome {
+    ///
+    /// - Parameters:
+    ///   - tokens: The content of the file of purchase tokens; `nil` for no such file.
+    ///   - days: The beginning of the outage, in days before the stage was made.
+    func catchUp(
+        _ api: FakeAPI, of play: FakePlay, tokens: [String]?, days: Int64 = 20
+    ) throws -> Sandbox.Outcome {
+        let start = Timestamp(milliseconds: now - days * 86_400_000)
         try write(secret: try play.keyFile(api), to: "account.json")
-        try sandbox.write(tokens.joined(separator: "\n") + "\n", to: "tokens")
-        return try sandbox.run([
-            "notifications", "catch-up", "--store", Self.store, "--since", "2026-01-01", "--play-tokens", "tokens",
-            "--play-package", FakePlay.package, "--play-service-account", "account.json", "--play-api", api.url,
-        ])
+        if let tokens { try sandbox.write(tokens.joined(separator: "\n") + "\n", to: "tokens") }
+        return try sandbox.run(
+            [
+                "notifications", "catch-up", "--store", Self.store, "--since", "\(start)",
+                "--play-package", FakePlay.package, "--play-service-account", "account.json", "--play-api", api.url,
+            ] + (tokens == nil ? [] : ["--play-tokens", "tokens"]))
     }
 
     func write(secret: [UInt8], to name: String) throws {

@@ -24,7 +24,7 @@ struct PlayCatchUpTests {
             recorded: 1
             parked: 1
             ignored: 1
-            unknown to Google Play: 1
+            unknown to the store: 1
             refused: 1
               content: 1, the first because subscriptionState
             """
@@ -43,6 +43,29 @@ struct PlayCatchUpTests {
                 product: Owls.night), for: "token.alice")
         #expect(try stage.catchUp(api, of: play, tokens: ["token.alice"]).output.contains("recorded: 1"))
         #expect(try await stage.versions() != before)
+    }
+
+    @Test("Refunds of the last 30 days are read without tokens, and a second run changes nothing")
+    func refunds() async throws {
+        let stage = try NotificationStage()
+        let days: Int64 = 86_400_000
+        let play = try FakePlay(
+            [
+                "token.alice": FakePlay.subscription(
+                    "GPA.1-1", expiry: "2030-01-01T00:00:00Z", token: stage.token, product: Owls.night)
+            ],
+            refunds: [
+                ("GPA.0-0", stage.now - 40 * days), ("GPA.9-9", stage.now - 2 * days), ("GPA.1-1", stage.now - days),
+            ])
+        let api = try play.start()
+        #expect(try stage.catchUp(api, of: play, tokens: ["token.alice"]).output.contains("recorded: 2\nparked: 1"))
+        #expect(try !stage.hasAccess(to: "night-owl"))
+        let before = try await stage.versions()
+        let again = try stage.catchUp(api, of: play, tokens: nil, days: 45)
+        #expect(again.exitCode == 0 && again.output.contains("received: 2\nrecorded: 1\nparked: 1"), "\(again)")
+        let notice = "syncd: Google Play lists the refunds of the last 30 days only, so earlier ones are not read\n"
+        #expect(again.error == notice)
+        #expect(try await stage.versions() == before)
     }
 
     @Test("A service account that Google rejects ends the command, and nothing is recorded")

@@ -145,9 +145,7 @@ extension SupportActs {
             throw SupportError(
                 .invalid, "the operator's name must have 1 to 255 bytes, not \(order.operatorName.utf8.count)")
         }
-        guard
-            try await !records.backend.list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome.items.isEmpty
-        else { throw SupportError(.notAServer, "this store is not that of a server: it has no keys of a server") }
+        try await records.checkServer()
         let name = order.account.singleLine
         guard AccountName.canExist(order.account),
             let record = try await records.read(try AccountRecord.key(of: order.account), as: AccountRecord.self)?.value

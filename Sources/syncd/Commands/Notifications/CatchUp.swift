@@ -12,14 +12,16 @@ struct CatchUp: AsyncParsableCommand {
         commandName: "catch-up", abstract: "Record what stores have stated while the server could not be reached.",
         discussion: """
             Reads the history of notifications from the App Store Server API. Every notification is verified and \
-            recorded as if Apple had sent it to the server. With --play-tokens, the state of each subscription is \
-            looked up at Google Play. Google has no history, and the server does not keep purchase tokens: take \
-            them from the purchases of your app or from the Play Console.
+            recorded as if Apple had sent it to the server. With --app-store-transactions, all transactions of the \
+            customers who made these are read too, for an outage that is longer than Apple's history. With \
+            --play-service-account, the refunds of the last 30 days are read from Google Play, and with --play-tokens \
+            the state of each subscription. Google has no history of notifications, and the server does not keep \
+            purchase tokens: take them from the purchases of your app or from the Play Console.
 
             The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
-            the ownership rule of the server; its trust policy stays as it is. Prints the number of notifications by \
-            their outcome. If a store's API fails, exits with 1 and prints the command to go on. If every notification \
-            was refused, exits with 4.
+            the ownership rule of the server; its trust policy stays as it is. Prints the number of statements by \
+            their outcome. If a store's API fails, exits with 1 and prints the command to go on. If a ledger has no \
+            room, goes on with the others and exits with 1. If every statement was refused, exits with 4.
 
             Examples:
               syncd notifications catch-up --since 2026-01-31 --store sqlite:/var/lib/syncd/store.sqlite \\
@@ -36,6 +38,10 @@ struct CatchUp: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("The end of the outage; by default now.", valueName: "time"))
     var until: String?
+
+    @Option(
+        help: ArgumentHelp("A file with transaction IDs of the App Store, one on each line.", valueName: "file"))
+    var appStoreTransactions: String?
 
     @Option(
         help: ArgumentHelp("A file with purchase tokens of Google Play, one on each line.", valueName: "file"))
@@ -65,7 +71,11 @@ struct CatchUp: AsyncParsableCommand {
         configuration.evidence.appStore = access?.verifier
         let play = try lookUps(&configuration)
         guard access != nil || play != nil else {
-            throw Failure(.usage, "pass --app-store-key for the App Store, or --play-tokens for Google Play")
+            throw Failure(.usage, "pass --app-store-key for the App Store, or --play-service-account for Google Play")
+        }
+        let customers = try appStoreTransactions.map { try ids(in: $0, "a transaction ID", longest: 255) } ?? []
+        guard access != nil || customers.isEmpty else {
+            throw Failure(.usage, "--app-store-transactions needs --app-store-key")
         }
         let intake = try await NotificationIntake(
             try serverStore(store).requiringExisting, configuration, host: .system,
@@ -77,11 +87,15 @@ struct CatchUp: AsyncParsableCommand {
                 try await access.client.notifications(from: start, to: end) { page in
                     for payload in page { try await report.count { try await intake.receive(signedPayload: payload) } }
                 }
+                for customer in customers {
+                    try await readTransactions(of: customer, access.client, into: intake, &report)
+                }
             }
             for token in play?.tokens ?? [] {
                 let package = play?.package ?? ""
                 try await report.count { try await intake.lookUp(packageName: package, purchaseToken: token) }
             }
+            if let play { try await readRefunds(play, from: start, now: now, into: intake, &report) }
         } catch {
             try writeOutput(Array(report.text.utf8))
             throw Self.failure(error)
@@ -101,34 +115,86 @@ struct CatchUp: AsyncParsableCommand {
         return configuration
     }
 
-    /// The app and the tokens to look up at Google Play; `nil` without `--play-tokens`.
-    private func lookUps(_ configuration: inout ServiceConfiguration) throws -> (package: String, tokens: [String])? {
-        guard let playTokens else {
-            guard playAPI.playServiceAccount == nil, playPackage == nil else {
-                throw Failure(.usage, "Google Play has no history of notifications: pass --play-tokens")
+    private func readTransactions(
+        of customer: String, _ client: AppStoreServerClient, into intake: NotificationIntake,
+        _ report: inout CatchUpReport
+    ) async throws {
+        do {
+            _ = try await client.transactions(ofCustomerWith: customer) { page in
+                for transaction in page {
+                    try await report.count { try await intake.receive(signedTransaction: transaction) }
+                }
+            }
+        } catch let error as StoreAPIError where error.kind == .notFound {
+            report.countUnknown()
+        }
+    }
+
+    /// The app on Google Play, and the subscriptions to look up.
+    private struct PlayApp {
+        var package: String
+        var tokens: [String]
+        var client: GooglePlayClient
+    }
+
+    /// The app on Google Play; `nil` without a service account.
+    private func lookUps(_ configuration: inout ServiceConfiguration) throws -> PlayApp? {
+        guard let path = playAPI.path else {
+            guard playTokens == nil, playPackage == nil else {
+                throw Failure(.usage, "Google Play needs --play-service-account and --play-package")
             }
             return nil
         }
-        guard let path = playAPI.path, let package = playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE") else {
-            throw Failure(.usage, "--play-tokens needs --play-service-account and --play-package")
+        guard let package = playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE") else {
+            throw Failure(.usage, "--play-service-account needs --play-package")
         }
-        let text = try readDocument(playTokens) { String(decoding: $0, as: UTF8.self) }
-        var tokens: [String] = []
+        let tokens = try playTokens.map { try ids(in: $0, "a purchase token", longest: 4_096) } ?? []
+        let client = try playAPI.client(path, package, secrets)
+        configuration.evidence.googlePlay = GooglePlayVerifier(packageNames: [package])
+        configuration.evidence.lookup = client
+        return PlayApp(package: package, tokens: tokens, client: client)
+    }
+
+    /// Google lists refunds of the last 30 days.
+    private static let refundPeriod: Int64 = 30 * 86_400_000
+
+    private func readRefunds(
+        _ play: PlayApp, from start: Int64, now: Int64, into intake: NotificationIntake, _ report: inout CatchUpReport
+    ) async throws {
+        // A minute less, since Google compares with its own clock.
+        let oldest = now - Self.refundPeriod + 60_000
+        if start < oldest {
+            let text = "syncd: Google Play lists the refunds of the last 30 days only, so earlier ones are not read\n"
+            FileHandle.standardError.write(Data(text.utf8))
+        }
+        try await play.client.voidedPurchases(since: max(start, oldest)) { page in
+            for refund in page {
+                try await report.count {
+                    try await intake.receive(
+                        voidedOrder: refund.orderID, purchaseToken: refund.purchaseToken,
+                        at: Timestamp(milliseconds: refund.voidedAt))
+                }
+            }
+        }
+    }
+
+    /// Reads a file with one ID on each line. Empty lines are skipped.
+    private func ids(in path: String, _ description: String, longest: Int) throws -> [String] {
+        let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
+        var ids: [String] = []
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-            let token = line.trimmingCharacters(in: .whitespacesAndNewlines)
-            guard !token.isEmpty else { continue }
-            guard token.utf8.count <= 4_096, token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            let id = line.trimmingCharacters(in: .whitespacesAndNewlines)
+            guard !id.isEmpty else { continue }
+            guard id.utf8.count <= longest, id.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
                 throw Failure(
                     .usage,
-                    "\(playTokens.singleLine): line \(index + 1) is not a purchase token: 1 to 4,096 characters of "
+                    "\(path.singleLine): line \(index + 1) is not \(description): 1 to \(longest) characters of "
                         + "ASCII without spaces")
             }
-            tokens.append(token)
+            ids.append(id)
         }
-        guard !tokens.isEmpty else { throw Failure(.usage, "\(playTokens.singleLine) has no purchase tokens") }
-        configuration.evidence.googlePlay = GooglePlayVerifier(packageNames: [package])
-        configuration.evidence.lookup = try playAPI.client(path, package, secrets)
-        return (package, tokens)
+        guard !ids.isEmpty else { throw Failure(.usage, "\(path.singleLine) has no IDs") }
+        return ids
     }
 
     /// The failure after a part of the notifications was recorded, with the command to go on.
@@ -155,14 +221,15 @@ struct CatchUp: AsyncParsableCommand {
     }
 }
 
-/// The number of notifications by their outcome.
+/// The number of statements by their outcome.
 struct CatchUpReport {
     private var received = 0
     private var counts: [String: Int] = [:]
+    private var unknown = 0
     /// The number of refusals by their check, and the first reason of each.
     private var refusals: [String: (count: Int, reason: String)] = [:]
 
-    /// True if a notification was dated ahead of the clock.
+    /// True if a statement was dated ahead of the clock.
     private var isAhead = false
 
     /// The failure of a finished command; `nil` if something was accepted, or if there was nothing.
@@ -170,32 +237,46 @@ struct CatchUpReport {
         if isAhead {
             return Failure(
                 .failed,
-                "notifications are dated ahead of this machine's clock; check the clock, and repeat the command")
+                "statements are dated ahead of this machine's clock; check the clock, and repeat the command")
+        }
+        if let full = counts[EvidenceNote.Outcome.full.name] {
+            return Failure(
+                .failed,
+                "\(full) could not be kept, because a ledger or the room for facts without an owner is full; see "
+                    + "syncd notifications, or raise the limits of the server")
         }
         let refused = refusals.values.reduce(0) { $0 + $1.count }
-        return refused > 0 && refused == received ? Failure(.refused, "every notification was refused") : nil
+        return refused > 0 && refused == received ? Failure(.refused, "every statement was refused") : nil
     }
 
     /// Counts the outcome of `receive`.
     ///
     /// - Throws: Errors that end the command: those of the store and of the API.
     mutating func count(_ receive: () async throws -> EvidenceNote.Outcome) async throws {
-        received += 1
         do {
             counts[try await receive().name, default: 0] += 1
         } catch let error as EvidenceError {
             isAhead = isAhead || error.isTransient
             refusals[error.check.rawValue, default: (0, error.reason)].count += 1
         } catch let error as StoreAPIError where error.kind == .notFound {
-            counts["unknown", default: 0] += 1
+            countUnknown()
+            return
         }
+        received += 1
+    }
+
+    /// Counts a purchase that the store does not know, or no longer keeps.
+    mutating func countUnknown() {
+        received += 1
+        unknown += 1
     }
 
     /// One line for each count.
     var text: String {
         var lines = ["received: \(received)"]
         lines += ["recorded", "parked", "ignored"].map { "\($0): \(counts[$0] ?? 0)" }
-        if let count = counts["unknown"] { lines.append("unknown to Google Play: \(count)") }
+        if unknown > 0 { lines.append("unknown to the store: \(unknown)") }
+        if let count = counts[EvidenceNote.Outcome.full.name] { lines.append("without room: \(count)") }
         lines.append("refused: \(refusals.values.reduce(0) { $0 + $1.count })")
         for (check, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
             lines.append("  \(check): \(refusal.count), the first because \(refusal.reason.singleLine)")
