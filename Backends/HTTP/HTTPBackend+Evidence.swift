@@ -9,6 +9,9 @@ import Foundation
 #endif
 
 extension HTTPBackend: EvidenceReceiver {
+    /// The problems that an operator may solve, so that the same evidence is accepted later.
+    private static let passingProblems: Set = ["not-configured", "ledger-full"]
+
     private struct Body: Decodable {
         struct Result: Decodable {
             struct Refusal: Decodable {
@@ -16,6 +19,17 @@ extension HTTPBackend: EvidenceReceiver {
                 var detail: String
             }
             var problem: Refusal?
+            var ownedByAnother: [EvidenceAnswer.Transaction]?
+
+            var answer: EvidenceAnswer {
+                if let problem {
+                    return HTTPBackend.passingProblems.contains(problem.code)
+                        ? .postponed(code: problem.code, detail: problem.detail)
+                        : .refused(code: problem.code, detail: problem.detail)
+                }
+                guard let ownedByAnother, !ownedByAnother.isEmpty else { return .recorded }
+                return .recordedInPart(ownedByAnother: ownedByAnother)
+            }
         }
         var results: [Result]
     }
@@ -50,8 +64,6 @@ extension HTTPBackend: EvidenceReceiver {
         guard let results = try? JSONDecoder().decode(Body.self, from: Data(answer.body)).results else {
             throw foreign(answer, .write, nil)
         }
-        return results.map { result in
-            result.problem.map { .refused(code: $0.code, detail: $0.detail) } ?? .recorded
-        }
+        return results.map(\.answer)
     }
 }

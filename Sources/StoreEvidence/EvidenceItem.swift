@@ -28,9 +28,13 @@ package struct EvidenceItem: Sendable {
         receipt: [UInt8], _ verifier: AppStoreVerifier, now: Timestamp, deviceID: [UInt8]? = nil
     ) throws(EvidenceError) {
         let evidence = try verifier.receipt(receipt, now: now, deviceID: deviceID)
-        self.init(
-            evidence, evidence.firstTransaction?.environment.rawValue ?? "",
-            [("data", Data(receipt).base64EncodedString())])
+        // Apple removes finished consumables from later receipts, so only a receipt with the same purchases replaces
+        // one that was not sent yet.
+        let purchases = evidence.facts.compactMap { fact -> TransactionReference? in
+            if case .purchase(let purchase) = fact { purchase.transaction } else { nil }
+        }
+        let names = purchases.sorted().map { "\($0.environment)/\($0.id)" }.joined(separator: "\n")
+        self.init(evidence, hexadecimalDigest(of: names), [("data", Data(receipt).base64EncodedString())])
     }
 
     /// Verifies a purchase of Google Play.

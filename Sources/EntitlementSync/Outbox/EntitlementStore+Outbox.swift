@@ -49,12 +49,25 @@ extension EntitlementStore {
     /// Evidence stays in the outbox until ``finishEvidence(_:of:)``: what it proves must not stop counting before this
     /// device has the server's word.
     ///
+    /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
     /// - Returns: The evidence and its answers. Empty if nothing waits, or if the server does not verify evidence.
     /// - Throws: ``EntitlementError`` of kind `sync` if the server cannot be reached.
-    func sendEvidence(of session: AccountSession, isRestore: Bool) async throws(EntitlementError) -> [AnsweredEvidence]
-    {
-        guard let evidenceReceiver, let name = session.account.name else { return [] }
+    func sendEvidence(
+        of session: AccountSession, restored: Set<[UInt8]>
+    ) async throws(EntitlementError) -> [AnsweredEvidence] {
+        guard session.account.name != nil else { return [] }
         let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
+        let presented = waiting.filter { restored.contains(Fact.evidence($0).record.key) }
+        let others = waiting.filter { !restored.contains(Fact.evidence($0).record.key) }
+        var answered = try await send(presented, of: session, isRestore: true)
+        answered += try await send(others, of: session, isRestore: false)
+        return answered
+    }
+
+    private func send(
+        _ waiting: [StoredEvidence], of session: AccountSession, isRestore: Bool
+    ) async throws(EntitlementError) -> [AnsweredEvidence] {
+        guard let evidenceReceiver, let name = session.account.name else { return [] }
         var answered: [AnsweredEvidence] = []
         for start in stride(from: 0, to: waiting.count, by: Self.requestCount) {
             let chunk = waiting[start..<min(start + Self.requestCount, waiting.count)]
@@ -77,15 +90,12 @@ extension EntitlementStore {
     }
 
     /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy
-    /// of the server ledger has its purchases.
+    /// of the server ledger has its purchases. Evidence that the server postponed stays too.
     func finishEvidence(_ answered: [AnsweredEvidence], of session: AccountSession) async throws(EntitlementError) {
         guard !answered.isEmpty else { return }
         let state = try await session.ledgers.current()
         let known = Set(state.decisions.ledger.records.map(\.key))
-        let finished = answered.filter { item in
-            guard item.answer == .recorded else { return true }
-            return item.evidence.facts.records.allSatisfy { !$0.isPurchase || known.contains($0.key) }
-        }
+        let finished = answered.filter { $0.isFinished(known) }
         try await session.ledgers.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
     }
 }
@@ -102,8 +112,34 @@ struct AnsweredEvidence: Sendable {
     var evidence: StoredEvidence
     var answer: EvidenceAnswer
 
+    /// Returns `true` if the evidence need not be sent again, and this device knows the server's word about it.
+    ///
+    /// - Parameter known: The keys of the records in this device's copy of the server ledger.
+    fileprivate func isFinished(_ known: Set<[UInt8]>) -> Bool {
+        let others: Set<TransactionReference>
+        switch answer {
+        case .refused: return true
+        case .postponed: return false
+        case .recorded: others = []
+        case .recordedInPart(let transactions): others = Set(transactions.map { TransactionReference($0) })
+        }
+        return VerifiedStatement(evidence).facts.allSatisfy { fact in
+            guard case .purchase(let purchase) = fact else { return true }
+            return known.contains(fact.record.key) || others.contains(purchase.transaction)
+                || others.contains(purchase.line)
+        }
+    }
+
     var outcome: EvidenceOutcome {
         EvidenceOutcome(
             kind: evidence.kind, transactions: VerifiedStatement(evidence).transactions.sorted(), answer: answer)
+    }
+}
+
+extension TransactionReference {
+    fileprivate init(_ transaction: EvidenceAnswer.Transaction) {
+        self.init(
+            store: StoreID(transaction.store), environment: EnvironmentID(transaction.environment),
+            id: TransactionID(transaction.transactionID))
     }
 }

@@ -11,30 +11,27 @@ extension RecordingPlan {
         verified.append(statement)
     }
 
-    /// Returns the ledger for a fact of verified evidence. Units that stay on this device go to the device ledger.
-    private func target(of fact: Fact) -> LocalLedgers.Target {
-        let transaction: TransactionReference
-        switch fact {
-        case .purchase(let purchase): transaction = purchase.transaction
-        case .revocation(let revocation): transaction = revocation.transaction
-        default: return .account
-        }
-        let products = verified.lazy.flatMap(\.facts).compactMap { fact -> ProductID? in
-            guard case .purchase(let purchase) = fact, purchase.transaction == transaction else { return nil }
-            return purchase.product
-        }
-        guard let product = products.first, case .consumable? = catalog.terms(of: product)?.kind else {
-            return .account
-        }
-        return catalog.policy.rules.consumables == .deviceLocal ? .device : .account
-    }
-
     /// Returns `true` if the evidence may have to write to `target`.
     func hasEvidence(for target: LocalLedgers.Target) -> Bool {
         switch target {
-        case .device: !verified.isEmpty
-        case .account: verified.contains { $0.facts.contains { self.target(of: $0) == .account } }
+        case .device: return !verified.isEmpty
+        case .account:
+            let local = unitsOfDevice
+            return verified.contains { $0.facts.contains { !$0.isAbout(local) } }
         }
+    }
+
+    /// The verified purchases whose units stay on this device. Their facts go to the device ledger, all others to the
+    /// account's.
+    private var unitsOfDevice: Set<TransactionReference> {
+        guard catalog.policy.rules.consumables == .deviceLocal else { return [] }
+        let purchases = verified.lazy.flatMap(\.facts).compactMap { fact -> TransactionReference? in
+            guard case .purchase(let purchase) = fact,
+                case .consumable? = catalog.terms(of: purchase.product)?.kind
+            else { return nil }
+            return purchase.transaction
+        }
+        return Set(purchases)
     }
 
     /// The facts that `target` lacks. The evidence itself goes to the device ledger.
@@ -44,29 +41,56 @@ extension RecordingPlan {
     ) -> [Fact] {
         guard !verified.isEmpty else { return [] }
         let ledger = state[target].ledger
-        let held = Dictionary(uniqueKeysWithValues: ledger.records.map { ($0.key, Fact($0)) })
+        let held = ledger.factsByKey
         var facts: [Fact] = []
-        for statement in verified {
-            if target == .device, !isCompletion,
-                isRestore || !statement.isKnown(to: state.decisions.ledger, ledger)
-            {
-                facts.append(.evidence(statement.evidence))
-            }
-            for fact in statement.facts where self.target(of: fact) == target {
-                if let known = held[fact.record.key], known.saysTheSame(fact) { continue }
-                time = time.next(at: now)
-                facts += [fact.completed(by: catalog, known: state.facts, at: time)]
-                guard case .purchase(let purchase) = fact,
-                    !(state.facts.recordings[purchase.transaction] ?? []).contains(where: { $0.replica == replica })
-                else { continue }
-                facts.append(
-                    .recording(
-                        Recording(
-                            transaction: purchase.transaction, replica: replica, recordedAt: now, knownEnd: nil,
-                            logicalTime: time)))
-            }
+        if target == .device, !isCompletion { facts = evidenceToKeep(in: state) }
+        let local = unitsOfDevice
+        for fact in verified.flatMap(\.facts) where fact.isAbout(local) == (target == .device) {
+            if held[fact.record.key]?.covers(fact) ?? false { continue }
+            time = time.next(at: now)
+            facts += [fact.completed(by: catalog, known: state.facts, at: time)]
+            guard case .purchase(let purchase) = fact,
+                !(state.facts.recordings[purchase.transaction] ?? []).contains(where: { $0.replica == replica })
+            else { continue }
+            facts.append(
+                .recording(
+                    Recording(
+                        transaction: purchase.transaction, replica: replica, recordedAt: now, knownEnd: nil,
+                        logicalTime: time)))
         }
         return facts
+    }
+
+    /// The largest size of the evidence that is kept while no server can receive it, in bytes. Recording must not fail
+    /// one day because of evidence that is never sent.
+    private static let unsentByteCount = LedgerLimits.standard.byteCount / 4
+
+    /// The evidence to keep until the server has answered it.
+    private func evidenceToKeep(in state: LocalLedgers.State) -> [Fact] {
+        let server = state.decisions.ledger.factsByKey
+        var room =
+            hasReceiver
+            ? Int.max
+            : Self.unsentByteCount
+                - EntitlementStore.waiting(in: state.device.ledger).reduce(0) { $0 + $1.data.count }
+        return verified.compactMap { statement in
+            guard isRestore || !statement.isKnown(to: server, state.device.ledger),
+                room >= statement.evidence.data.count
+            else { return nil }
+            room -= statement.evidence.data.count
+            return .evidence(statement.evidence)
+        }
+    }
+}
+
+extension Fact {
+    /// Returns `true` for a purchase, or the revocation of a purchase, that `transactions` contains.
+    fileprivate func isAbout(_ transactions: Set<TransactionReference>) -> Bool {
+        switch self {
+        case .purchase(let purchase): transactions.contains(purchase.transaction)
+        case .revocation(let revocation): transactions.contains(revocation.transaction)
+        default: false
+        }
     }
 }
 

@@ -36,38 +36,50 @@ package struct VerifiedStatement: Sendable {
     }
 
     /// Returns `true` if the server ledger, or the evidence that waits already, says the same.
-    func isKnown(to server: Ledger, _ device: Ledger) -> Bool {
+    ///
+    /// - Parameters:
+    ///   - server: The facts of the server ledger, by their keys.
+    ///   - device: The device ledger.
+    func isKnown(to server: [[UInt8]: Fact], _ device: Ledger) -> Bool {
+        var known = server
         if case .evidence(let waiting)? = device[Fact.evidence(evidence).record.key].map({ Fact($0) }) {
-            let known = Self.byKey(waiting.facts)
-            return facts.allSatisfy { fact in known[fact.record.key].map(fact.saysTheSame) ?? false }
+            known = waiting.facts.factsByKey
         }
-        let known = Self.byKey(server)
-        return facts.allSatisfy { fact in known[fact.record.key].map(fact.saysTheSame) ?? false }
+        return facts.allSatisfy { known[$0.record.key]?.covers($0) ?? false }
     }
+}
 
-    private static func byKey(_ ledger: Ledger) -> [[UInt8]: Fact] {
-        Dictionary(uniqueKeysWithValues: ledger.records.map { ($0.key, Fact($0)) })
+extension Ledger {
+    /// The facts by the keys of their records.
+    var factsByKey: [[UInt8]: Fact] {
+        Dictionary(uniqueKeysWithValues: records.map { ($0.key, Fact($0)) })
     }
 }
 
 extension Fact {
-    /// Returns `true` if both facts state the same, whatever their stamps and terms.
-    func saysTheSame(_ other: Fact) -> Bool {
-        switch (self, other) {
-        case (.purchase(var left), .purchase(let right)):
-            left.stamp = right.stamp
-            left.terms = right.terms
-            return left == right
-        case (.revocation(var left), .revocation(let right)):
-            left.stamp = right.stamp
-            left.reason = right.reason
-            return left == right
-        case (.renewalState(var left), .renewalState(let right)):
-            left.stamp = right.stamp
-            return left == right
+    /// Returns `true` if `stated` adds nothing to this fact: both state the same, whatever their times and terms, and
+    /// this one is signed if `stated` is.
+    func covers(_ stated: Fact) -> Bool {
+        switch (self, stated) {
+        case (.purchase(var known), .purchase(let stated)):
+            guard known.stamp.covers(stated.stamp) else { return false }
+            (known.stamp, known.terms) = (stated.stamp, stated.terms)
+            return known == stated
+        case (.revocation(var known), .revocation(let stated)):
+            guard known.stamp.covers(stated.stamp) else { return false }
+            (known.stamp, known.reason) = (stated.stamp, stated.reason)
+            return known == stated
+        case (.renewalState(var known), .renewalState(let stated)):
+            guard known.stamp.covers(stated.stamp) else { return false }
+            known.stamp = stated.stamp
+            return known == stated
         default: return false
         }
     }
+}
+
+extension Stamp {
+    fileprivate func covers(_ other: Stamp) -> Bool { signedDate != nil || other.signedDate == nil }
 }
 
 extension Evidence {

@@ -21,6 +21,9 @@ extension EntitlementStore {
     ///
     /// All of them are checked before the first is written. If a crash interrupts the write, record them again.
     ///
+    /// Evidence that was verified on this device is kept until the account's server has answered it. Without a server
+    /// that receives evidence, at most 1 MiB of it is kept; its facts are always recorded.
+    ///
     /// - Returns: The transactions, and the facts that were new.
     /// - Throws: The errors of ``record(_:)-(Evidence)``.
     @discardableResult
@@ -32,7 +35,7 @@ extension EntitlementStore {
     @discardableResult
     func record(_ evidence: [Evidence], isRestore: Bool) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
-        plan.isRestore = isRestore
+        (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
         for item in evidence { try plan.add(item) }
         let session = session
         await refreshClock()

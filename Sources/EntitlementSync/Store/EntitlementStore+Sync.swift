@@ -64,15 +64,19 @@ extension EntitlementStore {
     public func restore(presenting evidence: [Evidence] = []) async throws(EntitlementError) -> RestoreReport {
         if !evidence.isEmpty { try await record(evidence, isRestore: true) }
         let session = session
-        let report = try await sync(session, isDryRun: false, isRestore: true)
+        let presented = evidence.compactMap { item in
+            if case .verified(let statement) = item.content { Fact.evidence(statement.evidence).record.key } else { nil }
+        }
+        let report = try await sync(session, isDryRun: false, restored: Set(presented))
         let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
         return RestoreReport(
             purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
             snapshot: try await snapshot(of: try await session.ledgers.current(), in: session), sync: report)
     }
 
+    /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
     func sync(
-        _ session: AccountSession, isDryRun: Bool, isRestore: Bool = false
+        _ session: AccountSession, isDryRun: Bool, restored: Set<[UInt8]> = []
     ) async throws(EntitlementError) -> SyncReport {
         guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
         guard !session.account.isAnonymous else {
@@ -84,7 +88,7 @@ extension EntitlementStore {
         let before = try await session.ledgers.current()
         let snapshotBefore = try await snapshot(of: before, in: session)
         // Sent first, so that the answer about the ledger names the server's newest word.
-        let answered = isDryRun ? [] : try await sendEvidence(of: session, isRestore: isRestore)
+        let answered = isDryRun ? [] : try await sendEvidence(of: session, restored: restored)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
             if !isDryRun { try await applyErasure(of: session) }

@@ -22,6 +22,8 @@ struct RecordingPlan: Sendable {
     var verified: [VerifiedStatement] = []
     /// True if evidence is kept even if the server has stated the same, because it may move a purchase here.
     var isRestore = false
+    /// True if a server can receive evidence.
+    var hasReceiver = true
     /// True if the plan only completes the recording of evidence that is kept already.
     var isCompletion = false
 

@@ -1,5 +1,4 @@
 #if Evidence
-internal import Crypto
 internal import Entitlements
 
 /// The names of the purchases in one order of Google Play.
@@ -52,8 +51,7 @@ struct PlayIdentity {
     ) throws(EvidenceError) -> TransactionReference {
         var id = TransactionID(name)
         if name.utf8.count > maximumIdentifierByteCount {
-            let digits = SHA256.hash(data: Array(name.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }
-            id = TransactionID("sha256:" + digits.joined())
+            id = TransactionID("sha256:" + hexadecimalDigest(of: name))
         }
         return TransactionReference(
             store: .googlePlay, environment: environment, id: try id.checked("the id of the purchase"))

@@ -20,8 +20,35 @@ public protocol EvidenceReceiver: Sendable {
 
 /// The answer of a server to one piece of evidence.
 public enum EvidenceAnswer: Hashable, Sendable {
+    /// A purchase, named by its store.
+    public struct Transaction: Hashable, Sendable, Codable {
+        /// The store.
+        public var store: String
+        /// The environment.
+        public var environment: String
+        /// The store's ID of the transaction.
+        public var transactionID: String
+
+        /// Creates a value.
+        public init(store: String, environment: String, transactionID: String) {
+            (self.store, self.environment, self.transactionID) = (store, environment, transactionID)
+        }
+    }
+
     /// The evidence was verified, and its facts are in the server ledger of the account.
     case recorded
+    /// The evidence was verified. Its facts are in the server ledger of the account, except for purchases that belong
+    /// to other accounts.
+    ///
+    /// - Parameter ownedByAnother: These purchases, or the first transactions of their subscriptions.
+    case recordedInPart(ownedByAnother: [Transaction])
+    /// The server cannot record the evidence now, for example because its operator has not set it up for this store.
+    /// Send the evidence again later.
+    ///
+    /// - Parameters:
+    ///   - code: The problem, for example `not-configured` or `ledger-full`.
+    ///   - detail: The reason, on one line.
+    case postponed(code: String, detail: String)
     /// The evidence is refused and need not be sent again.
     ///
     /// - Parameters:

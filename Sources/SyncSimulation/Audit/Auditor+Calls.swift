@@ -162,7 +162,8 @@ extension Auditor {
 
     /// Checks that facts other than revocations take no covered time away.
     ///
-    /// A purchase that a client invented may be replaced with the genuine one, or with another invention.
+    /// A purchase that a client invented may be replaced with the genuine one, or with another invention. An invented
+    /// reversal hides a genuine refund from this comparison.
     private func checkCoverage(
         of account: Account, from before: Observation, to now: Observation, _ device: SimulatedDevice
     ) {

@@ -14,6 +14,8 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
         var submissions: [(evidence: [[UInt8]], isRestore: Bool)] = []
         var refusal: EvidenceAnswer?
         var failure: BackendError?
+        /// The transactions that belong to other accounts.
+        var others: Set<TransactionID> = []
         var isServerLedgerUnreadable = false
         /// True if writes of clients are refused because the disk is full.
         var isFull = false
@@ -50,14 +52,25 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
     func submit(
         _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
     ) async throws(BackendError) -> [EvidenceAnswer] {
-        let (failure, refusal, facts) = state.withLock { state in
+        let state = self.state.withLock { state in
             state.submissions.append((evidence, isRestore))
-            return (state.failure, state.refusal, evidence.flatMap { state.facts[$0] ?? [] })
+            return state
         }
-        if let failure { throw failure }
-        if let refusal { return evidence.map { _ in refusal } }
-        try await change { _ = $0.add(facts, catalog: catalog, at: Timestamp(milliseconds: 1)) }
-        return evidence.map { _ in .recorded }
+        if let failure = state.failure { throw failure }
+        if let refusal = state.refusal { return evidence.map { _ in refusal } }
+        var answers: [EvidenceAnswer] = []
+        for data in evidence {
+            let facts = state.facts[data] ?? []
+            let refused = facts.compactMap(\.transaction).filter { state.others.contains($0.id) }
+            let own = facts.filter { fact in fact.transaction.map { !state.others.contains($0.id) } ?? true }
+            try await change { _ = $0.add(own, catalog: catalog, at: Timestamp(milliseconds: 1)) }
+            let names = Set(refused).map {
+                EvidenceAnswer.Transaction(
+                    store: $0.store.rawValue, environment: $0.environment.rawValue, transactionID: $0.id.rawValue)
+            }
+            answers.append(names.isEmpty ? .recorded : .recordedInPart(ownedByAnother: names))
+        }
+        return answers
     }
 
     var capabilities: Capabilities { store.capabilities }
@@ -101,4 +114,15 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
     }
 
     func signals() -> AsyncStream<Void> { store.signals() }
+}
+
+extension Fact {
+    /// The purchase that a statement is about; `nil` for other facts.
+    fileprivate var transaction: TransactionReference? {
+        switch self {
+        case .purchase(let purchase): purchase.transaction
+        case .revocation(let revocation): revocation.transaction
+        default: nil
+        }
+    }
 }

@@ -28,22 +28,42 @@ struct OutboxTests {
         _ id: TransactionID, signedAt: String = "2026-01-10T12:00:00Z", revokedAt: String? = nil
     ) throws -> Evidence {
         let signedDate = try date(signedAt)
-        let stamp = Stamp(signedDate: signedDate, logicalTime: LogicalTime.zero.next(at: signedDate))
-        let transaction = TransactionReference(store: .appStore, id: id)
-        let facts: [Fact] = [
-            .purchase(
-                Purchase(
-                    transaction: transaction, product: Owls.threeMonths, terms: nil, date: try date("2026-01-10"),
-                    stamp: stamp)),
-            .revocation(
-                Revocation(transaction: transaction, revokedAt: try revokedAt.map { try date($0) }, stamp: stamp)),
-        ]
-        let data = Array("{\"jws\":\"\(id) \(signedAt)\"}".utf8)
+        return known(
+            try facts([id], signedDate, revokedAt: try revokedAt.map { try date($0) }),
+            kind: "app-store-transaction", subject: "production/\(id)", text: "\(id) \(signedAt)", signedDate)
+    }
+
+    /// A receipt with several purchases, known to the server.
+    private func receipt(_ ids: [TransactionID]) throws -> Evidence {
+        let signedDate = try date("2026-01-10T12:00:00Z")
+        return known(
+            try facts(ids, signedDate), kind: "app-store-receipt", subject: "production", text: "\(ids)", signedDate)
+    }
+
+    private func known(
+        _ facts: [Fact], kind: String, subject: String, text: String, _ signedDate: Timestamp
+    ) -> Evidence {
+        let data = Array("{\"jws\":\"\(text)\"}".utf8)
         server.update { $0.facts[data] = facts }
         return .verified(
-            VerifiedStatement(
-                kind: "app-store-transaction", subject: "production/\(id)", data: data, facts: facts,
-                signedDate: signedDate))
+            VerifiedStatement(kind: kind, subject: subject, data: data, facts: facts, signedDate: signedDate))
+    }
+
+    /// Purchases of three months on January 10, and their revocations or the absence of them.
+    private func facts(
+        _ ids: [TransactionID], _ signedDate: Timestamp, revokedAt: Timestamp? = nil
+    ) throws -> [Fact] {
+        let stamp = Stamp(signedDate: signedDate, logicalTime: LogicalTime.zero.next(at: signedDate))
+        return try ids.flatMap { id -> [Fact] in
+            let transaction = TransactionReference(store: .appStore, id: id)
+            return [
+                .purchase(
+                    Purchase(
+                        transaction: transaction, product: Owls.threeMonths, terms: nil,
+                        date: try date("2026-01-10"), stamp: stamp)),
+                .revocation(Revocation(transaction: transaction, revokedAt: revokedAt, stamp: stamp)),
+            ]
+        }
     }
 
     @Test("A purchase bought offline counts at once, and under verified until and after the server has answered")
@@ -164,6 +184,85 @@ struct OutboxTests {
         #expect(report.sync.evidence.map(\.answer) == [.recorded])
         #expect(server.submissions.map(\.isRestore) == [false, true])
         #expect(try await store.waitingEvidenceCount() == 0)
+    }
+
+    @Test("A restore does not send evidence that was not presented to it as a restore")
+    func onlyPresented() async throws {
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        try await store.restore(presenting: [try evidence("2")])
+        #expect(server.submissions.map(\.isRestore) == [true, false])
+        #expect(
+            server.submissions.map { String(decoding: $0.evidence[0], as: UTF8.self).prefix(9) } == [
+                #"{"jws":"2"#, #"{"jws":"1"#,
+            ])
+        #expect(try await store.waitingEvidenceCount() == 0)
+    }
+
+    @Test("A receipt of which another account owns a purchase leaves the outbox, and lends nothing")
+    func recordedInPart() async throws {
+        try await server.set(.verified)
+        server.update { $0.others = ["theirs"] }
+        let store = try await device()
+        try await store.record(try receipt(["theirs", "1"]))
+        #expect(try await store.end() == date("2026-07-10"))
+        let report = try await store.sync()
+        guard case .recordedInPart(let others)? = report.evidence.first?.answer else {
+            Issue.record("\(report.evidence)")
+            return
+        }
+        #expect(others.map(\.transactionID) == ["theirs"])
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+    }
+
+    @Test("Evidence that the server postpones stays, and is sent again")
+    func postponed() async throws {
+        try await server.set(.verified)
+        server.update { $0.refusal = .postponed(code: "not-configured", detail: "no verifier") }
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 1)
+        #expect(try await store.end() == date("2026-04-10"))
+        server.update { $0.refusal = nil }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+    }
+
+    @Test("A signed refund counts although an unsigned one was recorded before")
+    func unsignedBefore() async throws {
+        let store = try await device()
+        let transaction = TransactionReference(store: .appStore, id: "1")
+        try await store.record(.refunded(transaction, at: try date("2026-02-01")))
+        try await store.record(try evidence("1", signedAt: "2026-02-10T00:00:00Z", revokedAt: "2026-02-01"))
+        #expect(try await store.end() == date("2026-02-01"))
+        // On a remote without a server ledger too.
+        let folder = MemoryBackend()
+        for local in [self.local, MemoryBackend()] {
+            let other = try await EntitlementStore(
+                catalog: household.catalog, local: local, remote: folder, account: household.alice,
+                host: household.machine.host)
+            try await other.sync()
+            #expect(try await other.end() == date("2026-02-01"))
+        }
+    }
+
+    @Test("Without a server at most 1 MiB of evidence is kept, and all facts are recorded")
+    func withoutServer() async throws {
+        let store = try await EntitlementStore(
+            catalog: household.catalog, local: local, account: household.alice, host: household.machine.host)
+        for index in 1...5 {
+            let statement = VerifiedStatement(
+                kind: "app-store-transaction", subject: "production/\(index)",
+                data: [UInt8](repeating: 32, count: 300_000),
+                facts: try facts([TransactionID("\(index)")], date("2026-01-10T12:00:00Z")),
+                signedDate: try date("2026-01-10T12:00:00Z"))
+            try await store.record(.verified(statement))
+        }
+        #expect(try await store.waitingEvidenceCount() == 3)
+        #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 5)
     }
 
     @Test("Evidence recorded before signing in moves with adoption, and is sent for the account")

@@ -60,6 +60,31 @@ struct AsServerTests {
 
     private func audit() throws -> Sandbox.Outcome { try sandbox.run("audit --store sqlite:server.sqlite") }
 
+    @Test("An audit list with a changed entry ends with the entries before it, and with exit code 4")
+    func changedList() async throws {
+        for id in ["t1", "t2", "t3"] {
+            let sold = try support("record purchase \(Owls.night) --transaction \(id) --store app-store")
+            #expect(sold.exitCode == 0, "\(sold)")
+        }
+        let backend = SQLiteBackend(path: sandbox.path("server.sqlite"))
+        let key = try EntryKey("server/audit/000000000002")
+        guard case .found(let entry) = try await backend.read(key).outcome else {
+            Issue.record("no second entry")
+            return
+        }
+        let text = String(decoding: entry.value, as: UTF8.self)
+        for (changed, reason) in [
+            (text.replacing(#""number":2"#, with: #""number":1"#), "it states the number 1"),
+            ("{", "it cannot be read"),
+        ] {
+            _ = try await backend.write(Array(changed.utf8), to: key, if: .any)
+            let list = try audit()
+            #expect(list.exitCode == 4)
+            #expect(list.output.hasPrefix("1  ") && list.output.split(separator: "\n").count == 1, "\(list)")
+            #expect(list.error == "syncd: entry 2 of the audit list is not as it was written: \(reason)\n")
+        }
+    }
+
     @Test("A purchase by support reaches a device under the policy verified, and a refund cannot be undone by a client")
     func life() throws {
         let sold = try support("record purchase \(Owls.night) --transaction t1 --store app-store --date 2026-01-01")

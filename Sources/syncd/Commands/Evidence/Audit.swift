@@ -9,9 +9,9 @@ struct Audit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "audit", abstract: "Print and verify the audit list of a server's store.",
         discussion: """
-            The list has an entry for each transfer of a purchase between accounts. Each entry contains the digest of \
-            the one before. If an entry was changed or removed, exits with 4. Keep the last digest elsewhere: the list \
-            alone cannot show that its end is missing.
+            The list has an entry for each transfer of a purchase between accounts and for each act of support. Each \
+            entry contains the digest of the one before. If an entry was changed or removed, prints the entries before \
+            it and exits with 4. Keep the last digest elsewhere: the list alone cannot show that its end is missing.
             """)
 
     @Option(help: ArgumentHelp("The server's store, required: sqlite:FILE or file:DIR.", valueName: "store"))
@@ -23,14 +23,18 @@ struct Audit: AsyncParsableCommand {
     func run() async throws {
         let backend = try StoreURL(store, option: "--store").open(host: .system).requiringExisting
         let log = AuditLog(store: backend) { Array(SHA256.hash(data: $0)) }
-        var (rows, last): ([AuditLog.Entry], Int) = ([], 0)
-        while true {
-            let page = try await log.entries(after: last)
-            guard let end = page.last else { break }
-            rows += page
-            last = end.number
-        }
         let verification = try await log.verify()
+        let count =
+            switch verification {
+            case .intact(let count, _): count
+            case .broken(let number, _): number - 1
+            }
+        var rows: [AuditLog.Entry] = []
+        while rows.count < count {
+            let page = try await log.entries(after: rows.count, limit: min(1_000, count - rows.count))
+            guard !page.isEmpty else { break }
+            rows += page
+        }
         if json {
             try writeOutput(Array((Self.json(rows, verification).text() + "\n").utf8))
         } else {
@@ -53,20 +57,20 @@ struct Audit: AsyncParsableCommand {
     }
 
     private static func json(_ rows: [AuditLog.Entry], _ verification: AuditLog.Verification) -> JSON {
-        let isIntact = if case .intact = verification { true } else { false }
-        return .object([
-            (
-                "entries",
-                .array(
-                    rows.map { entry in
-                        .object([
-                            ("number", .number(Int64(entry.number))), ("date", .string(entry.date)),
-                            ("act", .string(entry.act)), ("account", .string(entry.account)),
-                            ("line", .string(entry.line)), ("actor", .string(entry.actor)),
-                            ("detail", .string(entry.detail)),
-                        ])
-                    })
-            ), ("intact", .bool(isIntact)),
-        ])
+        let entries = rows.map { entry in
+            JSON.object([
+                ("number", .number(Int64(entry.number))), ("date", .string(entry.date)),
+                ("act", .string(entry.act)), ("account", .string(entry.account)),
+                ("line", .string(entry.line)), ("actor", .string(entry.actor)),
+                ("detail", .string(entry.detail)),
+            ])
+        }
+        let result: [(String, JSON)] =
+            switch verification {
+            case .intact(_, let digest): [("intact", .bool(true)), ("lastDigest", .string(digest))]
+            case .broken(let number, let reason):
+                [("intact", .bool(false)), ("broken", .number(Int64(number))), ("reason", .string(reason))]
+            }
+        return .object([("entries", .array(entries))] + result)
     }
 }
