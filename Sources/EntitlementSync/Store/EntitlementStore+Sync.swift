@@ -64,8 +64,9 @@ extension EntitlementStore {
     public func restore(presenting evidence: [Evidence] = []) async throws(EntitlementError) -> RestoreReport {
         if !evidence.isEmpty { try await record(evidence, isRestore: true) }
         let session = session
-        let presented = evidence.compactMap { item in
-            if case .verified(let statement) = item.content { Fact.evidence(statement.evidence).record.key } else { nil }
+        let presented = evidence.compactMap { item -> [UInt8]? in
+            guard case .verified(let statement) = item.content else { return nil }
+            return Fact.evidence(statement.evidence).record.key
         }
         let report = try await sync(session, isDryRun: false, restored: Set(presented))
         let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }

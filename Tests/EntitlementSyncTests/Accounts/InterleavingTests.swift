@@ -33,7 +33,9 @@ struct InterleavingTests {
         for kind in kinds { #expect(counts[kind, default: 0] > 10, "\(kind): \(counts), seed \(seed)") }
     }
 
-    @Test("Histories that exposed past defects pass", arguments: [9_291_167_507_569_140, 13_590_817_577_696_226_375 as UInt64])
+    @Test(
+        "Histories that exposed past defects pass",
+        arguments: [9_291_167_507_569_140, 13_590_817_577_696_226_375 as UInt64])
     func known(_ seed: UInt64) async throws {
         var counts: [String: Int] = [:]
         try await Self.history(seed: seed, try Owls.catalog(), &counts)

@@ -18,7 +18,8 @@ struct EvidenceOverHTTPTests {
 
     init() async throws {
         let foundry = try AppStoreFoundry.valid.get()
-        let verifier = AppStoreVerifier(bundleIDs: ["com.example"], roots: try EvidenceRoots(pem: foundry.roots))
+        let roots = try EvidenceRoots(pem: foundry.roots + ReceiptAuthority.valid.get().roots)
+        let verifier = AppStoreVerifier(bundleIDs: ["com.example"], roots: roots)
         (self.foundry, self.verifier) = (foundry, verifier)
         stage = try await EvidenceStage(.verified) { $0.appStore = verifier }
     }
@@ -77,6 +78,55 @@ struct EvidenceOverHTTPTests {
         }
         #expect(try await !phone.access(to: "owl").isGranted)
         #expect(await stage.rights(of: stage.alice, environment: "sandbox").isEmpty)
+    }
+
+    /// A receipt of the sandbox that a device has verified.
+    private func receipt(_ purchases: [MintedPurchase]) throws -> Evidence {
+        let minted = MintedReceipt(purchases) { ($0.bundleID, $0.environment) = ("com.example", "ProductionSandbox") }
+        let item = try EvidenceItem(
+            receipt: try minted.bytes(by: ReceiptAuthority.valid.get()), verifier,
+            now: Timestamp(milliseconds: stage.now))
+        return .verified(
+            VerifiedStatement(
+                kind: item.evidence.kind.rawValue, subject: item.subject, data: item.json, facts: item.evidence.facts,
+                signedDate: try #require(item.evidence.signedDate)))
+    }
+
+    @Test("A receipt with a purchase of another account is recorded in part, and lends nothing")
+    func partOfAReceipt() async throws {
+        let owner = try await device(of: stage.bob, as: try account(stage.bob))
+        try await owner.record(try statement("1", by: foundry))
+        try await owner.sync()
+        let phone = try await device(of: stage.alice, as: try account(stage.alice))
+        let month = MintedPurchase(
+            "2", "month", at: "2025-05-20T00:00:00Z", expiry: "2025-06-20T00:00:00Z")
+        try await phone.record(try receipt([MintedPurchase("1", "owl", at: "2025-05-01T00:00:00Z"), month]))
+        let other = EvidenceAnswer.Transaction(store: "app-store", environment: "sandbox", transactionID: "1")
+        #expect(try await phone.sync().evidence.map(\.answer) == [.recordedInPart(ownedByAnother: [other])])
+        #expect(try await phone.waitingEvidenceCount() == 0)
+        #expect(try await !phone.access(to: "owl").isGranted)
+        #expect(try await phone.snapshot().subscriptions.flatMap(\.periods).count == 1)
+    }
+
+    @Test("Evidence of a store that the server is not set up for waits on the device")
+    func notConfigured() async throws {
+        let phone = try await device(of: stage.alice, as: try account(stage.alice))
+        let now = Timestamp(milliseconds: stage.now)
+        let transaction = TransactionReference(store: .googlePlay, environment: .sandbox, id: "GPA.1/owl")
+        let purchase = Purchase(
+            transaction: transaction, product: "owl", terms: nil, date: now, stamp: .signed(at: now))
+        try await phone.record(
+            .verified(
+                VerifiedStatement(
+                    kind: "google-play", subject: "GPA.1/owl",
+                    data: Array(#"{"kind":"google-play","data":"{}","signature":"AA=="}"#.utf8),
+                    facts: [.purchase(purchase)], signedDate: now)))
+        guard case .postponed(code: "not-configured", _)? = try await phone.sync().evidence.first?.answer else {
+            Issue.record("not postponed")
+            return
+        }
+        #expect(try await phone.waitingEvidenceCount() == 1)
+        #expect(try await phone.access(to: "owl").isGranted)
     }
 
     @Test("Evidence of one account is not sent with the token of another")
