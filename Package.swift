@@ -9,6 +9,7 @@ let package = Package(
         .library(name: "SyncCore", targets: ["SyncCore"]),
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
         .library(name: "EntitlementSyncEvidence", targets: ["EntitlementSyncEvidence"]),
+        .library(name: "EntitlementSyncStoreKit", targets: ["EntitlementSyncStoreKit"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
@@ -124,6 +125,8 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
                 .product(name: "CryptoExtras", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
             ]),
+        .target(
+            name: "EntitlementSyncStoreKit", dependencies: ["EntitlementSync", "Entitlements", "SyncCore"]),
         .target(
             name: "SyncService",
             dependencies: [
@@ -315,7 +318,8 @@ let package = Package(
         .testTarget(
             name: "EntitlementSyncTests",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SyncCoreTesting", "TestSupport",
+                "Entitlements", "SyncCore", "EntitlementSync", "EntitlementSyncStoreKit", "FileStorage",
+                "SyncCoreTesting", "TestSupport",
             ]),
         .testTarget(
             name: "SyncSimulationTests",

@@ -8,6 +8,13 @@ extension RecordingPlan {
             throw EntitlementError(
                 .invalid, "evidence must have at most \(VerifiedStatement.maximumByteCount) bytes with its facts")
         }
+        for case .purchase(let purchase) in statement.facts {
+            try Self.check(purchase.transaction)
+            do { try purchase.product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
+            guard Purchase.quantityRange.contains(purchase.quantity) else {
+                throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(purchase.quantity)")
+            }
+        }
         verified.append(statement)
     }
 

@@ -57,7 +57,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     /// The sync engine's error that caused this one, for ``Kind/sync``.
     public let syncError: SyncError?
 
-    init(_ kind: Kind, _ message: String) {
+    package init(_ kind: Kind, _ message: String) {
         self.kind = kind
         self.message = message
         backendError = nil

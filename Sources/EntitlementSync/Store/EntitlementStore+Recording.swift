@@ -65,6 +65,17 @@ extension EntitlementStore {
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
+    /// Withdraws requests for approval that were made before `date` and are still pending.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    package func withdrawRequests(before date: Timestamp) async throws(EntitlementError) {
+        let facts = try await session.ledgers.current().facts
+        let old = facts.pending.values.filter { $0.requestedAt < date && !$0.isWithdrawn }.map(\.product).sorted()
+        guard !old.isEmpty else { return }
+        // The catalogue may lack the product by now.
+        try await record(old.filter { catalog[product: $0] != nil }.map { .withdrawn($0) })
+    }
+
     /// Records that a purchase was revoked. Equivalent to ``record(_:)-(Evidence)`` with
     /// ``Evidence/refunded(_:at:reason:signedAt:)``.
     ///

@@ -90,8 +90,8 @@ package struct NotificationIntake: Sendable {
 
     /// Verifies and records the `signedPayload` of a notification of the App Store.
     ///
-    /// - Returns: The outcome; ``EvidenceNote/Outcome/full`` if the ledger of the account, or the room for facts without
-    ///   an owner, is full.
+    /// - Returns: The outcome; ``EvidenceNote/Outcome/full`` if the ledger of the account, or the room for facts
+    ///   without an owner, is full.
     /// - Throws: `EvidenceError` if a check fails, `BackendError` if nothing could be kept.
     package func receive(signedPayload: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.appStore else { return .notConfigured }

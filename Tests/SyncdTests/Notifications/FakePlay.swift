@@ -74,7 +74,8 @@ final class FakePlay: Sendable {
         let all = refunds.filter { $0.date >= start }
         let items = all.dropFirst(page).prefix(1).map { refund in
             #"{"kind":"androidpublisher#voidedPurchase","purchaseToken":"t\#(page)","purchaseTimeMillis":"1","#
-                + #""voidedTimeMillis":"\#(refund.date)","orderId":"\#(refund.order)","voidedSource":1,"voidedReason":0}"#
+                + #""voidedTimeMillis":"\#(refund.date)","orderId":"\#(refund.order)","voidedSource":1,"#
+                + #""voidedReason":0}"#
         }
         let next = page + 1 < all.count ? #","tokenPagination":{"nextPageToken":"\#(page + 1)"}"# : ""
         return FakeAPI.Answer(body: #"{"voidedPurchases":[\#(items.joined(separator: ","))]\#(next)}"#)

@@ -1,0 +1,185 @@
+public import EntitlementSync
+public import Entitlements
+public import SyncCore
+
+/// Feeds an ``EntitlementStore`` with the transactions of the App Store.
+///
+/// A transaction is finished only after its purchase is durable in the store. One that cannot be recorded stays
+/// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
+///
+/// ```swift
+/// let feed = StoreKitFeed(store, source: StoreKitSource())
+/// Task { await feed.run() }
+/// ```
+public actor StoreKitFeed {
+    /// An event of the feed, for a log or a message to the user.
+    public enum Event: Sendable {
+        /// A transaction is durable and finished. `facts` are new to this device; they are empty if it knew them.
+        case recorded(StoreKitTransaction, facts: [Fact])
+        /// StoreKit does not accept the signature. Nothing was recorded, and the transaction is not finished.
+        case unverified(StoreKitTransaction, reason: String)
+        /// The store could not record the transaction. It is not finished. With `isRetried`, the feed tries again.
+        case failed(StoreKitTransaction, EntitlementError, isRetried: Bool)
+        /// Requests for approval that Apple has deleted could not be withdrawn.
+        case withdrawalFailed(EntitlementError)
+    }
+
+    /// The result of a purchase.
+    public enum Outcome: Sendable {
+        /// The purchase is complete.
+        case purchased(StoreKitTransaction)
+        /// The purchase awaits approval ("Ask to Buy") or a payment. It is not bought yet.
+        case pending
+        /// The user cancelled the purchase.
+        case cancelled
+    }
+
+    /// The time after which a request for approval is withdrawn, in milliseconds. Apple deletes a request that was not
+    /// approved within 24 hours, and does not report a declined one.
+    static let requestLifetime: Int64 = 24 * 3_600_000
+
+    private let store: EntitlementStore
+    private let source: any TransactionSource
+    private let host: HostServices
+    private let onEvent: @Sendable (Event) -> Void
+
+    /// Creates a feed. It does nothing until ``run()``.
+    ///
+    /// - Parameters:
+    ///   - store: The store that records the purchases.
+    ///   - source: StoreKit, or a fake.
+    ///   - host: The timer for pauses between attempts.
+    ///   - onEvent: Receives the events, one at a time.
+    public init(
+        _ store: EntitlementStore, source: any TransactionSource, host: HostServices = .system,
+        onEvent: @escaping @Sendable (Event) -> Void = { _ in }
+    ) {
+        (self.store, self.source, self.host, self.onEvent) = (store, source, host, onEvent)
+    }
+
+    /// Records what StoreKit reports until the task is cancelled: unfinished transactions, the history, and updates.
+    ///
+    /// Start it once, as early as the app starts. It listens for updates while it reads the rest.
+    public func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.source.updates { await self.process($0) } }
+            group.addTask { await self.readPast() }
+        }
+    }
+
+    /// Records the result of a purchase of `product`.
+    ///
+    /// - Returns: The new facts; empty unless the purchase is complete.
+    /// - Throws: ``StoreKitFeedError``. The transaction is not finished then, so it is not lost.
+    @discardableResult
+    public func take(_ outcome: Outcome, of product: ProductID) async throws(StoreKitFeedError) -> [Fact] {
+        let request: Evidence
+        switch outcome {
+        case .purchased(let transaction): return try await record(transaction)
+        case .pending: request = .deferred(product)
+        // A request that was pending has ended too.
+        case .cancelled: request = .withdrawn(product)
+        }
+        do { return try await store.record(request).newFacts } catch { throw .notRecorded(error) }
+    }
+
+    /// Restores purchases after the user has asked for it: reads them from the App Store again, and syncs with the
+    /// server.
+    ///
+    /// - Returns: The report of the sync; `nil` if the store has no remote, or if no account is logged in.
+    /// - Throws: The error of StoreKit, or ``EntitlementError``.
+    @discardableResult
+    public func restore() async throws -> RestoreReport? {
+        try await source.refresh()
+        let transactions = await source.history().filter { $0.verificationFailure == nil }
+        let evidence = transactions.flatMap(\.evidence)
+        do {
+            return try await store.restore(presenting: evidence)
+        } catch {
+            guard [.noRemote, .signInNeeded].contains(error.kind) else { throw error }
+            return nil
+        }
+    }
+
+    private func readPast() async {
+        for transaction in await source.unfinished() { await process(transaction) }
+        await recordHistory()
+        do {
+            try await store.withdrawRequests(before: Timestamp(milliseconds: host.now() - Self.requestLifetime))
+        } catch {
+            onEvent(.withdrawalFailed(error))
+        }
+    }
+
+    /// Records the history in batches. Its transactions were finished before, or are among the unfinished ones.
+    private func recordHistory() async {
+        let history = await source.history()
+        for start in stride(from: 0, to: history.count, by: Self.batchCount) {
+            let batch = history[start..<min(start + Self.batchCount, history.count)]
+            let verified = batch.filter { $0.verificationFailure == nil }
+            do {
+                _ = try await store.record(verified.flatMap(\.evidence))
+            } catch {
+                // One transaction must not keep the others out.
+                for transaction in batch where !Task.isCancelled { await process(transaction, finishes: false) }
+            }
+        }
+    }
+
+    private static let batchCount = 100
+    private static let longestPause = Duration.seconds(60)
+
+    /// Records a transaction and finishes it. After a failure that may pass, tries again until the task is cancelled.
+    private func process(_ transaction: StoreKitTransaction, finishes: Bool = true) async {
+        var pause = Duration.seconds(1)
+        while !Task.isCancelled {
+            do throws(StoreKitFeedError) {
+                let facts = try await record(transaction, finishes: finishes)
+                return onEvent(.recorded(transaction, facts: facts))
+            } catch {
+                switch error {
+                case .unverified(let reason): return onEvent(.unverified(transaction, reason: reason))
+                case .notRecorded(let failure):
+                    let isRetried = failure.isTransient || failure.kind == .storage
+                    onEvent(.failed(transaction, failure, isRetried: isRetried))
+                    guard isRetried else { return }
+                }
+            }
+            // The sleep throws only on cancellation, which the loop checks.
+            do { try await host.sleep(for: pause) } catch {}
+            pause = min(pause * 2, Self.longestPause)
+        }
+    }
+
+    private func record(
+        _ transaction: StoreKitTransaction, finishes: Bool = true
+    ) async throws(StoreKitFeedError) -> [Fact] {
+        if let reason = transaction.verificationFailure { throw .unverified(reason: reason) }
+        let facts: [Fact]
+        do {
+            facts = try await store.record(transaction.evidence).newFacts
+        } catch {
+            throw .notRecorded(error)
+        }
+        if finishes { await source.finish(transaction) }
+        return facts
+    }
+}
+
+/// A purchase that the feed could not record. The transaction is not finished.
+public enum StoreKitFeedError: Error, Sendable, CustomStringConvertible {
+    /// StoreKit does not accept the signature of the transaction.
+    case unverified(reason: String)
+    /// The store could not record the purchase. The feed tries again, at the latest at the next start of the app.
+    case notRecorded(EntitlementError)
+
+    /// One line for the user.
+    public var description: String {
+        switch self {
+        case .unverified(let reason):
+            "the App Store's signature of this purchase is not valid (\(reason.singleLine)); restart the app, and "
+                + "restore purchases"
+        case .notRecorded(let error): "the purchase could not be saved on this device, and is not lost: \(error)"
+        }
+    }
+}
