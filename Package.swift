@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
         .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
+        .library(name: "UbiquitousStorage", targets: ["UbiquitousStorage"]),
         .library(name: "CurlTransport", targets: ["CurlTransport"]),
         .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
@@ -105,6 +106,7 @@ let package = Package(
             dependencies: [
                 "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
             ], path: "Backends/WebDAV"),
+        .target(name: "UbiquitousStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/Ubiquitous"),
         .target(
             name: "StoreEvidence",
             dependencies: [
@@ -291,6 +293,11 @@ let package = Package(
             dependencies: [
                 "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage",
                 "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
+        .testTarget(
+            name: "UbiquitousStorageTests",
+            dependencies: [
+                "EntitlementSync", "Entitlements", "SyncCore", "SyncCoreTesting", "TestSupport", "UbiquitousStorage",
             ]),
         .testTarget(
             name: "SealedStorageTests",

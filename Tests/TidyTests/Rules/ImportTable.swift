@@ -74,6 +74,9 @@ struct ImportTable {
             module: "WebDAVStorage", folder: "Backends/WebDAV", imports: ["SyncCore", "SyncProtocol"],
             leaves: ["Checksums"]),
         Row(
+            module: "UbiquitousStorage", folder: "Backends/Ubiquitous", imports: ["SyncCore"],
+            leaves: ["Checksums"]),
+        Row(
             module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"],
             packages: ["CCurl"]),
         Row(
