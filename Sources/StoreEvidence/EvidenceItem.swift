@@ -23,11 +23,12 @@ package struct EvidenceItem: Sendable {
         self.init(evidence, environment + (evidence.firstTransaction?.id.rawValue ?? ""), [("jws", jws)])
     }
 
-    /// Verifies an app receipt.
+    /// Verifies an app receipt. It must not have expired at `expiryTime`, the clock of this machine.
     package init(
-        receipt: [UInt8], _ verifier: AppStoreVerifier, now: Timestamp, deviceID: [UInt8]? = nil
+        receipt: [UInt8], _ verifier: AppStoreVerifier, now: Timestamp, expiryTime: Timestamp,
+        deviceID: [UInt8]? = nil
     ) throws(EvidenceError) {
-        let evidence = try verifier.receipt(receipt, now: now, deviceID: deviceID)
+        let evidence = try verifier.receipt(receipt, now: now, expiryTime: expiryTime, deviceID: deviceID)
         // Apple removes finished consumables from later receipts, so only a receipt with the same purchases replaces
         // one that was not sent yet.
         let purchases = evidence.facts.compactMap { fact -> TransactionReference? in

@@ -131,8 +131,20 @@ public struct AppStoreVerifier: Sendable {
     public func receipt(
         _ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]? = nil
     ) throws(EvidenceError) -> VerifiedEvidence {
+        try receipt(bytes, now: now, expiryTime: now, deviceID: deviceID)
+    }
+
+    /// Verifies an app receipt whose creation date is bounded by another time than its expiry.
+    ///
+    /// - Parameters:
+    ///   - now: The time that bounds the creation date from above.
+    ///   - expiryTime: The time at which a receipt of a volume purchase must not have expired. The creation date takes
+    ///     its place if it is later.
+    package func receipt(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp, deviceID: [UInt8]?
+    ) throws(EvidenceError) -> VerifiedEvidence {
         try ReceiptVerifier(bundleIDs: bundleIDs, environments: environments, chains: chains)
-            .evidence(bytes, now: now, deviceID: deviceID)
+            .evidence(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
     }
 
     private func signedTransaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedTransaction {

@@ -18,9 +18,13 @@ struct ReceiptVerifier {
     static let endOfSHA1 = Timestamp(milliseconds: 1_737_763_200_000)
 
     /// Verifies the receipt `bytes`. The device is checked if `deviceID` is given.
-    func evidence(_ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]?) throws(EvidenceError)
-        -> VerifiedEvidence
-    {
+    ///
+    /// - Parameters:
+    ///   - now: The time that bounds the creation date from above.
+    ///   - expiryTime: The time at which the receipt must not have expired; `now` if it is `nil`.
+    func evidence(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp? = nil, deviceID: [UInt8]?
+    ) throws(EvidenceError) -> VerifiedEvidence {
         guard bytes.count <= EvidenceLimits.receipt else {
             throw EvidenceError(
                 .size, "a receipt may have at most \(EvidenceLimits.receipt) bytes, not \(bytes.count)")
@@ -37,7 +41,7 @@ struct ReceiptVerifier {
         }
         let environment = try environment(of: attributes)
         if let deviceID { try checkDevice(deviceID, attributes) }
-        try checkExpiry(of: attributes, now: now)
+        try checkExpiry(of: attributes, at: max(expiryTime ?? now, created))
         let facts = try purchases(of: attributes).flatMap { $0.facts(in: environment, stamp: .signed(at: created)) }
         return VerifiedEvidence(kind: .appStoreReceipt, facts: facts, signedDate: created)
     }
@@ -110,8 +114,8 @@ struct ReceiptVerifier {
     }
 
     /// Checks the date that receipts of volume purchases have.
-    private func checkExpiry(of attributes: ReceiptAttributes, now: Timestamp) throws(EvidenceError) {
-        guard let expiry = try attributes.date(AttributeType.expiry, .state), expiry <= now else { return }
+    private func checkExpiry(of attributes: ReceiptAttributes, at time: Timestamp) throws(EvidenceError) {
+        guard let expiry = try attributes.date(AttributeType.expiry, .state), expiry <= time else { return }
         throw EvidenceError(.state, "the receipt expired at \(expiry), ask the App Store for a new one")
     }
 

@@ -203,6 +203,23 @@ struct ReceiptForgeryTests {
         }
     }
 
+    @Test("after their own expiry by the clock, or by their own creation date")
+    func expiredByClock() throws {
+        let bytes = try bytes { $0.extra = [(21, DERBytes.ascii("2025-07-01T00:00:00Z"))] }
+        let latest = Timestamp.latest.description
+        for clock in ["2000-01-01T00:00:00Z", "2025-06-30T23:59:59Z"] {
+            #expect(try ReceiptStage.verify(bytes, now: latest, expiryTime: clock).facts.count == 1)
+        }
+        ReceiptStage.expectRefusal(.state, "expired at 2025-07-01") {
+            try ReceiptStage.verify(bytes, now: latest, expiryTime: "2025-07-01T00:00:00Z")
+        }
+        ReceiptStage.expectRefusal(.state, "expired at 2025-06-01") {
+            try ReceiptStage.verify(
+                self.bytes { $0.extra = [(21, DERBytes.ascii("2025-06-01T12:00:00Z"))] }, now: latest,
+                expiryTime: "2000-01-01T00:00:00Z")
+        }
+    }
+
     @Test("with another content type or version")
     func container() {
         ReceiptStage.expectRefusal(.format, "not signedData") {
