@@ -99,11 +99,17 @@ struct SignedNotification {
     /// The type, and the subtype after a slash if there is one.
     let event: String
     let id: String
-    let bundleID: String
-    let appAppleID: Int64?
-    let environment: EnvironmentID
-    let signedTransaction: String?
-    let signedRenewal: String?
+    /// The content; `nil` for a type of later versions that has none of the known members.
+    let content: Content?
+
+    /// The member that states the app, and what else is signed.
+    struct Content {
+        let bundleID: String
+        let appAppleID: Int64?
+        let environment: EnvironmentID
+        let signedTransaction: String?
+        let signedRenewal: String?
+    }
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
@@ -116,9 +122,12 @@ struct SignedNotification {
         for name in ["data", "summary", "appData", "externalPurchaseToken"] where found == nil {
             found = try body.object(name)
         }
-        guard let data = found else { throw body.missing("data") }
-        bundleID = try data.required("bundleId")
-        appAppleID = try data.integer("appAppleId")
+        guard let data = found else {
+            guard !Self.knownTypes.contains(type) else { throw body.missing("data") }
+            content = nil
+            return
+        }
+        let environment: EnvironmentID
         if let name = try data.string("environment") {
             environment = try EnvironmentID(appStore: name)
         } else {
@@ -126,11 +135,14 @@ struct SignedNotification {
             let token = try data.required("externalPurchaseId")
             environment = token.hasPrefix("SANDBOX") ? .sandbox : .production
         }
-        signedTransaction = try data.string("signedTransactionInfo")
-        signedRenewal = try data.string("signedRenewalInfo")
-        if signedTransaction == nil, Self.typesOfTransactions.contains(type) || event == Self.upgrade {
+        let content = Content(
+            bundleID: try data.required("bundleId"), appAppleID: try data.integer("appAppleId"),
+            environment: environment, signedTransaction: try data.string("signedTransactionInfo"),
+            signedRenewal: try data.string("signedRenewalInfo"))
+        if content.signedTransaction == nil, Self.typesOfTransactions.contains(type) || event == Self.upgrade {
             throw EvidenceError(.content, "a notification \(event.singleLine) must have signedTransactionInfo")
         }
+        self.content = content
     }
 
     /// The types that are about a purchase. Without it a refund would be answered as if it had been recorded.
@@ -138,6 +150,12 @@ struct SignedNotification {
         "SUBSCRIBED", "OFFER_REDEEMED", "DID_RENEW", "ONE_TIME_CHARGE", "RENEWAL_EXTENDED", "REFUND", "REVOKE",
         "REFUND_REVERSED",
     ]
+    /// All types that this version knows.
+    private static let knownTypes = typesOfTransactions.union([
+        "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS", "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED",
+        "PRICE_INCREASE", "REFUND_DECLINED", "CONSUMPTION_REQUEST", "RENEWAL_EXTENSION", "TEST",
+        "EXTERNAL_PURCHASE_TOKEN", "RESCIND_CONSENT",
+    ])
     private static let upgrade = "DID_CHANGE_RENEWAL_PREF/UPGRADE"
 }
 
