@@ -24,7 +24,8 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
-    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun.
+    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. A subscription
+    /// with a `linkedPurchaseToken` replaces the one with that token, see ``VerifiedEvidence/replaced``.
     /// ``VerifiedEvidence/event`` is the state of the subscription.
     ///
     /// - Parameters:
@@ -78,6 +79,22 @@ private struct SubscriptionReader {
             guard let expiry = try item.date("expiryTime") else { continue }
             try read(item, start: start, expiry: expiry, into: &evidence)
         }
+        evidence.replaced = try replaced(by: items, start: start)
+    }
+
+    /// Returns the subscription that this one replaces. During a deferred change it has not ended.
+    private func replaced(
+        by items: [StoreObject], start: Timestamp
+    ) throws(EvidenceError) -> ReplacedSubscription? {
+        guard let token = try object.string("linkedPurchaseToken") else { return nil }
+        var isDeferred = false
+        for item in items {
+            let hasBegun = try item.date("expiryTime") != nil
+            let isLeaving = try item.object("deferredItemReplacement") != nil
+            if !hasBegun || isLeaving { isDeferred = true }
+        }
+        return ReplacedSubscription(
+            name: try PlayIdentity(order: nil, purchaseToken: token).name(), endedAt: isDeferred ? nil : start)
     }
 
     private func read(
