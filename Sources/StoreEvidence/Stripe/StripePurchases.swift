@@ -39,8 +39,8 @@ extension StripeReader {
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.required("id") }
         return Purchase(
-            transaction: try reference(id, "payment_intent"), product: product, terms: nil,
-            date: try object.date("created", unit: 1_000) ?? date, quantity: try checked(quantity), stamp: stamp())
+            transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
+            quantity: try checked(quantity), stamp: stamp())
     }
 
     private func checked(_ quantity: Int64) throws(EvidenceError) -> Int64 {
