@@ -80,16 +80,17 @@ struct SignedRenewal {
         guard status == 0 || status == 1 else {
             throw EvidenceError(.content, "autoRenewStatus must be 0 or 1, not \(status)")
         }
-        let product = try body.string("productId")
-        let next = try body.string("autoRenewProductId")
+        let product = try body.string("productId").map { ProductID($0) }
+        let next = try body.string("autoRenewProductId").map { (id) throws(EvidenceError) in
+            try ProductID(id).checked("autoRenewProductId")
+        }
         state = RenewalState(
             line: TransactionReference(
                 store: .appStore, environment: environment,
                 id: try TransactionID(try body.required("originalTransactionId")).checked("originalTransactionId")),
             willRenew: status == 1, graceEnd: try body.milliseconds("gracePeriodExpiresDate"),
             isInBillingRetry: try body.bool("isInBillingRetryPeriod"),
-            pendingProduct: next == product
-                ? nil : try next.map { (id) throws(EvidenceError) in try ProductID(id).checked("autoRenewProductId") },
+            pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: status == 1),
             stamp: .signed(at: message.signedDate))
     }
 }

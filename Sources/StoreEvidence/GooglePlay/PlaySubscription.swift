@@ -110,9 +110,10 @@ private struct SubscriptionReader {
         let phase = try item.object("offerPhase")
         let isTrial = try phase?.object("freeTrial") != nil
         let isIntroductory = try phase?.object("introductoryPrice") != nil
-        let renews = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
-        let pending = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
-        if let pending { _ = try pending.checked("deferredItemReplacement.productId") }
+        let isOn = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
+        let willRenew = isOn && state.mayRenew
+        let next = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
+        if let next { _ = try next.checked("deferredItemReplacement.productId") }
         evidence.facts += [
             .purchase(
                 Purchase(
@@ -121,8 +122,9 @@ private struct SubscriptionReader {
                     isIntroductory: isTrial || isIntroductory, stamp: stamp)),
             .renewalState(
                 RenewalState(
-                    line: line, willRenew: renews && state.mayRenew, graceEnd: state == .gracePeriod ? expiry : nil,
-                    isInBillingRetry: state == .gracePeriod || state == .onHold, pendingProduct: pending,
+                    line: line, willRenew: willRenew, graceEnd: state == .gracePeriod ? expiry : nil,
+                    isInBillingRetry: state == .gracePeriod || state == .onHold,
+                    pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: willRenew),
                     stamp: stamp)),
         ]
     }

@@ -158,6 +158,14 @@ extension Identifier {
     }
 }
 
+extension RenewalState {
+    /// Returns the product to which a subscription to `product` changes at its renewal: `next`, unless the renewal is
+    /// off or keeps the product.
+    static func pendingProduct(_ next: ProductID?, after product: ProductID?, willRenew: Bool) -> ProductID? {
+        willRenew && next != product ? next : nil
+    }
+}
+
 /// Checks that `date`, under which a statement is filed, is at most 5 minutes after `now`.
 func checkNotAhead(_ date: Timestamp, of now: Timestamp, _ name: String) throws(EvidenceError) {
     guard date.milliseconds - now.milliseconds <= EvidenceLimits.clockTolerance else {

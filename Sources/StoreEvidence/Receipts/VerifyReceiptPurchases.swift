@@ -69,7 +69,9 @@ struct VerifyReceiptRenewals {
             line: TransactionReference(store: .appStore, environment: environment, id: line), willRenew: willRenew,
             graceEnd: try members["grace_period_expires_date_ms"]?.milliseconds(),
             isInBillingRetry: try members["is_in_billing_retry_period"]?.switchedOn() ?? false,
-            pendingProduct: willRenew && next != product ? next.map { ProductID($0) } : nil, stamp: stamp)
+            pendingProduct: RenewalState.pendingProduct(
+                next.map { ProductID($0) }, after: product.map { ProductID($0) }, willRenew: willRenew),
+            stamp: stamp)
     }
 }
 

@@ -124,6 +124,13 @@ struct PlaySubscriptionTests {
         let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", old, "{\"productId\":\"year\"}"))
         #expect(try evidence.purchase.product == "month")
         #expect(evidence.renewals.map(\.pendingProduct) == ["year"])
+        for (state, item) in [
+            ("CANCELED", old), ("ACTIVE", old.replacing("true", with: "false")),
+            ("ACTIVE", old.replacing("year", with: "month")),
+        ] {
+            let ending = try PlayStage.read(PlayStage.subscription(state, item))
+            #expect(ending.renewals.map(\.pendingProduct) == [nil], "\(item)")
+        }
     }
 
     @Test("An item whose renewal is off, or that is prepaid, does not renew")
