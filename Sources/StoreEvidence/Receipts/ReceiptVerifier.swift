@@ -79,7 +79,8 @@ struct ReceiptVerifier {
             throw EvidenceError(
                 .header, "the receipt of \(date) is signed with SHA-1, which Apple does not use after 2025-01-24")
         }
-        let key = try chains.publicKey(leaf: leaf.bytes, intermediate: intermediate.bytes, at: date)
+        let key = try chains.publicKey(
+            leaf: leaf.bytes, intermediate: intermediate.bytes, at: date, allowsSHA1: date < Self.endOfSHA1)
         guard
             key.isValidSignature(
                 signer.signature, for: container.content, signatureAlgorithm: signer.digest.algorithm)
