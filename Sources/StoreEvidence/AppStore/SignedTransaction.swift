@@ -33,10 +33,7 @@ struct SignedTransaction {
         let renews = try body.string("type") == "Auto-Renewable Subscription"
         let expires = try body.milliseconds("expiresDate")
         guard expires != nil || !renews else { throw body.missing("expiresDate") }
-        let quantity = try body.integer("quantity") ?? 1
-        guard Purchase.quantityRange.contains(quantity) else {
-            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
-        }
+        let quantity = try body.quantity() ?? 1
         let stamp = Stamp.signed(at: message.signedDate)
         purchase = Purchase(
             transaction: transaction, product: try ProductID(try body.required("productId")).checked("productId"),

@@ -25,10 +25,7 @@ struct ReceiptVerifier {
     func evidence(
         _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp? = nil, deviceID: [UInt8]?
     ) throws(EvidenceError) -> VerifiedEvidence {
-        guard bytes.count <= EvidenceLimits.receipt else {
-            throw EvidenceError(
-                .size, "a receipt may have at most \(EvidenceLimits.receipt) bytes, not \(bytes.count)")
-        }
+        try checkSize(bytes.count, limit: EvidenceLimits.receipt, "the receipt")
         let container = try ReceiptContainer(bytes[...])
         let attributes = try ReceiptAttributes(container.content, "the receipt")
         let created = try creationDate(of: attributes, now: now)
@@ -62,11 +59,7 @@ struct ReceiptVerifier {
         guard date.milliseconds >= 0 else {
             throw EvidenceError(.signedDate, "the receipt's creation date \(date) is before 1970")
         }
-        guard date.milliseconds <= now.milliseconds + EvidenceLimits.clockTolerance else {
-            throw EvidenceError(
-                .signedDate, "the receipt's creation date \(date) is later than this machine's clock, \(now)",
-                isTransient: true)
-        }
+        try checkNotAhead(date, of: now, "the receipt's creation date")
         return date
     }
 

@@ -124,7 +124,7 @@ struct ReceiptForgeryTests {
     @Test("created more than five minutes ahead of the clock, for now only")
     func future() throws {
         let bytes = try bytes { $0.created = "2025-06-01T12:05:00.001Z" }
-        ReceiptStage.expectRefusal(.signedDate, "later than this machine's clock", isTransient: true) {
+        ReceiptStage.expectRefusal(.signedDate, "creation date 2025-06-01T12:05:00.001Z is after 2025-06-01T12:00:00", isTransient: true) {
             try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00Z")
         }
         #expect(try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00.001Z").facts.count == 1)
@@ -231,7 +231,7 @@ struct ReceiptForgeryTests {
 
     @Test("larger than 1 MiB, before they are parsed")
     func oversize() {
-        ReceiptStage.expectRefusal(.size, "at most 1048576 bytes, not 1048577") {
+        ReceiptStage.expectRefusal(.size, "the receipt has 1048577 bytes, more than 1048576") {
             try ReceiptStage.verify([UInt8](repeating: 0, count: EvidenceLimits.receipt + 1))
         }
     }
