@@ -11,7 +11,8 @@ import Foundation
 package struct EvidenceItem: Sendable {
     /// The result of the verification.
     package let evidence: VerifiedEvidence
-    /// The name of what the evidence is about. Later evidence of the same kind and subject replaces earlier one.
+    /// The purchase, or for a receipt its purchases. Later evidence of the same kind and subject replaces earlier
+    /// evidence.
     package let subject: String
     /// The JSON object that `POST /v1/transactions` takes.
     package let json: [UInt8]

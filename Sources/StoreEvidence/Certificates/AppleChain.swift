@@ -46,8 +46,11 @@ final class AppleChains: Sendable {
         let digest = Array(SHA256.hash(data: intermediate))
         let path = digest + Array(SHA256.hash(data: leaf))
         let (knownIntermediate, knownLeaf) = cache.withLock { ($0.intermediates[digest], $0.leaves[path]) }
-        let issuer = if let knownIntermediate { knownIntermediate } else {
-            try AppleCertificate(intermediate, "intermediate")
+        let issuer: AppleCertificate
+        if let knownIntermediate {
+            issuer = knownIntermediate
+        } else {
+            issuer = try AppleCertificate(intermediate, "intermediate")
         }
         if !allowsSHA1 { try issuer.checkDigest() }
         if knownIntermediate != nil {

@@ -30,7 +30,7 @@ struct PlayIdentity {
         try Self.reference("\(firstOrder)/\(product)", in: environment)
     }
 
-    /// Returns the name by which a refund calls all purchases of the order.
+    /// Returns the name that stands for all purchases of the order, as in a refund.
     func name() throws(EvidenceError) -> TransactionReference {
         try Self.reference(order ?? purchaseToken, in: .production)
     }

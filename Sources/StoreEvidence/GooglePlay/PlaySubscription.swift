@@ -24,8 +24,8 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
-    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. A subscription
-    /// with a `linkedPurchaseToken` replaces the one with that token, see ``VerifiedEvidence/replaced``.
+    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. One with a
+    /// `linkedPurchaseToken` replaces the subscription with that token, see ``VerifiedEvidence/replaced``.
     /// ``VerifiedEvidence/event`` is the state of the subscription.
     ///
     /// - Parameters:

@@ -5,8 +5,8 @@ import X509
 
 /// Verifies the app receipts of the App Store.
 ///
-/// The order of the checks is that of ``EvidenceError/Check``. The creation date is read and bounded before the
-/// signature is verified, because certificates are checked at that date. No other attribute is used before.
+/// The creation date is read and bounded before the signature is verified, because certificates are checked at that
+/// date. No other attribute is used before the signature is verified.
 struct ReceiptVerifier {
     let bundleIDs: Set<String>
     let environments: Set<EnvironmentID>
@@ -32,9 +32,10 @@ struct ReceiptVerifier {
         try checkSignature(of: container, at: created)
 
         let bundleID = try attributes.text(AttributeType.bundleID, .app)
-        guard let bundleID, bundleIDs.contains(bundleID) else {
+        guard let bundleID else { throw EvidenceError(.app, "the receipt names no app (attribute 2)") }
+        guard bundleIDs.contains(bundleID) else {
             throw EvidenceError(
-                .app, "the receipt is for the app \(quoted(bundleID)), which is not one of the configured ones")
+                .app, "the receipt is for the app \"\(bundleID.singleLine)\", which is not one of the configured ones")
         }
         let environment = try environment(of: attributes)
         if let deviceID { try checkDevice(deviceID, attributes) }
@@ -81,10 +82,12 @@ struct ReceiptVerifier {
     }
 
     private func environment(of attributes: ReceiptAttributes) throws(EvidenceError) -> EnvironmentID {
-        let name = try attributes.text(AttributeType.environment, .environment)
-        guard let environment = EnvironmentID(receiptType: name ?? ""), environments.contains(environment) else {
+        guard let name = try attributes.text(AttributeType.environment, .environment) else {
+            throw EvidenceError(.environment, "the receipt names no environment (attribute 0)")
+        }
+        guard let environment = EnvironmentID(receiptType: name), environments.contains(environment) else {
             throw EvidenceError(
-                .environment, "the receipt is of the environment \(quoted(name)), which is not accepted here")
+                .environment, "the receipt is of the environment \"\(name.singleLine)\", which is not accepted here")
         }
         return environment
     }
@@ -120,13 +123,11 @@ struct ReceiptVerifier {
             if let other = known.updateValue(purchase, forKey: purchase.transaction), other != purchase {
                 throw EvidenceError(
                     .content,
-                    "the receipt states transaction \(quoted(purchase.transaction.rawValue)) twice, differently")
+                    "the receipt states transaction \"\(purchase.transaction.rawValue.singleLine)\" twice, differently")
             }
         }
         return known.values.sorted(by: ReceiptPurchase.precedes)
     }
-
-    private func quoted(_ text: String?) -> String { text.map { "\"\($0.singleLine)\"" } ?? "without a name" }
 }
 
 extension Identifier where Subject == SaleEnvironment {

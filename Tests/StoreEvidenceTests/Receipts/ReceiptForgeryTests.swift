@@ -124,7 +124,8 @@ struct ReceiptForgeryTests {
     @Test("created more than five minutes ahead of the clock, for now only")
     func future() throws {
         let bytes = try bytes { $0.created = "2025-06-01T12:05:00.001Z" }
-        ReceiptStage.expectRefusal(.signedDate, "creation date 2025-06-01T12:05:00.001Z is after 2025-06-01T12:00:00", isTransient: true) {
+        let reason = "creation date 2025-06-01T12:05:00.001Z is after 2025-06-01T12:00:00"
+        ReceiptStage.expectRefusal(.signedDate, reason, isTransient: true) {
             try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00Z")
         }
         #expect(try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00.001Z").facts.count == 1)
@@ -179,11 +180,14 @@ struct ReceiptForgeryTests {
         ReceiptStage.expectRefusal(.app, "\"com.example.other\"") {
             try ReceiptStage.verify(bytes { $0.bundleID = "com.example.other" })
         }
+        ReceiptStage.expectRefusal(.app, "the receipt names no app (attribute 2)") {
+            try ReceiptStage.verify(bytes { $0.bundleID = "" })
+        }
     }
 
     @Test("of Xcode, of an unknown environment, and of none", arguments: ["Xcode", "Production2", nil])
     func environment(name: String?) {
-        ReceiptStage.expectRefusal(.environment, name ?? "without a name") {
+        ReceiptStage.expectRefusal(.environment, name ?? "names no environment (attribute 0)") {
             try ReceiptStage.verify(bytes { $0.environment = name })
         }
     }
