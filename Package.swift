@@ -121,7 +121,7 @@ let package = Package(
         .target(
             name: "EntitlementSyncEvidence",
             dependencies: [
-                "EntitlementSync", "Entitlements",
+                "EntitlementSync", "Entitlements", "SyncCore",
                 .product(name: "X509", package: "swift-certificates", condition: .when(traits: ["Evidence"])),
                 .product(name: "SwiftASN1", package: "swift-asn1", condition: .when(traits: ["Evidence"])),
                 .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Evidence"])),

@@ -1,6 +1,7 @@
 #if Evidence
 public import EntitlementSync
 import Entitlements
+import SyncCore
 
 extension Evidence {
     /// A transaction of StoreKit 2, verified on this device: `VerificationResult.jwsRepresentation`.
@@ -19,6 +20,8 @@ extension Evidence {
     /// An app receipt, verified on this device, with all purchases that it lists. An app without a server restores from
     /// a refreshed receipt alone.
     ///
+    /// The receipt of a volume purchase has an expiry. It is refused when the clock of this device has reached it.
+    ///
     /// - Parameters:
     ///   - receipt: The bytes at `Bundle.appStoreReceiptURL`.
     ///   - verifier: The verifier of this app.
@@ -28,7 +31,9 @@ extension Evidence {
     public static func appStoreReceipt(
         _ receipt: [UInt8], verifiedBy verifier: AppStoreVerifier, deviceID: [UInt8]? = nil
     ) throws(EvidenceError) -> Evidence {
-        verified(try EvidenceItem(receipt: receipt, verifier, now: deviceTime, deviceID: deviceID))
+        let clock = Timestamp(milliseconds: HostServices.system.now())
+        return verified(
+            try EvidenceItem(receipt: receipt, verifier, now: deviceTime, expiryTime: clock, deviceID: deviceID))
     }
 
     /// A purchase of Google Play, verified on this device by the app's licensing key.
@@ -44,8 +49,8 @@ extension Evidence {
         verified(try EvidenceItem(data: data, signature: signature, verifier, now: deviceTime))
     }
 
-    /// The time for checks on a device. Its clock may be wrong, and a store's signature cannot be forged by setting it,
-    /// so a date that is ahead of the clock is no reason to refuse a purchase.
+    /// The time that bounds the dates of signatures on a device. Its clock may be wrong, and a store's signature cannot
+    /// be forged by setting it, so a date that is ahead of the clock is no reason to refuse a purchase.
     private static let deviceTime = Timestamp.latest
 
     private static func verified(_ item: EvidenceItem) -> Evidence {

@@ -1,7 +1,10 @@
 #if Evidence
 /// The refusal of a piece of evidence. It names the check that failed.
 public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The checks, in the order in which they are made.
+    /// The checks that evidence must pass.
+    ///
+    /// An error names the first check that failed. The size is checked first. The order of the others depends on the
+    /// kind of evidence, but only the date of a signature is read from the content before the signature is verified.
     public enum Check: String, Hashable, Sendable, CaseIterable {
         /// The evidence is longer than its limit.
         case size

@@ -11,7 +11,8 @@ import Foundation
 package struct EvidenceItem: Sendable {
     /// The result of the verification.
     package let evidence: VerifiedEvidence
-    /// The name of what the evidence is about. Later evidence of the same kind and subject replaces earlier one.
+    /// The purchase, or for a receipt its purchases. Later evidence of the same kind and subject replaces earlier
+    /// evidence.
     package let subject: String
     /// The JSON object that `POST /v1/transactions` takes.
     package let json: [UInt8]
@@ -23,11 +24,12 @@ package struct EvidenceItem: Sendable {
         self.init(evidence, environment + (evidence.firstTransaction?.id.rawValue ?? ""), [("jws", jws)])
     }
 
-    /// Verifies an app receipt.
+    /// Verifies an app receipt. It must not have expired at `expiryTime`, the clock of this machine.
     package init(
-        receipt: [UInt8], _ verifier: AppStoreVerifier, now: Timestamp, deviceID: [UInt8]? = nil
+        receipt: [UInt8], _ verifier: AppStoreVerifier, now: Timestamp, expiryTime: Timestamp,
+        deviceID: [UInt8]? = nil
     ) throws(EvidenceError) {
-        let evidence = try verifier.receipt(receipt, now: now, deviceID: deviceID)
+        let evidence = try verifier.receipt(receipt, now: now, expiryTime: expiryTime, deviceID: deviceID)
         // Apple removes finished consumables from later receipts, so only a receipt with the same purchases replaces
         // one that was not sent yet.
         let purchases = evidence.facts.compactMap { fact -> TransactionReference? in

@@ -44,6 +44,8 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// pays, and an order of Google Play for all products that it sold. A revocation of the key is a revocation of all
     /// its values.
     public var aliases: [TransactionReference: Set<TransactionReference>]
+    /// The subscription that the one in the evidence replaces; `nil` if there is none.
+    public var replaced: ReplacedSubscription?
     /// The type of a notification or event, for example `DID_RENEW/BILLING_RECOVERY`; empty for other evidence.
     public var event: String
     /// The store's id of a notification or event; empty for other evidence.
@@ -53,7 +55,7 @@ public struct VerifiedEvidence: Hashable, Sendable {
     public init(
         kind: EvidenceKind, facts: [Fact], signedDate: Timestamp?, accountToken: String? = nil,
         line: TransactionReference? = nil, aliases: [TransactionReference: Set<TransactionReference>] = [:],
-        event: String = "", eventID: String = ""
+        replaced: ReplacedSubscription? = nil, event: String = "", eventID: String = ""
     ) {
         self.kind = kind
         self.facts = facts
@@ -61,8 +63,26 @@ public struct VerifiedEvidence: Hashable, Sendable {
         self.accountToken = accountToken
         self.line = line
         self.aliases = aliases
+        self.replaced = replaced
         self.event = event
         self.eventID = eventID
+    }
+}
+
+/// A subscription at Google Play that another one replaces after a change of product or a new subscription.
+///
+/// It belongs to the owner of the new subscription, and its purchases must not grant anything after the replacement.
+public struct ReplacedSubscription: Hashable, Sendable {
+    /// The purchase token, an alias of all purchases of the subscription.
+    public var name: TransactionReference
+    /// The start of the new subscription, at which the old one ends; `nil` if the old one first runs to the end of its
+    /// period.
+    public var endedAt: Timestamp?
+
+    /// Creates the description of a replaced subscription.
+    public init(name: TransactionReference, endedAt: Timestamp?) {
+        self.name = name
+        self.endedAt = endedAt
     }
 }
 #endif

@@ -79,42 +79,47 @@ public struct AppStoreVerifier: Sendable {
     /// Verifies the signed payload of a server notification, version 2.
     ///
     /// Each transaction and renewal info in it is verified by itself and has the date of its own signature, so
-    /// notifications that are repeated or arrive out of order are harmless. Types without a transaction, and unknown
-    /// types, give no facts.
+    /// notifications that are repeated or arrive out of order are harmless. Types without a transaction give no facts,
+    /// and neither does an unknown type without the members that state its app.
     ///
     /// - Throws: ``EvidenceError`` with the failed check.
     public func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         let message = try SignedMessage(
             signedPayload, limit: EvidenceLimits.notification, name: "the notification", chains: chains, now: now)
         let notification = try SignedNotification(message)
-        try check(notification)
-        var facts: [Fact] = []
-        var (line, accountToken): (TransactionReference?, String?)
-        if let jws = notification.signedTransaction {
+        var evidence = VerifiedEvidence(
+            kind: .appStoreNotification, facts: [], signedDate: message.signedDate, event: notification.event,
+            eventID: notification.id)
+        if let content = notification.content { try read(content, into: &evidence, now: now) }
+        return evidence
+    }
+
+    private func read(
+        _ content: SignedNotification.Content, into evidence: inout VerifiedEvidence, now: Timestamp
+    ) throws(EvidenceError) {
+        try check(content)
+        if let jws = content.signedTransaction {
             let transaction = try signedTransaction(jws, now: now)
-            guard transaction.bundleID == notification.bundleID else {
+            guard transaction.bundleID == content.bundleID else {
                 throw EvidenceError(.app, "the transaction in the notification is of another app")
             }
-            guard transaction.environment == notification.environment else {
+            guard transaction.environment == content.environment else {
                 throw EvidenceError(.environment, "the transaction in the notification is of another environment")
             }
-            facts += transaction.facts
-            (line, accountToken) = (transaction.purchase.line, transaction.accountToken)
+            evidence.facts += transaction.facts
+            (evidence.line, evidence.accountToken) = (transaction.purchase.line, transaction.accountToken)
         }
-        if let jws = notification.signedRenewal {
+        if let jws = content.signedRenewal {
             let renewal = try signedRenewal(jws, now: now)
-            guard renewal.environment == notification.environment else {
+            guard renewal.environment == content.environment else {
                 throw EvidenceError(.environment, "the renewal info in the notification is of another environment")
             }
-            guard line == nil || line == renewal.state.line else {
+            guard evidence.line == nil || evidence.line == renewal.state.line else {
                 throw EvidenceError(.content, "the renewal info in the notification is of another subscription")
             }
-            facts.append(.renewalState(renewal.state))
-            line = renewal.state.line
+            evidence.facts.append(.renewalState(renewal.state))
+            evidence.line = renewal.state.line
         }
-        return VerifiedEvidence(
-            kind: .appStoreNotification, facts: facts, signedDate: message.signedDate, accountToken: accountToken,
-            line: line, event: notification.event, eventID: notification.id)
     }
 
     /// Verifies an app receipt, a PKCS#7 container in DER, and returns everything that it states.
@@ -131,8 +136,20 @@ public struct AppStoreVerifier: Sendable {
     public func receipt(
         _ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]? = nil
     ) throws(EvidenceError) -> VerifiedEvidence {
+        try receipt(bytes, now: now, expiryTime: now, deviceID: deviceID)
+    }
+
+    /// Verifies an app receipt whose creation date is bounded by another time than its expiry.
+    ///
+    /// - Parameters:
+    ///   - now: The time that bounds the creation date from above.
+    ///   - expiryTime: The time at which a receipt of a volume purchase must not have expired. The creation date takes
+    ///     its place if it is later.
+    package func receipt(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp, deviceID: [UInt8]?
+    ) throws(EvidenceError) -> VerifiedEvidence {
         try ReceiptVerifier(bundleIDs: bundleIDs, environments: environments, chains: chains)
-            .evidence(bytes, now: now, deviceID: deviceID)
+            .evidence(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
     }
 
     private func signedTransaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedTransaction {
@@ -147,7 +164,7 @@ public struct AppStoreVerifier: Sendable {
                 jws, limit: EvidenceLimits.transaction, name: "the renewal info", chains: chains, now: now))
     }
 
-    private func check(_ notification: SignedNotification) throws(EvidenceError) {
+    private func check(_ notification: SignedNotification.Content) throws(EvidenceError) {
         try check(bundleID: notification.bundleID, "the notification")
         try check(notification.environment, "the notification")
         guard notification.environment == .production else { return }

@@ -15,7 +15,8 @@ struct SignedMessage {
     /// The size is checked before anything is decoded. The date of the signature is read from the body before the
     /// signature is verified, because certificates are checked at that date; it is bounded before any use.
     ///
-    /// - Throws: ``EvidenceError`` with the checks `size` to `signature`.
+    /// - Throws: ``EvidenceError`` with the check `size`, `format`, `header`, `signedDate`, `certificates` or
+    ///   `signature`.
     init(
         _ text: String, limit: Int, name: String, chains: AppleChains, now: Timestamp
     ) throws(EvidenceError) {

@@ -33,10 +33,7 @@ struct SignedTransaction {
         let renews = try body.string("type") == "Auto-Renewable Subscription"
         let expires = try body.milliseconds("expiresDate")
         guard expires != nil || !renews else { throw body.missing("expiresDate") }
-        let quantity = try body.integer("quantity") ?? 1
-        guard Purchase.quantityRange.contains(quantity) else {
-            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
-        }
+        let quantity = try body.quantity() ?? 1
         let stamp = Stamp.signed(at: message.signedDate)
         purchase = Purchase(
             transaction: transaction, product: try ProductID(try body.required("productId")).checked("productId"),
@@ -80,16 +77,17 @@ struct SignedRenewal {
         guard status == 0 || status == 1 else {
             throw EvidenceError(.content, "autoRenewStatus must be 0 or 1, not \(status)")
         }
-        let product = try body.string("productId")
-        let next = try body.string("autoRenewProductId")
+        let product = try body.string("productId").map { ProductID($0) }
+        let next = try body.string("autoRenewProductId").map { (id) throws(EvidenceError) in
+            try ProductID(id).checked("autoRenewProductId")
+        }
         state = RenewalState(
             line: TransactionReference(
                 store: .appStore, environment: environment,
                 id: try TransactionID(try body.required("originalTransactionId")).checked("originalTransactionId")),
             willRenew: status == 1, graceEnd: try body.milliseconds("gracePeriodExpiresDate"),
             isInBillingRetry: try body.bool("isInBillingRetryPeriod"),
-            pendingProduct: next == product
-                ? nil : try next.map { (id) throws(EvidenceError) in try ProductID(id).checked("autoRenewProductId") },
+            pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: status == 1),
             stamp: .signed(at: message.signedDate))
     }
 }
@@ -99,11 +97,17 @@ struct SignedNotification {
     /// The type, and the subtype after a slash if there is one.
     let event: String
     let id: String
-    let bundleID: String
-    let appAppleID: Int64?
-    let environment: EnvironmentID
-    let signedTransaction: String?
-    let signedRenewal: String?
+    /// The content; `nil` for a type of later versions that has none of the known members.
+    let content: Content?
+
+    /// The member that states the app, and what else is signed.
+    struct Content {
+        let bundleID: String
+        let appAppleID: Int64?
+        let environment: EnvironmentID
+        let signedTransaction: String?
+        let signedRenewal: String?
+    }
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
@@ -116,9 +120,12 @@ struct SignedNotification {
         for name in ["data", "summary", "appData", "externalPurchaseToken"] where found == nil {
             found = try body.object(name)
         }
-        guard let data = found else { throw body.missing("data") }
-        bundleID = try data.required("bundleId")
-        appAppleID = try data.integer("appAppleId")
+        guard let data = found else {
+            guard !Self.knownTypes.contains(type) else { throw body.missing("data") }
+            content = nil
+            return
+        }
+        let environment: EnvironmentID
         if let name = try data.string("environment") {
             environment = try EnvironmentID(appStore: name)
         } else {
@@ -126,11 +133,14 @@ struct SignedNotification {
             let token = try data.required("externalPurchaseId")
             environment = token.hasPrefix("SANDBOX") ? .sandbox : .production
         }
-        signedTransaction = try data.string("signedTransactionInfo")
-        signedRenewal = try data.string("signedRenewalInfo")
-        if signedTransaction == nil, Self.typesOfTransactions.contains(type) || event == Self.upgrade {
+        let content = Content(
+            bundleID: try data.required("bundleId"), appAppleID: try data.integer("appAppleId"),
+            environment: environment, signedTransaction: try data.string("signedTransactionInfo"),
+            signedRenewal: try data.string("signedRenewalInfo"))
+        if content.signedTransaction == nil, Self.typesOfTransactions.contains(type) || event == Self.upgrade {
             throw EvidenceError(.content, "a notification \(event.singleLine) must have signedTransactionInfo")
         }
+        self.content = content
     }
 
     /// The types that are about a purchase. Without it a refund would be answered as if it had been recorded.
@@ -138,6 +148,12 @@ struct SignedNotification {
         "SUBSCRIBED", "OFFER_REDEEMED", "DID_RENEW", "ONE_TIME_CHARGE", "RENEWAL_EXTENDED", "REFUND", "REVOKE",
         "REFUND_REVERSED",
     ]
+    /// All types that this version knows.
+    private static let knownTypes = typesOfTransactions.union([
+        "DID_CHANGE_RENEWAL_PREF", "DID_CHANGE_RENEWAL_STATUS", "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED",
+        "PRICE_INCREASE", "REFUND_DECLINED", "CONSUMPTION_REQUEST", "RENEWAL_EXTENSION", "TEST",
+        "EXTERNAL_PURCHASE_TOKEN", "RESCIND_CONSENT",
+    ])
     private static let upgrade = "DID_CHANGE_RENEWAL_PREF/UPGRADE"
 }
 

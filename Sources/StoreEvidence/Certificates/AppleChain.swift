@@ -37,9 +37,11 @@ final class AppleChains: Sendable {
     /// - Parameters:
     ///   - leaf: The DER of the leaf.
     ///   - intermediate: The DER of the intermediate certificate.
+    ///   - date: The date at which the certificates must be valid.
+    ///   - allowsSHA1: True if certificates may be signed with SHA-1, as those of old receipts are.
     /// - Throws: ``EvidenceError`` with the check `certificates`.
     func publicKey(
-        leaf: [UInt8], intermediate: [UInt8], at date: Timestamp
+        leaf: [UInt8], intermediate: [UInt8], at date: Timestamp, allowsSHA1: Bool = false
     ) throws(EvidenceError) -> Certificate.PublicKey {
         let digest = Array(SHA256.hash(data: intermediate))
         let path = digest + Array(SHA256.hash(data: leaf))
@@ -47,20 +49,25 @@ final class AppleChains: Sendable {
         let issuer: AppleCertificate
         if let knownIntermediate {
             issuer = knownIntermediate
-            try issuer.checkValidity(at: date)
         } else {
             issuer = try AppleCertificate(intermediate, "intermediate")
+        }
+        if !allowsSHA1 { try issuer.checkDigest() }
+        if knownIntermediate != nil {
+            try issuer.checkValidity(at: date)
+        } else {
             try check(intermediate: issuer, at: date)
             cache.withLock { cache in
                 if cache.intermediates.count >= Self.capacity { cache.intermediates = [:] }
                 cache.intermediates[digest] = issuer
             }
         }
-        if let knownLeaf {
-            try knownLeaf.checkValidity(at: date)
-            return knownLeaf.certificate.publicKey
+        let signer = if let knownLeaf { knownLeaf } else { try AppleCertificate(leaf, "signer's") }
+        if !allowsSHA1 { try signer.checkDigest() }
+        guard knownLeaf == nil else {
+            try signer.checkValidity(at: date)
+            return signer.certificate.publicKey
         }
-        let signer = try AppleCertificate(leaf, "signer's")
         try check(leaf: signer, issuer: issuer, at: date)
         cache.withLock { cache in
             if cache.leaves.count >= Self.capacity { cache.leaves = [:] }
@@ -133,6 +140,13 @@ private struct AppleCertificate: Sendable {
             throw failure("the \(name) certificate has the unknown critical extension \(unknown.oid)")
         }
         try checkValidity(at: date)
+    }
+
+    /// Refuses a certificate that is signed with SHA-1, for which collisions can be made.
+    func checkDigest() throws(EvidenceError) {
+        guard certificate.signatureAlgorithm != .sha1WithRSAEncryption else {
+            throw failure("the \(name) certificate is signed with SHA-1")
+        }
     }
 
     func checkValidity(at date: Timestamp) throws(EvidenceError) {

@@ -23,6 +23,8 @@ public struct EvidenceRoots: Sendable {
     ///
     /// Use it in tests, and when a store changes its root before this package does.
     ///
+    /// - Parameter bytes: One or more PEM blocks, or the DER of one certificate. Without `-----BEGIN ` they are read as
+    ///   DER.
     /// - Throws: ``EvidenceError`` with the check `certificates`.
     public init(pem bytes: [UInt8]) throws(EvidenceError) {
         let text = String(decoding: bytes, as: UTF8.self)

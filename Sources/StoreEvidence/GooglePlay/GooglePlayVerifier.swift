@@ -47,8 +47,8 @@ public struct GooglePlayVerifier: Sendable {
 
     /// Verifies the data of a purchase (`Purchase.getOriginalJson()`) and the signature of Google Play.
     ///
-    /// The facts are purchases only: the data states neither a refund, nor the end of a subscription, nor if a licence
-    /// tester bought. They are stamped with the purchase time.
+    /// The facts are purchases only. The data states neither a refund nor the end of a subscription, and purchases of
+    /// licence testers look like any other. The facts are stamped with the purchase time.
     ///
     /// - Parameters:
     ///   - data: The text that Google Play signed, unchanged.
@@ -84,10 +84,7 @@ public struct GooglePlayVerifier: Sendable {
         }
         guard let date = try object.date("purchaseTime", unit: 1) else { throw object.missing("purchaseTime") }
         try checkNotAhead(date, of: now, "purchaseTime")
-        let quantity = try object.integer("quantity") ?? 1
-        guard Purchase.quantityRange.contains(quantity) else {
-            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
-        }
+        let quantity = try object.quantity() ?? 1
         let identity = PlayIdentity(
             order: try object.string("orderId"), purchaseToken: try object.required("purchaseToken"))
         var facts: [Fact] = []

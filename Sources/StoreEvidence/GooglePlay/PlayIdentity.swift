@@ -30,20 +30,21 @@ struct PlayIdentity {
         try Self.reference("\(firstOrder)/\(product)", in: environment)
     }
 
-    /// Returns the name by which a refund calls all purchases of the order.
+    /// Returns the name that stands for all purchases of the order, as in a refund.
     func name() throws(EvidenceError) -> TransactionReference {
         try Self.reference(order ?? purchaseToken, in: .production)
     }
 
-    /// Adds the names by which a refund may call the purchase of `product`: its order, and the purchase token, which
-    /// stands for the line.
+    /// Adds the names that stand for the purchase of `product`: its order, and the purchase token, which stands for all
+    /// purchases of the line.
     func addAliases(
         of product: ProductID, in environment: EnvironmentID,
         to aliases: inout [TransactionReference: Set<TransactionReference>]
     ) throws(EvidenceError) {
-        aliases[try name(), default: []].insert(try transaction(of: product, in: environment))
+        let transaction = try transaction(of: product, in: environment)
+        aliases[try name(), default: []].insert(transaction)
         let token = try Self.reference(purchaseToken, in: .production)
-        aliases[token, default: []].insert(try line(of: product, in: environment))
+        aliases[token, default: []].formUnion([transaction, try line(of: product, in: environment)])
     }
 
     private static func reference(

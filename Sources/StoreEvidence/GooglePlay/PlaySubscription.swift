@@ -24,7 +24,8 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
-    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun.
+    /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. One with a
+    /// `linkedPurchaseToken` replaces the subscription with that token, see ``VerifiedEvidence/replaced``.
     /// ``VerifiedEvidence/event`` is the state of the subscription.
     ///
     /// - Parameters:
@@ -78,6 +79,22 @@ private struct SubscriptionReader {
             guard let expiry = try item.date("expiryTime") else { continue }
             try read(item, start: start, expiry: expiry, into: &evidence)
         }
+        evidence.replaced = try replaced(by: items, start: start)
+    }
+
+    /// Returns the subscription that this one replaces. During a deferred change it has not ended.
+    private func replaced(
+        by items: [StoreObject], start: Timestamp
+    ) throws(EvidenceError) -> ReplacedSubscription? {
+        guard let token = try object.string("linkedPurchaseToken") else { return nil }
+        var isDeferred = false
+        for item in items {
+            let hasBegun = try item.date("expiryTime") != nil
+            let isLeaving = try item.object("deferredItemReplacement") != nil
+            if !hasBegun || isLeaving { isDeferred = true }
+        }
+        return ReplacedSubscription(
+            name: try PlayIdentity(order: nil, purchaseToken: token).name(), endedAt: isDeferred ? nil : start)
     }
 
     private func read(
@@ -93,9 +110,10 @@ private struct SubscriptionReader {
         let phase = try item.object("offerPhase")
         let isTrial = try phase?.object("freeTrial") != nil
         let isIntroductory = try phase?.object("introductoryPrice") != nil
-        let renews = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
-        let pending = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
-        if let pending { _ = try pending.checked("deferredItemReplacement.productId") }
+        let isOn = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
+        let willRenew = isOn && state.mayRenew
+        let next = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
+        if let next { _ = try next.checked("deferredItemReplacement.productId") }
         evidence.facts += [
             .purchase(
                 Purchase(
@@ -104,8 +122,9 @@ private struct SubscriptionReader {
                     isIntroductory: isTrial || isIntroductory, stamp: stamp)),
             .renewalState(
                 RenewalState(
-                    line: line, willRenew: renews && state.mayRenew, graceEnd: state == .gracePeriod ? expiry : nil,
-                    isInBillingRetry: state == .gracePeriod || state == .onHold, pendingProduct: pending,
+                    line: line, willRenew: willRenew, graceEnd: state == .gracePeriod ? expiry : nil,
+                    isInBillingRetry: state == .gracePeriod || state == .onHold,
+                    pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: willRenew),
                     stamp: stamp)),
         ]
     }

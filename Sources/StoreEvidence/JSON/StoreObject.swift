@@ -34,13 +34,14 @@ struct StoreObject {
     /// Returns a whole number; `nil` if the member is missing or null. Google writes 64-bit numbers as strings.
     func integer(_ name: String) throws(EvidenceError) -> Int64? {
         guard let reader = members[name] else { return nil }
-        return try content { () throws(InputError) in
-            guard case .string(let text) = reader.value else { return try reader.integer() }
-            guard let number = Int64(text) else {
-                throw reader.error("a whole number is expected, not \"\(text.singleLine)\"")
-            }
-            return number
-        }
+        return try content { () throws(InputError) in try reader.wholeNumber() }
+    }
+
+    /// Returns the quantity of a purchase; `nil` if the member is missing or null.
+    func quantity(_ name: String = "quantity") throws(EvidenceError) -> Int64? {
+        guard let quantity = try integer(name) else { return nil }
+        try checkQuantity(quantity, name)
+        return quantity
     }
 
     /// Returns a truth value; `false` if the member is missing or null.
@@ -73,12 +74,8 @@ struct StoreObject {
 
     /// Returns a date in milliseconds or seconds since 1970; `nil` if the member is missing or null.
     func date(_ name: String, unit: Int64) throws(EvidenceError) -> Timestamp? {
-        guard let reader = members[name], let number = try integer(name) else { return nil }
-        let (milliseconds, overflow) = number.multipliedReportingOverflow(by: unit)
-        guard !overflow, (0...Timestamp.latest.milliseconds).contains(milliseconds) else {
-            throw EvidenceError(.content, "\(reader.path): the date must be in the years 1970 to 9999, not \(number)")
-        }
-        return Timestamp(milliseconds: milliseconds)
+        guard let reader = members[name] else { return nil }
+        return try content { () throws(InputError) in try reader.date(unit: unit) }
     }
 
     /// Returns a date in milliseconds since 1970, which may have a fraction, as Xcode writes it; `nil` if the member is
@@ -121,10 +118,16 @@ struct StoreObject {
         }
     }
 
+    /// Returns another object, which Stripe writes either as its id or as the object itself; `nil` for an id.
+    func expanded(_ name: String) throws(EvidenceError) -> StoreObject? {
+        if let reader = members[name], case .string = reader.value { return nil }
+        return try object(name)
+    }
+
     /// Returns the id of another object, which Stripe writes either as its id or as the object itself.
     func reference(_ name: String) throws(EvidenceError) -> String? {
-        guard let reader = members[name], case .object = reader.value else { return try string(name) }
-        return try object(name)?.string("id")
+        if let reader = members[name], case .object = reader.value { return try object(name)?.string("id") }
+        return try string(name)
     }
 
     /// Returns the text of a member that must not be missing or empty.
@@ -148,6 +151,28 @@ struct StoreObject {
     }
 }
 
+/// Google and Apple write many numbers as strings.
+extension JSONReader {
+    /// The whole number, which may be written as a string.
+    func wholeNumber() throws(InputError) -> Int64 {
+        guard case .string(let text) = value else { return try integer() }
+        guard let number = Int64(text) else {
+            throw error("a whole number is expected, not \"\(text.singleLine)\"")
+        }
+        return number
+    }
+
+    /// The date in units of `unit` milliseconds since 1970.
+    func date(unit: Int64) throws(InputError) -> Timestamp {
+        let number = try wholeNumber()
+        let (milliseconds, overflow) = number.multipliedReportingOverflow(by: unit)
+        guard !overflow, (0...Timestamp.latest.milliseconds).contains(milliseconds) else {
+            throw error("the date must be in the years 1970 to 9999, not \(number)")
+        }
+        return Timestamp(milliseconds: milliseconds)
+    }
+}
+
 extension Identifier {
     /// Returns the id if it is valid.
     ///
@@ -158,12 +183,27 @@ extension Identifier {
     }
 }
 
+extension RenewalState {
+    /// Returns the product to which a subscription to `product` changes at its renewal: `next`, unless the renewal is
+    /// off or keeps the product.
+    static func pendingProduct(_ next: ProductID?, after product: ProductID?, willRenew: Bool) -> ProductID? {
+        willRenew && next != product ? next : nil
+    }
+}
+
 /// Checks that `date`, under which a statement is filed, is at most 5 minutes after `now`.
 func checkNotAhead(_ date: Timestamp, of now: Timestamp, _ name: String) throws(EvidenceError) {
     guard date.milliseconds - now.milliseconds <= EvidenceLimits.clockTolerance else {
         throw EvidenceError(
             .signedDate, "\(name) \(date) is after \(now), the time of this machine; set its clock, or send it later",
             isTransient: true)
+    }
+}
+
+/// Checks that a purchase may have `quantity`, whose name in messages is `name`.
+func checkQuantity(_ quantity: Int64, _ name: String) throws(EvidenceError) {
+    guard Purchase.quantityRange.contains(quantity) else {
+        throw EvidenceError(.content, "\(name) must be 1 to 10,000, not \(quantity)")
     }
 }
 

@@ -5,7 +5,7 @@ import X509
 /// The PKCS#7 container (RFC 2315) of an app receipt, parsed and not yet verified.
 ///
 /// Only the form that Apple issues is accepted: `signedData` of version 1 with exactly one signer, whose signature is
-/// directly over the content. Signed attributes would make the signature cover something else than the content.
+/// directly over the content. With signed attributes the signature would cover those attributes instead.
 struct ReceiptContainer {
     /// The signed content: the attributes of the receipt.
     let content: ArraySlice<UInt8>

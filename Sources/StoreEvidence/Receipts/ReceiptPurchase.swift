@@ -27,9 +27,7 @@ struct ReceiptPurchase: Hashable {
         try check(.transaction, transaction.validate)
         try check(.product, product.validate)
         if let original { try check(.original, original.validate) }
-        guard Purchase.quantityRange.contains(quantity) else {
-            throw EvidenceError(.content, "\(place(.quantity)): the quantity must be 1 to 10,000, not \(quantity)")
-        }
+        try checkQuantity(quantity, place(.quantity))
     }
 
     /// The fields that ``validate(_:)`` checks.
@@ -73,7 +71,10 @@ extension ReceiptPurchase {
         let isIntroductory = try attributes.integer(1719) ?? 0
         self.isIntroductory = isTrial != 0 || isIntroductory != 0
         revokedAt = try attributes.date(1712)
-        try validate { attributes.place(Self.attribute(of: $0)) }
+        try validate { field in
+            let place = attributes.place(Self.attribute(of: field))
+            return field == .quantity ? place + ", the quantity," : place
+        }
     }
 
     private static func attribute(of field: Field) -> Int64 {

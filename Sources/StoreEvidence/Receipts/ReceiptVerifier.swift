@@ -5,8 +5,8 @@ import X509
 
 /// Verifies the app receipts of the App Store.
 ///
-/// The order of the checks is that of ``EvidenceError/Check``. The creation date is read and bounded before the
-/// signature is verified, because certificates are checked at that date. No other attribute is used before.
+/// The creation date is read and bounded before the signature is verified, because certificates are checked at that
+/// date. No other attribute is used before the signature is verified.
 struct ReceiptVerifier {
     let bundleIDs: Set<String>
     let environments: Set<EnvironmentID>
@@ -18,26 +18,28 @@ struct ReceiptVerifier {
     static let endOfSHA1 = Timestamp(milliseconds: 1_737_763_200_000)
 
     /// Verifies the receipt `bytes`. The device is checked if `deviceID` is given.
-    func evidence(_ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]?) throws(EvidenceError)
-        -> VerifiedEvidence
-    {
-        guard bytes.count <= EvidenceLimits.receipt else {
-            throw EvidenceError(
-                .size, "a receipt may have at most \(EvidenceLimits.receipt) bytes, not \(bytes.count)")
-        }
+    ///
+    /// - Parameters:
+    ///   - now: The time that bounds the creation date from above.
+    ///   - expiryTime: The time at which the receipt must not have expired; `now` if it is `nil`.
+    func evidence(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp? = nil, deviceID: [UInt8]?
+    ) throws(EvidenceError) -> VerifiedEvidence {
+        try checkSize(bytes.count, limit: EvidenceLimits.receipt, "the receipt")
         let container = try ReceiptContainer(bytes[...])
         let attributes = try ReceiptAttributes(container.content, "the receipt")
         let created = try creationDate(of: attributes, now: now)
         try checkSignature(of: container, at: created)
 
         let bundleID = try attributes.text(AttributeType.bundleID, .app)
-        guard let bundleID, bundleIDs.contains(bundleID) else {
+        guard let bundleID else { throw EvidenceError(.app, "the receipt names no app (attribute 2)") }
+        guard bundleIDs.contains(bundleID) else {
             throw EvidenceError(
-                .app, "the receipt is for the app \(quoted(bundleID)), which is not one of the configured ones")
+                .app, "the receipt is for the app \"\(bundleID.singleLine)\", which is not one of the configured ones")
         }
         let environment = try environment(of: attributes)
         if let deviceID { try checkDevice(deviceID, attributes) }
-        try checkExpiry(of: attributes, now: now)
+        try checkExpiry(of: attributes, at: max(expiryTime ?? now, created))
         let facts = try purchases(of: attributes).flatMap { $0.facts(in: environment, stamp: .signed(at: created)) }
         return VerifiedEvidence(kind: .appStoreReceipt, facts: facts, signedDate: created)
     }
@@ -58,11 +60,7 @@ struct ReceiptVerifier {
         guard date.milliseconds >= 0 else {
             throw EvidenceError(.signedDate, "the receipt's creation date \(date) is before 1970")
         }
-        guard date.milliseconds <= now.milliseconds + EvidenceLimits.clockTolerance else {
-            throw EvidenceError(
-                .signedDate, "the receipt's creation date \(date) is later than this machine's clock, \(now)",
-                isTransient: true)
-        }
+        try checkNotAhead(date, of: now, "the receipt's creation date")
         return date
     }
 
@@ -75,7 +73,8 @@ struct ReceiptVerifier {
             throw EvidenceError(
                 .header, "the receipt of \(date) is signed with SHA-1, which Apple does not use after 2025-01-24")
         }
-        let key = try chains.publicKey(leaf: leaf.bytes, intermediate: intermediate.bytes, at: date)
+        let key = try chains.publicKey(
+            leaf: leaf.bytes, intermediate: intermediate.bytes, at: date, allowsSHA1: date < Self.endOfSHA1)
         guard
             key.isValidSignature(
                 signer.signature, for: container.content, signatureAlgorithm: signer.digest.algorithm)
@@ -83,10 +82,12 @@ struct ReceiptVerifier {
     }
 
     private func environment(of attributes: ReceiptAttributes) throws(EvidenceError) -> EnvironmentID {
-        let name = try attributes.text(AttributeType.environment, .environment)
-        guard let environment = EnvironmentID(receiptType: name ?? ""), environments.contains(environment) else {
+        guard let name = try attributes.text(AttributeType.environment, .environment) else {
+            throw EvidenceError(.environment, "the receipt names no environment (attribute 0)")
+        }
+        guard let environment = EnvironmentID(receiptType: name), environments.contains(environment) else {
             throw EvidenceError(
-                .environment, "the receipt is of the environment \(quoted(name)), which is not accepted here")
+                .environment, "the receipt is of the environment \"\(name.singleLine)\", which is not accepted here")
         }
         return environment
     }
@@ -110,8 +111,8 @@ struct ReceiptVerifier {
     }
 
     /// Checks the date that receipts of volume purchases have.
-    private func checkExpiry(of attributes: ReceiptAttributes, now: Timestamp) throws(EvidenceError) {
-        guard let expiry = try attributes.date(AttributeType.expiry, .state), expiry <= now else { return }
+    private func checkExpiry(of attributes: ReceiptAttributes, at time: Timestamp) throws(EvidenceError) {
+        guard let expiry = try attributes.date(AttributeType.expiry, .state), expiry <= time else { return }
         throw EvidenceError(.state, "the receipt expired at \(expiry), ask the App Store for a new one")
     }
 
@@ -122,13 +123,11 @@ struct ReceiptVerifier {
             if let other = known.updateValue(purchase, forKey: purchase.transaction), other != purchase {
                 throw EvidenceError(
                     .content,
-                    "the receipt states transaction \(quoted(purchase.transaction.rawValue)) twice, differently")
+                    "the receipt states transaction \"\(purchase.transaction.rawValue.singleLine)\" twice, differently")
             }
         }
         return known.values.sorted(by: ReceiptPurchase.precedes)
     }
-
-    private func quoted(_ text: String?) -> String { text.map { "\"\($0.singleLine)\"" } ?? "without a name" }
 }
 
 extension Identifier where Subject == SaleEnvironment {

@@ -19,10 +19,7 @@ public enum VerifyReceiptAnswer {
     ///
     /// - Throws: ``EvidenceError`` with the JSON path of the wrong member.
     public static func evidence(_ json: [UInt8], bundleIDs: Set<String>) throws(EvidenceError) -> VerifiedEvidence {
-        guard json.count <= maximumByteCount else {
-            throw EvidenceError(
-                .size, "an answer of verifyReceipt may have at most \(maximumByteCount) bytes, not \(json.count)")
-        }
+        try checkSize(json.count, limit: maximumByteCount, "the answer of verifyReceipt")
         let value: JSONValue
         do {
             value = try JSONValue(parsing: json)

@@ -67,9 +67,11 @@ struct VerifyReceiptRenewals {
         let next = try members["auto_renew_product_id"]?.validIdentifier()
         return RenewalState(
             line: TransactionReference(store: .appStore, environment: environment, id: line), willRenew: willRenew,
-            graceEnd: try members["grace_period_expires_date_ms"]?.milliseconds(),
+            graceEnd: try members["grace_period_expires_date_ms"]?.date(unit: 1),
             isInBillingRetry: try members["is_in_billing_retry_period"]?.switchedOn() ?? false,
-            pendingProduct: willRenew && next != product ? next.map { ProductID($0) } : nil, stamp: stamp)
+            pendingProduct: RenewalState.pendingProduct(
+                next.map { ProductID($0) }, after: product.map { ProductID($0) }, willRenew: willRenew),
+            stamp: stamp)
     }
 }
 
@@ -78,14 +80,14 @@ extension ReceiptPurchase {
     fileprivate init(_ members: JSONObjectReader, path: String) throws {
         transaction = TransactionID(try members.required("transaction_id").string())
         product = ProductID(try members.required("product_id").string())
-        date = try members.required("purchase_date_ms").milliseconds()
+        date = try members.required("purchase_date_ms").date(unit: 1)
         quantity = try members["quantity"]?.wholeNumber() ?? 1
         original = try members["original_transaction_id"]?.string().nonEmpty.map { TransactionID($0) }
-        expiry = try members["expires_date_ms"]?.milliseconds()
+        expiry = try members["expires_date_ms"]?.date(unit: 1)
         let isTrial = try members["is_trial_period"]?.flag() ?? false
         let isIntroductory = try members["is_in_intro_offer_period"]?.flag() ?? false
         self.isIntroductory = isTrial || isIntroductory
-        let cancelledAt = try members["cancellation_date_ms"]?.milliseconds()
+        let cancelledAt = try members["cancellation_date_ms"]?.date(unit: 1)
         let isUpgraded = try members["is_upgraded"]?.flag() ?? false
         revokedAt = isUpgraded ? nil : cancelledAt
         if let owner = members["in_app_ownership_type"], !["PURCHASED", "FAMILY_SHARED"].contains(try owner.string()) {
@@ -108,23 +110,8 @@ extension String {
     fileprivate var nonEmpty: String? { isEmpty ? nil : self }
 }
 
-/// Apple writes numbers and flags as strings. Servers that store answers often convert them, so both are read.
+/// Apple writes flags as strings. Servers that store answers often convert them, so both are read.
 extension JSONReader {
-    fileprivate func wholeNumber() throws(InputError) -> Int64 {
-        if case .integer(let number) = value { return number }
-        guard let number = Int64(try string()) else { throw error("a whole number is expected") }
-        return number
-    }
-
-    fileprivate func milliseconds() throws(InputError) -> Timestamp {
-        let number = try wholeNumber()
-        let date = Timestamp(milliseconds: number)
-        guard number >= 0, date.milliseconds == number else {
-            throw error("must be milliseconds since 1970 up to the year 9999, not \(number)")
-        }
-        return date
-    }
-
     fileprivate func flag() throws(InputError) -> Bool {
         switch value {
         case .bool(let flag): return flag

@@ -34,20 +34,13 @@ extension StripeReader {
                 "the product of the Checkout session is unknown; set metadata \(StripeVerifier.productKey) of the "
                     + "session, because Stripe does not send its prices")
         }
-        var quantity = try lines.first?.integer("quantity") ?? 1
-        if let stated = try object.object("metadata")?.integer(StripeVerifier.quantityKey) { quantity = stated }
+        let stated = try object.object("metadata")?.quantity(StripeVerifier.quantityKey)
+        let quantity = if let stated { stated } else { try lines.first?.quantity() ?? 1 }
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.required("id") }
         return Purchase(
-            transaction: try reference(id, "payment_intent"), product: product, terms: nil,
-            date: try object.date("created", unit: 1_000) ?? date, quantity: try checked(quantity), stamp: stamp())
-    }
-
-    private func checked(_ quantity: Int64) throws(EvidenceError) -> Int64 {
-        guard Purchase.quantityRange.contains(quantity) else {
-            throw EvidenceError(.content, "quantity must be 1 to 10,000, not \(quantity)")
-        }
-        return quantity
+            transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
+            quantity: quantity, stamp: stamp())
     }
 
     /// Reads a paid invoice. One that belongs to no subscription gives no facts: its Checkout session is the purchase.

@@ -42,7 +42,7 @@ struct StripeReader {
 
     /// Returns the product of a line, which may be `nil` to ask for the product of the object only.
     func product(of line: StoreObject?) throws(EvidenceError) -> ProductID? {
-        let price = try line?.object("price")
+        let price = try line?.expanded("price")
         if let name = try price?.object("metadata")?.string(StripeVerifier.productKey) { return try product(name) }
         if let line, let id = try priceID(of: line), let product = productsByPrice[id] {
             return try product.checked("the product of price \(id.singleLine)")

@@ -45,7 +45,8 @@ struct StripeSignature {
                 .header, "Stripe-Signature must have 1 to \(Self.maximumCount) signatures v1, not \(codes.count)")
         }
         guard let seconds = Int64(text), String(seconds) == text, (0...253_402_300_799).contains(seconds) else {
-            throw EvidenceError(.signedDate, "t in Stripe-Signature must be seconds since 1970")
+            throw EvidenceError(
+                .signedDate, "t in Stripe-Signature must be seconds since 1970, not \"\(String(text).singleLine)\"")
         }
         time = String(text)
         date = Timestamp(milliseconds: seconds * 1_000)

@@ -5,7 +5,7 @@ public import Entitlements
 /// Verifies events of a Stripe webhook.
 ///
 /// - `checkout.session.completed` and `checkout.session.async_payment_succeeded` give a one-time purchase, or the owner
-///   of a subscription.
+///   of a subscription. The purchase is dated with the event, because a session may be paid days after its creation.
 /// - `invoice.paid` gives a purchase of the paid period.
 /// - `invoice_payment.paid` gives the PaymentIntent as an alias of the invoice.
 /// - `customer.subscription.created`, `….updated` and `….deleted` give the renewal state.

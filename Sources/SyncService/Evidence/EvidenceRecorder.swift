@@ -74,7 +74,7 @@ struct EvidenceRecorder: Sendable {
         // A renewal info names no app, so it counts only for a line that is known.
         let isRenewal = evidence.kind == .appStoreRenewal
         let request = Request(
-            named: isRenewal ? nil : try await tokens.holder(of: evidence.accountToken), caller: caller,
+            named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
         var groups = try await names.groups(of: evidence)
@@ -86,6 +86,16 @@ struct EvidenceRecorder: Sendable {
             groups = current
         }
         throw BackendError(.busy, operation: .write, message: "the names of these purchases keep changing; try again")
+    }
+
+    /// The account that the evidence names: by its token, or else as the owner of the subscription that is replaced.
+    private func holder(of evidence: VerifiedEvidence) async throws(BackendError) -> Account? {
+        if let holder = try await tokens.holder(of: evidence.accountToken) { return holder }
+        guard let replaced = evidence.replaced else { return nil }
+        for line in try await names.lines(named: replaced.name) {
+            if let owner = try await lines.owners(of: line).first { return owner }
+        }
+        return nil
     }
 
     /// Gives the lines that wait for `token` to `account`, to which the token belongs now.

@@ -1,4 +1,5 @@
 package import Crypto
+import CryptoExtras
 package import Foundation
 import SwiftASN1
 package import X509
@@ -51,6 +52,8 @@ package struct AppStoreFoundry: Sendable {
         package var leafNotAfter = ReceiptAuthority.date(2045)
         /// The certificate with an extension that is critical and unknown.
         package var criticalExtension: Link?
+        /// The certificate that its issuer, which then has an RSA key, signs with SHA-1.
+        package var sha1: Link?
         /// True if another root with the same name signs the intermediate certificate.
         package var foreignRoot = false
         /// True if another intermediate certificate with the same name signs the leaf.
@@ -75,38 +78,46 @@ package struct AppStoreFoundry: Sendable {
 
     /// Makes a chain with new keys.
     package init(_ flaws: Flaws = Flaws()) throws {
-        let (rootKey, foreignKey) = (P384.Signing.PrivateKey(), P384.Signing.PrivateKey())
+        let foreignKey = Certificate.PrivateKey(P384.Signing.PrivateKey())
+        let rootKey = try Self.authorityKey(isRSA: flaws.sha1 == .intermediate)
         let leafKey: Key = flaws.leafIsP384 ? .p384(P384.Signing.PrivateKey()) : .p256(P256.Signing.PrivateKey())
-        let intermediateKey = P384.Signing.PrivateKey()
+        let ellipticKey = P384.Signing.PrivateKey()
+        let intermediateKey = try flaws.sha1 == .leaf ? Self.authorityKey(isRSA: true) : .init(ellipticKey)
         let rootName = try ReceiptAuthority.name("Apple Root CA - G3")
         let intermediateName = try ReceiptAuthority.name("Apple Worldwide Developer Relations Certification Authority")
         root = try Certificate(
-            version: .v3, serialNumber: .init(2), publicKey: .init(rootKey.publicKey),
+            version: .v3, serialNumber: .init(2), publicKey: rootKey.publicKey,
             notValidBefore: ReceiptAuthority.date(2006), notValidAfter: ReceiptAuthority.date(2050),
-            issuer: rootName, subject: rootName, signatureAlgorithm: .ecdsaWithSHA384,
+            issuer: rootName, subject: rootName,
+            signatureAlgorithm: flaws.sha1 == .intermediate ? .sha256WithRSAEncryption : .ecdsaWithSHA384,
             extensions: try Self.extensions(isAuthority: true, maySign: true, marker: nil, isCritical: false),
-            issuerPrivateKey: .init(rootKey))
+            issuerPrivateKey: rootKey)
         intermediate = try Certificate(
-            version: .v3, serialNumber: .init(0x7001), publicKey: .init(intermediateKey.publicKey),
+            version: .v3, serialNumber: .init(0x7001), publicKey: intermediateKey.publicKey,
             notValidBefore: flaws.intermediateNotBefore, notValidAfter: flaws.intermediateNotAfter,
-            issuer: rootName, subject: intermediateName, signatureAlgorithm: .ecdsaWithSHA384,
+            issuer: rootName, subject: intermediateName,
+            signatureAlgorithm: flaws.sha1 == .intermediate ? .sha1WithRSAEncryption : .ecdsaWithSHA384,
             extensions: try Self.extensions(
                 isAuthority: flaws.intermediateIsAuthority, maySign: flaws.intermediateMaySign,
                 marker: flaws.intermediateMarker ? [1, 2, 840, 113_635, 100, 6, 2, 1] : nil,
                 isCritical: flaws.criticalExtension == .intermediate, statesKeyUsage: flaws.statesKeyUsage),
-            issuerPrivateKey: .init(flaws.foreignRoot ? foreignKey : rootKey))
+            issuerPrivateKey: flaws.foreignRoot ? foreignKey : rootKey)
         leaf = try Certificate(
             version: .v3, serialNumber: .init(0x7D39_2009), publicKey: leafKey.certificateKey.publicKey,
             notValidBefore: flaws.leafNotBefore, notValidAfter: flaws.leafNotAfter, issuer: intermediateName,
             subject: try ReceiptAuthority.name("Prod ECC Mac App Store and iTunes Store Receipt Signing"),
-            signatureAlgorithm: .ecdsaWithSHA384,
+            signatureAlgorithm: flaws.sha1 == .leaf ? .sha1WithRSAEncryption : .ecdsaWithSHA384,
             extensions: try Self.extensions(
                 isAuthority: flaws.leafIsAuthority, maySign: flaws.leafIsAuthority,
                 marker: flaws.leafMarker ? [1, 2, 840, 113_635, 100, 6, 11, 1] : nil,
                 isCritical: flaws.criticalExtension == .leaf, statesKeyUsage: flaws.statesKeyUsage),
-            issuerPrivateKey: .init(flaws.foreignIntermediate ? foreignKey : intermediateKey))
+            issuerPrivateKey: flaws.foreignIntermediate ? foreignKey : intermediateKey)
         self.leafKey = leafKey
-        self.intermediateKey = .p384(intermediateKey)
+        self.intermediateKey = .p384(ellipticKey)
+    }
+
+    private static func authorityKey(isRSA: Bool) throws -> Certificate.PrivateKey {
+        isRSA ? .init(try _RSA.Signing.PrivateKey(keySize: .bits2048)) : .init(P384.Signing.PrivateKey())
     }
 
     private static func extensions(

@@ -95,6 +95,12 @@ struct ChainForgeryTests {
         try expectRefusal("not issued by the intermediate one") { $0.foreignIntermediate = true }
     }
 
+    @Test("A certificate that is signed with SHA-1", arguments: [AppStoreFoundry.Link.intermediate, .leaf])
+    func sha1(_ link: AppStoreFoundry.Link) throws {
+        let name = link == .leaf ? "signer's" : "intermediate"
+        try expectRefusal("the \(name) certificate is signed with SHA-1") { $0.sha1 = link }
+    }
+
     @Test("A signer's key on the curve P-384")
     func leafCurve() throws {
         let flawed = try AppStoreFoundry(AppStoreFoundry.Flaws { $0.leafIsP384 = true })

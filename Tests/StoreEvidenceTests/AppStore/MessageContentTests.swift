@@ -62,6 +62,16 @@ struct MessageContentTests {
         }
     }
 
+    @Test("Another product is pending only while the renewal is on")
+    func pendingProduct() throws {
+        func pending(_ fields: SignedFields) throws -> [ProductID?] {
+            try AppStoreStage.renewal(foundry.renewal(fields)).renewals.map(\.pendingProduct)
+        }
+        #expect(try pending(["autoRenewProductId": "com.example.weekly"]) == ["com.example.weekly"])
+        #expect(try pending(["autoRenewProductId": "com.example.weekly", "autoRenewStatus": 0]) == [nil])
+        #expect(try pending([:]) == [nil])
+    }
+
     @Test(
         "Only an auto-renewable subscription ends when the store says",
         arguments: ["Consumable", "Non-Consumable", "Non-Renewing Subscription", "Something New"])

@@ -174,6 +174,19 @@ struct NotificationTests {
         }
     }
 
+    @Test("An unknown type without a known member gives no facts, and a known type without one is refused")
+    func withoutContent() throws {
+        let content: SignedFields = ["data": nil, "laterData": .object(["bundleId": "com.other"])]
+        let evidence = try verify(try foundry.notification("SOMETHING_NEW", "LATER", fields: content))
+        #expect(evidence.event == "SOMETHING_NEW/LATER" && evidence.kind == .appStoreNotification)
+        #expect(evidence.facts == [] && evidence.line == nil && evidence.accountToken == nil)
+        for type in ["REFUND", "TEST", "RENEWAL_EXTENSION", "EXPIRED"] {
+            AppStoreStage.expectRefusal(.content, "data") {
+                try verify(try foundry.notification(type, fields: content))
+            }
+        }
+    }
+
     @Test("A token for external purchases without a prefix is of production")
     func externalToken() throws {
         let token: SignedFields = ["bundleId": "com.example", "appAppleId": 4321, "externalPurchaseId": "b2158121"]

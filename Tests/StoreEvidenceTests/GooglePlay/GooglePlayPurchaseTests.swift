@@ -32,7 +32,9 @@ struct GooglePlayPurchaseTests {
         #expect(
             try PlayStage.purchase(PlayStage.data()).aliases == [
                 PlayStage.reference("GPA.1-2..3"): [PlayStage.reference("GPA.1-2..3/owl")],
-                PlayStage.reference("token"): [PlayStage.reference("GPA.1-2/owl")],
+                PlayStage.reference("token"): [
+                    PlayStage.reference("GPA.1-2/owl"), PlayStage.reference("GPA.1-2..3/owl"),
+                ],
             ])
     }
 

@@ -27,8 +27,29 @@ struct PlaySubscriptionTests {
         #expect(
             evidence.aliases == [
                 PlayStage.reference("GPA.1-2..3"): [PlayStage.reference("GPA.1-2..3/month")],
-                PlayStage.reference("token"): [PlayStage.reference("GPA.1-2/month")],
+                PlayStage.reference("token"): [
+                    PlayStage.reference("GPA.1-2/month"), PlayStage.reference("GPA.1-2..3/month"),
+                ],
             ])
+        #expect(evidence.replaced == nil)
+    }
+
+    @Test("A subscription with a linked token replaces the one with that token, at its own start")
+    func replaced() throws {
+        let linked = ",\"linkedPurchaseToken\":\"old\""
+        func replaced(_ state: String = "ACTIVE", _ items: String...) throws -> ReplacedSubscription? {
+            let json = PlayStage.subscription(state, items.joined(separator: ","), members: linked)
+            return try PlayStage.read(json).replaced
+        }
+        let old = PlayStage.reference("old")
+        let start = try Self.start.get()
+        #expect(try replaced("ACTIVE", PlayStage.item()) == ReplacedSubscription(name: old, endedAt: start))
+        #expect(try replaced("EXPIRED", PlayStage.item())?.endedAt == start)
+        #expect(try replaced("PENDING", PlayStage.item()) == nil)
+        let leaving = PlayStage.item(members: ",\"deferredItemReplacement\":{\"productId\":\"year\"}")
+        let waiting = ReplacedSubscription(name: old, endedAt: nil)
+        #expect(try replaced("ACTIVE", leaving) == waiting)
+        #expect(try replaced("ACTIVE", PlayStage.item(), "{\"productId\":\"year\"}") == waiting)
     }
 
     @Test(
@@ -82,6 +103,7 @@ struct PlaySubscriptionTests {
         #expect(
             both.aliases[PlayStage.reference("token")] == [
                 PlayStage.reference("GPA.1-2/month"), PlayStage.reference("GPA.7-8/extra"),
+                PlayStage.reference("GPA.1-2..3/month"), PlayStage.reference("GPA.7-8..0/extra"),
             ])
         let order = try PlayStage.read(
             PlayStage.subscription("ACTIVE", PlayStage.item(), PlayStage.item("extra")))
@@ -102,6 +124,13 @@ struct PlaySubscriptionTests {
         let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", old, "{\"productId\":\"year\"}"))
         #expect(try evidence.purchase.product == "month")
         #expect(evidence.renewals.map(\.pendingProduct) == ["year"])
+        for (state, item) in [
+            ("CANCELED", old), ("ACTIVE", old.replacing("true", with: "false")),
+            ("ACTIVE", old.replacing("year", with: "month")),
+        ] {
+            let ending = try PlayStage.read(PlayStage.subscription(state, item))
+            #expect(ending.renewals.map(\.pendingProduct) == [nil], "\(item)")
+        }
     }
 
     @Test("An item whose renewal is off, or that is prepaid, does not renew")

@@ -1,3 +1,4 @@
+import Entitlements
 import EvidenceTestSupport
 import Testing
 
@@ -72,6 +73,23 @@ struct ReceiptChainTests {
         let authority = try ReceiptAuthority(.init { $0.leafNotAfter = ReceiptAuthority.date(2026) })
         let evidence = try ReceiptStage.verify(MintedReceipt(), by: authority, now: "2030-01-01T00:00:00Z")
         #expect(evidence.facts == [])
+    }
+
+    @Test("Certificates with SHA-1 that are cached for an old receipt do not pass elsewhere")
+    func cachedSHA1() throws {
+        let authority = try ReceiptAuthority(.init { $0.usesSHA1 = true })
+        let chains = AppleChains(EvidenceRoots(certificates: [authority.root]))
+        let (leaf, intermediate) = try (
+            AppStoreFoundry.der(authority.leaf), AppStoreFoundry.der(authority.intermediate)
+        )
+        let date = try Timestamp("2024-06-01T00:00:00Z")
+        for _ in 0..<2 {
+            _ = try chains.publicKey(leaf: leaf, intermediate: intermediate, at: date, allowsSHA1: true)
+            let error = #expect(throws: EvidenceError.self) {
+                try chains.publicKey(leaf: leaf, intermediate: intermediate, at: date)
+            }
+            #expect(error?.check == .certificates)
+        }
     }
 
     @Test("A missing leaf or intermediate certificate, and a leaf that is there twice")

@@ -124,7 +124,8 @@ struct ReceiptForgeryTests {
     @Test("created more than five minutes ahead of the clock, for now only")
     func future() throws {
         let bytes = try bytes { $0.created = "2025-06-01T12:05:00.001Z" }
-        ReceiptStage.expectRefusal(.signedDate, "later than this machine's clock", isTransient: true) {
+        let reason = "creation date 2025-06-01T12:05:00.001Z is after 2025-06-01T12:00:00"
+        ReceiptStage.expectRefusal(.signedDate, reason, isTransient: true) {
             try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00Z")
         }
         #expect(try ReceiptStage.verify(bytes, now: "2025-06-01T12:00:00.001Z").facts.count == 1)
@@ -179,11 +180,14 @@ struct ReceiptForgeryTests {
         ReceiptStage.expectRefusal(.app, "\"com.example.other\"") {
             try ReceiptStage.verify(bytes { $0.bundleID = "com.example.other" })
         }
+        ReceiptStage.expectRefusal(.app, "the receipt names no app (attribute 2)") {
+            try ReceiptStage.verify(bytes { $0.bundleID = "" })
+        }
     }
 
     @Test("of Xcode, of an unknown environment, and of none", arguments: ["Xcode", "Production2", nil])
     func environment(name: String?) {
-        ReceiptStage.expectRefusal(.environment, name ?? "without a name") {
+        ReceiptStage.expectRefusal(.environment, name ?? "names no environment (attribute 0)") {
             try ReceiptStage.verify(bytes { $0.environment = name })
         }
     }
@@ -203,6 +207,23 @@ struct ReceiptForgeryTests {
         }
     }
 
+    @Test("after their own expiry by the clock, or by their own creation date")
+    func expiredByClock() throws {
+        let bytes = try bytes { $0.extra = [(21, DERBytes.ascii("2025-07-01T00:00:00Z"))] }
+        let latest = Timestamp.latest.description
+        for clock in ["2000-01-01T00:00:00Z", "2025-06-30T23:59:59Z"] {
+            #expect(try ReceiptStage.verify(bytes, now: latest, expiryTime: clock).facts.count == 1)
+        }
+        ReceiptStage.expectRefusal(.state, "expired at 2025-07-01") {
+            try ReceiptStage.verify(bytes, now: latest, expiryTime: "2025-07-01T00:00:00Z")
+        }
+        ReceiptStage.expectRefusal(.state, "expired at 2025-06-01") {
+            try ReceiptStage.verify(
+                self.bytes { $0.extra = [(21, DERBytes.ascii("2025-06-01T12:00:00Z"))] }, now: latest,
+                expiryTime: "2000-01-01T00:00:00Z")
+        }
+    }
+
     @Test("with another content type or version")
     func container() {
         ReceiptStage.expectRefusal(.format, "not signedData") {
@@ -214,7 +235,7 @@ struct ReceiptForgeryTests {
 
     @Test("larger than 1 MiB, before they are parsed")
     func oversize() {
-        ReceiptStage.expectRefusal(.size, "at most 1048576 bytes, not 1048577") {
+        ReceiptStage.expectRefusal(.size, "the receipt has 1048577 bytes, more than 1048576") {
             try ReceiptStage.verify([UInt8](repeating: 0, count: EvidenceLimits.receipt + 1))
         }
     }

@@ -10,14 +10,15 @@ enum ReceiptStage {
     static let now = "2026-01-01T00:00:00Z"
 
     static func verify(
-        _ bytes: [UInt8], now: String = now, deviceID: [UInt8]? = nil, roots: [Certificate]? = nil,
-        environments: Set<EnvironmentID> = [.production, .sandbox]
+        _ bytes: [UInt8], now: String = now, expiryTime: String? = nil, deviceID: [UInt8]? = nil,
+        roots: [Certificate]? = nil, environments: Set<EnvironmentID> = [.production, .sandbox]
     ) throws -> VerifiedEvidence {
         let verifier = ReceiptVerifier(
             bundleIDs: ["com.example.owl"], environments: environments,
             chains: AppleChains(
                 EvidenceRoots(certificates: try roots ?? [ReceiptAuthority.valid.get().root])))
-        return try verifier.evidence(bytes, now: try Timestamp(now), deviceID: deviceID)
+        return try verifier.evidence(
+            bytes, now: try Timestamp(now), expiryTime: try expiryTime.map { try Timestamp($0) }, deviceID: deviceID)
     }
 
     static func verify(

@@ -93,7 +93,7 @@ struct ReceiptTests {
             ("attribute 1704 of purchase 2", { $0.date = "2025-13-01T00:00:00Z" }),
             ("attribute 1708 of purchase 2", { $0.expiry = "never" }),
             ("attribute 1712 of purchase 2", { $0.cancelledAt = "never" }),
-            ("attribute 1701 of purchase 2: the quantity must be 1 to 10,000, not 0", { $0.quantity = 0 }),
+            ("attribute 1701 of purchase 2, the quantity, must be 1 to 10,000, not 0", { $0.quantity = 0 }),
             ("attribute 1702 of purchase 2", { $0.product = String(repeating: "x", count: 256) }),
             ("twice, differently", { $0.transaction = "1" }),
         ]

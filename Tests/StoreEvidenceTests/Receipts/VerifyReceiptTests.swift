@@ -136,11 +136,11 @@ struct VerifyReceiptTests {
         let cases = [
             ("\"transaction_id\": \"3\"", "\"x\": 1", "latest_receipt_info[0].transaction_id: this is missing"),
             ("\"1700000000000\"", "\"soon\"", "receipt.in_app[0].purchase_date_ms: a whole number is expected"),
-            ("\"1700000000000\"", "\"-1\"", "receipt.in_app[0].purchase_date_ms: must be milliseconds"),
-            ("\"1700000000000\"", "\"253402300800000\"", "receipt.in_app[0].purchase_date_ms: must be milliseconds"),
+            ("\"1700000000000\"", "\"-1\"", "receipt.in_app[0].purchase_date_ms: the date must be in the years"),
+            ("\"1700000000000\"", "\"253402300800000\"", "receipt.in_app[0].purchase_date_ms: the date must be"),
             (
                 "\"owl\", \"quantity\": \"1\"", "\"owl\", \"quantity\": \"0\"",
-                "receipt.in_app[0].quantity: the quantity"
+                "receipt.in_app[0].quantity must be 1 to 10,000, not 0"
             ),
             ("\"PURCHASED\"", "\"LENT\"", "latest_receipt_info[0].in_app_ownership_type: must be"),
             (
@@ -172,7 +172,7 @@ struct VerifyReceiptTests {
             try VerifyReceiptAnswer.evidence([], bundleIDs: ["com.example.owl"])
         }
         let large = [UInt8](repeating: 0x20, count: VerifyReceiptAnswer.maximumByteCount + 1)
-        ReceiptStage.expectRefusal(.size, "at most 4194304 bytes, not 4194305") {
+        ReceiptStage.expectRefusal(.size, "4194305 bytes, more than 4194304") {
             try VerifyReceiptAnswer.evidence(large, bundleIDs: ["com.example.owl"])
         }
     }

@@ -23,9 +23,20 @@ struct StripeEventTests {
                 .purchase(
                     Purchase(
                         transaction: StripeStage.reference("pi_1"), product: "owl", terms: nil,
-                        date: Timestamp(milliseconds: 1_779_999_999_000), quantity: 1,
-                        stamp: .signed(at: StripeStage.now)))
+                        date: StripeStage.now, quantity: 1, stamp: .signed(at: StripeStage.now)))
             ])
+    }
+
+    @Test("A Checkout that is paid days after its creation is dated with its payment, also if the event is repeated")
+    func latePayment() throws {
+        let created = StripeStage.checkout().replacing("1779999999", with: "\(StripeStage.seconds - 10 * 86_400)")
+        let unpaid = created.replacing("\"paid\"", with: "\"unpaid\"")
+        #expect(try StripeStage.verify(StripeStage.event("checkout.session.completed", unpaid)).facts.isEmpty)
+        let event = StripeStage.event("checkout.session.async_payment_succeeded", after: -60, created)
+        for _ in 0..<2 {
+            let paidAt = Timestamp(milliseconds: (StripeStage.seconds - 60) * 1_000)
+            #expect(try StripeStage.verify(event).purchase.date == paidAt)
+        }
     }
 
     @Test("A Checkout that is not paid yet, or sets up a payment method, gives no facts")

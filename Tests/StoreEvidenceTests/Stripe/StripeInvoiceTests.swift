@@ -53,6 +53,8 @@ struct StripeInvoiceTests {
         let expanded = Self.older.replacing("\"sub_1\"", with: "{\"id\":\"sub_1\"}")
             .replacing("\"pi_2\"", with: "{\"id\":\"pi_2\"}")
         #expect(try verify("invoice.paid", expanded) == older)
+        let named = Self.older.replacing("{\"id\":\"price_month\"}", with: "\"price_month\"")
+        #expect(try verify("invoice.paid", named) == older)
     }
 
     @Test("An invoice without a PaymentIntent, as after a full discount or for a trial, is a purchase without aliases")

@@ -36,7 +36,8 @@ struct StripeSignatureTests {
         let time = "t=\(StripeStage.seconds)"
         StripeStage.expectRefusal(.header, because: "one time t, not 2", body, "\(time),\(time),v1=\(code)")
         for text in ["", "-1", "+1780000000", "01780000000", "1780000000.0", "9e9", "99999999999999999999"] {
-            StripeStage.expectRefusal(.signedDate, because: "seconds since 1970", body, "t=\(text),v1=\(code)")
+            StripeStage.expectRefusal(
+                .signedDate, because: "seconds since 1970, not \"\(text)\"", body, "t=\(text),v1=\(code)")
         }
     }
 

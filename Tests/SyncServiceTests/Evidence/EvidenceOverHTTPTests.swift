@@ -83,9 +83,9 @@ struct EvidenceOverHTTPTests {
     /// A receipt of the sandbox that a device has verified.
     private func receipt(_ purchases: [MintedPurchase]) throws -> Evidence {
         let minted = MintedReceipt(purchases) { ($0.bundleID, $0.environment) = ("com.example", "ProductionSandbox") }
+        let now = Timestamp(milliseconds: stage.now)
         let item = try EvidenceItem(
-            receipt: try minted.bytes(by: ReceiptAuthority.valid.get()), verifier,
-            now: Timestamp(milliseconds: stage.now))
+            receipt: try minted.bytes(by: ReceiptAuthority.valid.get()), verifier, now: now, expiryTime: now)
         return .verified(
             VerifiedStatement(
                 kind: item.evidence.kind.rawValue, subject: item.subject, data: item.json, facts: item.evidence.facts,

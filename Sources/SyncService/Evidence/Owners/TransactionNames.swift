@@ -16,6 +16,8 @@ struct TransactionNames: Sendable {
         var names: [LineName]?
         /// The line of the transaction, if its purchase is known.
         var line: LineName?
+        /// The date at which another subscription replaced the one with this name, in milliseconds since 1970 UTC.
+        var endedAt: Int64?
     }
 
     /// Facts about one line.
@@ -35,6 +37,9 @@ struct TransactionNames: Sendable {
                 try await learn(Name(names: [LineName(name)]), of: transaction)
             }
         }
+        if let replaced = evidence.replaced, let end = replaced.endedAt {
+            try await learn(Name(endedAt: end.milliseconds), of: replaced.name)
+        }
         var groups: [Group] = []
         for case .purchase(let purchase) in evidence.facts {
             try await learn(Name(line: LineName(purchase.line)), of: purchase.transaction)
@@ -53,6 +58,7 @@ struct TransactionNames: Sendable {
                 add(fact.renamed(transaction), names, to: line, in: &groups)
             }
         }
+        for (line, end) in try await ends(evidence) { add(.revocation(end), [], to: line, in: &groups) }
         if let line = evidence.line, !groups.contains(where: { $0.line == line }), evidence.facts.isEmpty {
             groups.append(Group(line: line, facts: []))
         }
@@ -75,6 +81,39 @@ struct TransactionNames: Sendable {
         if index == groups.endIndex { groups.append(Group(line: line, facts: [])) }
         if let fact { groups[index].facts.append(fact) }
         groups[index].otherNames.formUnion(names)
+    }
+
+    /// The ends of known purchases whose subscription was replaced, with their lines. Evidence of the old subscription
+    /// states them as well as evidence of the new one, because either may arrive first.
+    ///
+    /// An end is signed at the date of the replacement. So repeating the evidence changes nothing.
+    private func ends(
+        _ evidence: VerifiedEvidence
+    ) async throws(BackendError) -> [(line: TransactionReference, end: Revocation)] {
+        var ends: [(TransactionReference, Revocation)] = []
+        let replaced = evidence.replaced?.name
+        for name in Set(evidence.aliases.keys).union(replaced.map { [$0] } ?? []).sorted() {
+            guard let date = try await stored(name)?.endedAt.map(Timestamp.init(milliseconds:)) else { continue }
+            for transaction in try await transactions(named: name) {
+                // A purchase that the new subscription contains goes on.
+                guard name != replaced || !evidence.aliases.values.contains(where: { $0.contains(transaction) }),
+                    let line = try await knownLine(of: transaction)
+                else { continue }
+                let end = Revocation(
+                    transaction: transaction, revokedAt: date, reason: "replaced", stamp: .signed(at: date))
+                ends.append((line, end))
+            }
+        }
+        return ends
+    }
+
+    /// The lines of the known purchases for which `name` stands.
+    func lines(named name: TransactionReference) async throws(BackendError) -> [TransactionReference] {
+        var lines: [TransactionReference] = []
+        for transaction in try await transactions(named: name) {
+            if let line = try await knownLine(of: transaction), !lines.contains(line) { lines.append(line) }
+        }
+        return lines
     }
 
     /// The line of `transaction`; `nil` if it is not known.
@@ -134,7 +173,7 @@ struct TransactionNames: Sendable {
         _ = try await records.update(try Self.key(of: transaction)) { (known: Name?) in
             Name(
                 aliases: Self.union(known?.aliases, name.aliases), names: Self.union(known?.names, name.names),
-                line: known?.line ?? name.line)
+                line: known?.line ?? name.line, endedAt: known?.endedAt ?? name.endedAt)
         }
     }
 

@@ -22,7 +22,8 @@ extension Import {
             return .signed(
                 try EvidenceItem(
                     receipt: EvidenceFile(file).receipt, appStore.verifier(of: environment),
-                    now: support.verificationTime))
+                    now: support.verificationTime,
+                    expiryTime: Timestamp(milliseconds: HostServices.system.now())))
         case .verifyReceipt:
             try appStore.requireBundle(for: "the format verify-receipt")
             let evidence = try VerifyReceiptAnswer.evidence(

@@ -3,6 +3,7 @@ import EntitlementSync
 import Entitlements
 import Foundation
 import StoreEvidence
+import SyncCore
 
 struct RecordEvidence: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -70,7 +71,9 @@ struct RecordEvidence: AsyncParsableCommand {
         try appStore.requireBundle(for: "the kind \(kind.rawValue)")
         let verifier = try appStore.verifier(of: environment)
         return kind == .appStoreReceipt
-            ? try EvidenceItem(receipt: EvidenceFile(file).receipt, verifier, now: now)
+            ? try EvidenceItem(
+                receipt: EvidenceFile(file).receipt, verifier, now: now,
+                expiryTime: Timestamp(milliseconds: HostServices.system.now()))
             : try EvidenceItem(jws: EvidenceFile(file).text, verifier, now: now)
     }
 }
