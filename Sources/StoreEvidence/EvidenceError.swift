@@ -38,12 +38,23 @@ public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible 
     public var reason: String
     /// True if the same evidence may pass later, for example because this machine's clock is behind.
     public var isTransient: Bool
+    /// True if the signature of the store was valid, so that the store itself sent what was refused.
+    public var isAuthenticated = false
 
     /// Creates a refusal.
     public init(_ check: Check, _ reason: String, isTransient: Bool = false) {
         self.check = check
         self.reason = reason
         self.isTransient = isTransient
+    }
+
+    /// Marks the errors of `body`, which reads a message whose signature is valid.
+    static func authenticated<Value>(_ body: () throws(EvidenceError) -> Value) throws(EvidenceError) -> Value {
+        do throws(EvidenceError) { return try body() } catch {
+            var error = error
+            error.isAuthenticated = true
+            throw error
+        }
     }
 
     /// The check and the reason, on one line.

@@ -86,6 +86,10 @@ public struct AppStoreVerifier: Sendable {
     public func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         let message = try SignedMessage(
             signedPayload, limit: EvidenceLimits.notification, name: "the notification", chains: chains, now: now)
+        return try EvidenceError.authenticated { () throws(EvidenceError) in try evidence(in: message, now: now) }
+    }
+
+    private func evidence(in message: SignedMessage, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         let notification = try SignedNotification(message)
         var evidence = VerifiedEvidence(
             kind: .appStoreNotification, facts: [], signedDate: message.signedDate, event: notification.event,

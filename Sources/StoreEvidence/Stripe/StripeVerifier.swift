@@ -70,7 +70,9 @@ public struct StripeVerifier: Sendable {
             throw EvidenceError(
                 .signature, "no v1 signature matches; pass the body unchanged, and check the endpoint's secret")
         }
-        return try event(StoreObject(parsing: body), now: now)
+        return try EvidenceError.authenticated { () throws(EvidenceError) in
+            try event(StoreObject(parsing: body), now: now)
+        }
     }
 
     private func event(_ event: StoreObject, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {

@@ -1,5 +1,5 @@
 import SyncProtocol
-import SyncService
+public import SyncService
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -46,6 +46,11 @@ public struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible 
 
     /// Kind and message.
     public var description: String { "\(kind.rawValue): \(message)" }
+}
+
+extension StoreAPIError: PlayLookupError {
+    /// True for the kind ``Kind/notFound``.
+    public var isNotFound: Bool { kind == .notFound }
 }
 
 extension StoreAPIError {

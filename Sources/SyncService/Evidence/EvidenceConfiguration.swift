@@ -34,8 +34,15 @@ public protocol PushAuthentication: Sendable {
 public protocol PlayLookup: Sendable {
     /// The JSON of `purchases.subscriptionsv2.get` for `purchaseToken`.
     ///
-    /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again.
+    /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again, unless the error
+    ///   is a ``PlayLookupError`` that says that the purchase is unknown.
     func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8]
+}
+
+/// An error of a look-up at Google Play.
+public protocol PlayLookupError: Error {
+    /// True if Google Play does not know the purchase, or no longer keeps it. Another look-up does not help.
+    var isNotFound: Bool { get }
 }
 
 /// The outcome of one piece of evidence, for metrics and the log. It never contains the evidence itself.

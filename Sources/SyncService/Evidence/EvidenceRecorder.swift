@@ -27,7 +27,7 @@ struct EvidenceRecorder: Sendable {
             audit: AuditLog(store: records.backend, digest: digest))
     }
 
-    /// Counts what is kept, and finishes what another server began.
+    /// Counts the parked facts, and finishes the transfers that were interrupted.
     func start(onError: (BackendError) -> Void) async throws(BackendError) {
         try await parked.load()
         try await transfers.resume(onError: onError)
@@ -73,7 +73,7 @@ struct EvidenceRecorder: Sendable {
         let isTransaction = evidence.kind == .appStoreTransaction || evidence.kind == .googlePlay
         // A renewal info names no app, so it counts only for a line that is known.
         let isRenewal = evidence.kind == .appStoreRenewal
-        let request = Request(
+        var request = Request(
             named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
@@ -82,8 +82,11 @@ struct EvidenceRecorder: Sendable {
             let outcome = try await record(groups, request)
             // A purchase may have become known after a refund was parked under another name of it.
             let current = try await names.groups(of: evidence)
-            if current == groups { return outcome }
-            groups = current
+            // An account may have registered the token before the facts were parked.
+            var named = request.named
+            if !isRenewal, !outcome.unowned.isEmpty { named = try await holder(of: evidence) }
+            if current == groups, named == request.named { return outcome }
+            (groups, request.named) = (current, named)
         }
         throw BackendError(.busy, operation: .write, message: "the names of these purchases keep changing; try again")
     }
@@ -102,7 +105,9 @@ struct EvidenceRecorder: Sendable {
     func claimLines(waitingFor token: String, for account: Account) async throws(BackendError) {
         for line in try await parked.lines(waitingFor: token) {
             let group = TransactionNames.Group(line: line, facts: [])
-            _ = try await record([group], Request(named: account, caller: nil, restoredAt: nil, token: nil))
+            let request = Request(named: account, caller: nil, restoredAt: nil, token: nil)
+            // Nothing is claimed for an account that was erased in the meantime.
+            guard try await record([group], request).unowned.isEmpty else { continue }
             try await parked.endWaiting(line, for: token)
         }
     }
@@ -173,7 +178,7 @@ struct EvidenceRecorder: Sendable {
         _ group: TransactionNames.Group, _ request: Request
     ) async throws(BackendError) -> Settlement {
         let line = group.line
-        let claim = LineOwners.Claim(
+        var claim = LineOwners.Claim(
             line: line, named: request.mayClaim ? request.named : nil, caller: request.caller,
             restoredAt: request.restoredAt)
         for _ in 0..<32 {
@@ -188,11 +193,21 @@ struct EvidenceRecorder: Sendable {
             let isHeld = try await isHeld(line, record, claim, now)
             let verdict = LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
             switch verdict {
-            case .owned(let accounts): return .owned(accounts, known: [])
+            case .owned(let accounts):
+                guard lines.policy == .share, let caller = claim.caller, accounts[0] != caller else {
+                    return .owned(accounts, known: [])
+                }
+                // The request that added the caller may have been interrupted before the facts were copied.
+                return .owned(accounts, known: try await writer.read(accounts[0]).facts(ofLine: line))
             case .unowned: return .unowned
             case .refused: return .refused
             case .claimed(let account):
-                guard try await writer.records.isActive(account) else { return .refused }
+                guard try await writer.records.isActive(account) else {
+                    if account == claim.caller { return .refused }
+                    // The token of an erased account counts like none.
+                    claim.named = nil
+                    continue
+                }
                 if try await lines.add(account, to: line, record, if: version, now: now) {
                     return .owned([account], known: [])
                 }
@@ -224,7 +239,7 @@ struct EvidenceRecorder: Sendable {
 
     /// Keeps the facts of a line without an owner, under the name of the line.
     ///
-    /// - Returns: The other keys of the facts and their versions, to be removed when all lines are done.
+    /// - Returns: The other keys of the facts and their versions. They are removed once all lines are written.
     private func park(
         _ group: TransactionNames.Group, _ token: String?
     ) async throws(BackendError) -> [(TransactionReference, EntryVersion)] {
@@ -245,7 +260,8 @@ struct EvidenceRecorder: Sendable {
             guard let held = try await parked.facts(of: name) else { continue }
             var facts: [Fact] = []
             for fact in held.facts { facts += try await self.names.facts(of: fact, about: group.line) }
-            guard !facts.isEmpty else { continue }
+            // Only tokens may wait under the name of a line.
+            guard !facts.isEmpty || held.facts.isEmpty && name == group.line else { continue }
             group.facts += facts
             found.append((name, held.version))
         }
@@ -254,7 +270,7 @@ struct EvidenceRecorder: Sendable {
 
     /// Writes facts into the server ledger of `account`.
     ///
-    /// - Returns: The lines that `account` does not own any more. Nothing was written about them.
+    /// - Returns: The lines that `account` does not own now. Nothing was written about them.
     private func write(
         _ groups: [TransactionNames.Group], to account: Account
     ) async throws(BackendError) -> Set<TransactionReference> {

@@ -5,8 +5,11 @@ import Synchronization
 /// Verified facts about lines that have no owner yet: one ledger document per line, `server/parked/STORE/ENV/LINE`.
 ///
 /// A store forgets a notification that was answered, so its facts are kept until the owner appears. Facts about one
-/// line are merged, so that replays need no room. The total size is bounded. Each process counts it at the start and
-/// then follows its own changes.
+/// line are merged, so that replays need no room. The local section of the document lists the tokens whose accounts may
+/// own the line, and `server/waiting/TOKEN/LINE` finds the line by a token.
+///
+/// The total size of both is bounded. Each process counts it at the start, follows its own changes, and counts again
+/// before it refuses facts.
 public final class ParkedFacts: Sendable {
     /// The facts about one line.
     public struct Item: Hashable, Sendable {
@@ -38,18 +41,20 @@ public final class ParkedFacts: Sendable {
     /// Counts the total size.
     func load() async throws(BackendError) {
         var count = 0
-        var after: EntryKey?
-        repeat {
-            let page = try await records.backend.list(prefix: Self.prefix, after: after, limit: 1_000).outcome
-            for item in page.items {
-                if let known = item.byteCount {
-                    count += known
-                } else if case .found(let entry) = try await records.backend.read(item.key).outcome {
-                    count += entry.value.count
+        for prefix in [Self.prefix, Self.waitingPrefix] {
+            var after: EntryKey?
+            repeat {
+                let page = try await records.backend.list(prefix: prefix, after: after, limit: 1_000).outcome
+                for item in page.items {
+                    if let known = item.byteCount {
+                        count += known
+                    } else {
+                        count += try await entry(item.key)?.value.count ?? 0
+                    }
                 }
-            }
-            after = page.next
-        } while after != nil
+                after = page.next
+            } while after != nil
+        }
         let sum = count
         total.withLock { $0 = sum }
     }
@@ -80,28 +85,28 @@ public final class ParkedFacts: Sendable {
     /// - Parameter token: The token of the evidence, if it may belong to an account later.
     /// - Throws: `BackendError.Kind.full` if there is no room. The sender must try again later.
     func park(_ facts: [Fact], of line: TransactionReference, token: String?) async throws(BackendError) {
-        if let token = token.flatMap(AccountTokens.normalized) {
-            // The key decides the value, so an entry that exists is the same.
-            let bytes = try records.bytes(of: LineName(line))
-            _ = try await records.backend.write(bytes, to: try Self.waitingKey(token, line), if: .absent)
-        }
-        guard !facts.isEmpty else { return }
+        let token = token.flatMap(AccountTokens.normalized)
+        guard !facts.isEmpty || token != nil else { return }
         let key = try Self.key(of: line)
         let new = Ledger(facts.map(\.record))
+        let waiting = try records.bytes(of: LineName(line))
         for _ in 0..<32 {
             let stored = try await entry(key)
-            let known = try stored.map { (entry) throws(BackendError) in try LedgerRules.stored(entry, key) }
-            let joined = (known ?? Ledger()).joined(with: new)
-            if joined == known { return }
-            let bytes = LedgerDocument(ledger: joined).encoded()
-            let growth = bytes.count - (stored?.value.count ?? 0)
-            guard reserve(growth) else {
-                throw BackendError(
-                    .full, operation: .write, key: key, disposition: .transient,
-                    message: "the room for facts without an owner is full (\(limit) bytes); see syncd notifications",
-                    cause: ParkingFull())
-            }
+            let known = try stored.map { (entry) throws(BackendError) in try Self.document(in: entry, key) }
+            var document = LedgerDocument(
+                ledger: (known?.ledger ?? Ledger()).joined(with: new), localSection: known?.localSection ?? [])
+            let newToken = token.flatMap { document.tokens.contains($0) ? nil : $0 }
+            if let newToken { document.tokens.append(newToken) }
+            if document == known { return }
+            let bytes = document.encoded()
+            let growth = bytes.count - (stored?.value.count ?? 0) + (newToken == nil ? 0 : waiting.count)
+            try await makeRoom(growth, key)
             do throws(BackendError) {
+                if let newToken {
+                    // The key decides the value, so an entry that exists is the same.
+                    let key = try Self.waitingKey(newToken, line)
+                    _ = try await records.backend.write(waiting, to: key, if: .absent)
+                }
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
                 if case .written = try await records.backend.write(bytes, to: key, if: condition).outcome { return }
                 release(growth)
@@ -121,7 +126,8 @@ public final class ParkedFacts: Sendable {
         return (try Self.facts(in: entry, key), entry.version)
     }
 
-    /// Removes the facts about `line` if they still have `version`, or in any version if it is `nil`.
+    /// Removes the facts about `line` if they still have `version`, or in any version if it is `nil`. The line waits for
+    /// no token then.
     ///
     /// - Returns: `false` if there are other facts now.
     func remove(_ line: TransactionReference, if version: EntryVersion?) async throws(BackendError) -> Bool {
@@ -132,6 +138,12 @@ public final class ParkedFacts: Sendable {
             return false
         }
         release(entry.value.count)
+        let document: LedgerDocument
+        do throws(BackendError) { document = try Self.document(in: entry, key) } catch {
+            // The tokens of a damaged document are unknown.
+            return true
+        }
+        for token in document.tokens { try await endWaiting(line, for: token) }
         return true
     }
 
@@ -148,7 +160,23 @@ public final class ParkedFacts: Sendable {
     /// Ends the wait of `line` for `token`.
     func endWaiting(_ line: TransactionReference, for token: String) async throws(BackendError) {
         guard let token = AccountTokens.normalized(token) else { return }
-        _ = try await records.backend.delete(try Self.waitingKey(token, line), if: .any)
+        let key = try Self.waitingKey(token, line)
+        guard let entry = try await entry(key),
+            case .deleted = try await records.backend.delete(key, if: .matches(entry.version)).outcome
+        else { return }
+        release(entry.value.count)
+    }
+
+    private func makeRoom(_ count: Int, _ key: EntryKey) async throws(BackendError) {
+        if reserve(count) { return }
+        // Another process may have removed facts.
+        try await load()
+        guard reserve(count) else {
+            throw BackendError(
+                .full, operation: .write, key: key, disposition: .transient,
+                message: "the room for facts without an owner is full (\(limit) bytes); see syncd notifications",
+                cause: ParkingFull())
+        }
     }
 
     private func reserve(_ count: Int) -> Bool {
@@ -167,7 +195,13 @@ public final class ParkedFacts: Sendable {
     }
 
     private static func facts(in entry: Entry, _ key: EntryKey) throws(BackendError) -> [Fact] {
-        try LedgerRules.stored(entry, key).records.map { Fact($0) }
+        try document(in: entry, key).ledger.records.map { Fact($0) }
+    }
+
+    private static func document(in entry: Entry, _ key: EntryKey) throws(BackendError) -> LedgerDocument {
+        do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value) } catch {
+            throw BackendError(.damaged, operation: .read, key: key, message: "the parked facts are damaged: \(error)")
+        }
     }
 
     private static func key(of line: TransactionReference) throws(BackendError) -> EntryKey {
@@ -176,6 +210,14 @@ public final class ParkedFacts: Sendable {
 
     private static func waitingKey(_ token: String, _ line: TransactionReference) throws(BackendError) -> EntryKey {
         try EntryKey(waitingPrefix + token + "/" + line.path)
+    }
+}
+
+extension LedgerDocument {
+    /// The tokens whose accounts may own the line of parked facts, one on each line of the local section.
+    fileprivate var tokens: [String] {
+        get { String(decoding: localSection, as: UTF8.self).split(separator: "\n").map(String.init) }
+        set { localSection = Array(newValue.joined(separator: "\n").utf8) }
     }
 }
 

@@ -33,12 +33,14 @@ struct ServerLedgerWriter: Sendable {
     /// `change` runs after the ledger was read. If it reads the owners of lines, their order is the one that
     /// ``LineOwners`` requires. It may run several times, so it must depend on its argument only.
     ///
+    /// - Parameter isLimited: False for facts that a transfer brings, whose room was checked before it began.
     /// - Returns: The version of the ledger, which exists unless it is empty; `nil` if the account does not exist or is
     ///   being erased. Nothing is written then.
     /// - Throws: ``LedgerFull`` as the cause if the ledger would exceed its limits.
     @discardableResult
     func update(
-        _ account: Account, _ change: (inout ServerLedger) async throws(BackendError) -> Void
+        _ account: Account, isLimited: Bool = true,
+        _ change: (inout ServerLedger) async throws(BackendError) -> Void
     ) async throws(BackendError) -> EntryVersion? {
         let key = try LedgerKeys(account).decisions
         guard try await records.isActive(account) else { return nil }
@@ -53,7 +55,7 @@ struct ServerLedgerWriter: Sendable {
             if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
             guard ledger != former else { return stored?.version }
-            try check(ledger.ledger, former.ledger, key)
+            if isLimited { try check(ledger.ledger, former.ledger, key) }
             let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
             do throws(BackendError) {
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
@@ -70,21 +72,36 @@ struct ServerLedgerWriter: Sendable {
             .busy, operation: .write, key: key, message: "other servers keep changing this server ledger; try again")
     }
 
-    /// Makes the server ledger of `account` state the configured policy. Returns like ``update(_:_:)``.
+    /// Checks that the server ledger of `account` has room for `facts`. Writes nothing.
+    ///
+    /// - Throws: ``LedgerFull`` as the cause if it has not.
+    func checkRoom(for facts: [Fact], of account: Account) async throws(BackendError) {
+        let former = try await read(account)
+        var ledger = former
+        _ = ledger.add(facts, catalog: catalog, at: Timestamp(milliseconds: now()))
+        try check(ledger.ledger, former.ledger, try LedgerKeys(account).decisions)
+    }
+
+    /// Makes the server ledger of `account` state the configured policy. Returns like ``update(_:isLimited:_:)``.
     @discardableResult
     func statePolicy(to account: Account) async throws(BackendError) -> EntryVersion? {
         try await update(account) { (_) async throws(BackendError) in }
     }
 
-    /// An update of a known record is always allowed, so that a full ledger still learns of a refund.
+    /// Checks the limits of a changed ledger.
+    ///
+    /// Updates of known records, revocations and the server's own decisions need no room. So a full ledger still loses
+    /// what a refund or a transfer takes away.
     private func check(_ ledger: Ledger, _ former: Ledger, _ key: EntryKey) throws(BackendError) {
-        guard ledger.count > former.count else { return }
-        guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
-            throw BackendError(
-                .tooLarge, operation: .write, key: key,
-                message: "a server ledger can have at most \(limits.recordCount) records and \(limits.byteCount) bytes",
-                cause: LedgerFull())
-        }
+        guard ledger.count > former.count,
+            ledger.count > limits.recordCount || ledger.byteCount > limits.byteCount
+        else { return }
+        let known = Set(former.records.map(\.key))
+        guard ledger.records.contains(where: { !known.contains($0.key) && Fact($0).needsRoom }) else { return }
+        throw BackendError(
+            .tooLarge, operation: .write, key: key,
+            message: "a server ledger can have at most \(limits.recordCount) records and \(limits.byteCount) bytes",
+            cause: LedgerFull())
     }
 
     /// Removes the ledger again if the account was erased while it was written.
@@ -95,6 +112,17 @@ struct ServerLedgerWriter: Sendable {
             if case .deleted = try await records.backend.delete(key, if: .matches(entry.version)).outcome { break }
         }
         return false
+    }
+}
+
+extension Fact {
+    /// False for statements that give nothing: revocations, decisions and the policy.
+    fileprivate var needsRoom: Bool {
+        switch self {
+        case .revocation(let revocation): revocation.revokedAt == nil
+        case .acceptance, .policy: false
+        default: true
+        }
     }
 }
 

@@ -20,6 +20,12 @@ struct SupportOptions: ParsableArguments {
             "With --as-server: the name in the audit list (default: the login name).", valueName: "name"))
     var operatorName: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "With --as-server: the server's rule for a purchase that two accounts claim: keepWithFirst, transfer or "
+                + "share (SYNCD_OWNERSHIP; default: keepWithFirst).", valueName: "rule"))
+    var ownership: String?
+
     /// The reason in facts, which users see. The operator's reason is in the audit list only.
     static let factReason = "support"
 
@@ -32,6 +38,7 @@ struct SupportOptions: ParsableArguments {
     /// Throws if an option is used that applies to `--as-server` only.
     func checkIsUsed(by reason: SupportReason? = nil) throws(Failure) {
         guard !asServer else { return }
+        if ownership != nil { throw Failure(.usage, "--ownership applies to --as-server only") }
         if operatorName != nil { throw Failure(.usage, "--operator applies to --as-server only") }
         if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
     }
@@ -98,7 +105,10 @@ struct SupportOptions: ParsableArguments {
         }
         guard let local = options.localText else { throw StoreOptions.localIsMissing }
         let store = try StoreURL(local, option: "--local").open(host: .system).requiringExisting
-        return SupportActs(store: store, catalog: try options.catalog.load()) { Array(SHA256.hash(data: $0)) }
+        let rule = try (ownership ?? environmentVariable("SYNCD_OWNERSHIP")).map(ownershipRule)
+        return SupportActs(
+            store: store, catalog: try options.catalog.load(), ownership: rule ?? .keepWithFirst,
+            digest: { Array(SHA256.hash(data: $0)) })
     }
 
     private func show(

@@ -154,6 +154,10 @@ struct ContentForgeryTests {
     func notificationApp() throws {
         let other = try foundry.notification("TEST", data: ["bundleId": "com.example.wrong"])
         AppStoreStage.expectRefusal(.app, "com.example.wrong") { try AppStoreStage.notification(other) }
+        let signed = #expect(throws: EvidenceError.self) { try AppStoreStage.notification(other) }
+        #expect(signed?.isAuthenticated == true)
+        let cut = #expect(throws: EvidenceError.self) { try AppStoreStage.notification(String(other.dropLast(4))) }
+        #expect(cut?.isAuthenticated == false)
         for id: SignedField? in [4321, nil] {
             let jws = try foundry.notification("TEST", data: ["environment": "Production", "appAppleId": id])
             AppStoreStage.expectRefusal(.app, "not 1234") { try AppStoreStage.notification(jws) }

@@ -86,6 +86,20 @@ struct StripeEventTests {
         StripeStage.expectRefusal(.content, because: "metadata entitlementsync_product of the session", body)
     }
 
+    @Test("An error says if the signature of the event was valid")
+    func authenticated() {
+        for body in ["x", StripeStage.event("charge.refunded", livemode: nil, "{}")] {
+            let valid = #expect(throws: EvidenceError.self) { try StripeStage.verify(body) }
+            #expect(valid?.isAuthenticated == true)
+            let forged = #expect(throws: EvidenceError.self) {
+                try StripeStage.verifier.event(
+                    Array(body.utf8), signature: StripeStage.signature(body, secret: "whsec_other"),
+                    now: StripeStage.now)
+            }
+            #expect(forged?.isAuthenticated == false)
+        }
+    }
+
     @Test("An event of test mode is filed under the environment test, and one without a mode is refused")
     func livemode() throws {
         let body = StripeStage.event("checkout.session.completed", livemode: "false", StripeStage.checkout())

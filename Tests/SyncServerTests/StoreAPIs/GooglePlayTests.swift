@@ -119,6 +119,15 @@ struct GooglePlayTests {
         #expect(transport.sent.count == 4)
     }
 
+    @Test("says that a subscription is unknown", arguments: [404, 410, 400])
+    func unknownSubscription(status: Int) async throws {
+        let transport = ScriptedTransport([Self.granted, ScriptedTransport.answer(status, "{}")])
+        let error = await #expect(throws: StoreAPIError.self) {
+            _ = try await client(transport).subscription(purchaseToken: "t")
+        }
+        #expect(error?.isNotFound == (status != 400))
+    }
+
     private final class ManualTime: Sendable {
         private let value: Mutex<Int64>
         var now: Int64 {

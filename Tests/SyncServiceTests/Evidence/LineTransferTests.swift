@@ -312,4 +312,54 @@ struct LineTransferTests {
         #expect(await stage.alice.put([reported]).status == 200)
         #expect(await stage.rights(of: stage.alice) == ["owl"])
     }
+
+    @Test("A request that shares a line and was interrupted gets the known facts when it is repeated")
+    func interruptedSharing() async throws {
+        let stage = try await EvidenceStage(.verified, .share)
+        let (first, second) = (Sale.month("1", of: "1", at: stage.now), Sale.month("2", of: "1", at: stage.now))
+        #expect(try await stage.send([first, second], as: stage.alice).results == ["2", "2"])
+        let decisions = String(stage.bob.path.dropFirst("/v1/kv/".count)) + "decisions"
+        stage.store.before { key, _ throws(BackendError) in
+            guard key.text == decisions else { return }
+            throw BackendError(.unavailable, operation: .write, disposition: .transient, message: "crashed")
+        }
+        #expect(try await stage.send([first], as: stage.bob).status == 503)
+        stage.store.before(nil)
+        #expect(try await stage.send([first], as: stage.bob).results == ["2"])
+        let known = [first.reference, second.reference]
+        #expect(try await stage.serverLedger(of: stage.bob).transactions(ofLine: first.line) == known)
+    }
+
+    @Test("A transfer that stalls takes nothing from an account that got the line back in the meantime")
+    func stalledTransfer() async throws {
+        let stage = try await EvidenceStage(.verified, .transfer)
+        let sale = Sale.month("1", of: "1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        stage.clock.advance(seconds: 600)
+        let decisions = String(stage.alice.path.dropFirst("/v1/kv/".count)) + "decisions"
+        let (isWaiting, goOn) = (Event(), Event())
+        let isFirst = Mutex(true)
+        stage.store.before { key, _ throws(BackendError) in
+            let waits = isFirst.withLock { isFirst in
+                guard key.text == decisions, isFirst else { return false }
+                isFirst = false
+                return true
+            }
+            guard waits else { return }
+            isWaiting.happen()
+            await goOn.wait()
+        }
+        async let stalled = stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
+        await isWaiting.wait()
+        stage.clock.advance(seconds: 90_000)
+        // Finishes the other transfer first.
+        let alice = await stage.alice.at(stage.service)
+        let back = try await stage.send([sale.signed(at: stage.now)], as: alice, isRestore: true)
+        #expect(back.results == ["2"])
+        goOn.happen()
+        #expect(try await stalled.results == ["owned-by-another"])
+        #expect(await stage.rights(of: alice) == ["owls"])
+        #expect(await stage.rights(of: await stage.bob.at(stage.service)) == [])
+        #expect(try await stage.serverLedger(of: alice).decision(about: sale.reference) == .accepted)
+    }
 }

@@ -4,6 +4,7 @@ import ServiceTestSupport
 import StoreEvidence
 import SyncCore
 import SyncProtocol
+import Synchronization
 import Testing
 
 @testable import SyncService
@@ -168,5 +169,91 @@ struct NotificationTests {
         let reply = try await stage.notify(Sale("1", at: stage.now, signed: stage.now + 600_000))
         #expect(reply.status == 503 && reply.fields[.retryAfter] != nil)
         #expect(try await !stage.store.keys().contains { $0.hasPrefix("server/parked/") })
+    }
+
+    @Test("A token that is registered while its facts are parked gives them to the account")
+    func registeredMeanwhile() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let token = "0f8fad5b-d9cb-469f-a165-70867728950e"
+        let isFirst = Mutex(true)
+        stage.store.before { key, _ throws(BackendError) in
+            let isNow =
+                key.text.hasPrefix("server/waiting/")
+                && isFirst.withLock { isFirst in
+                    defer { isFirst = false }
+                    return isFirst
+                }
+            guard isNow else { return }
+            let registered = await stage.service.ask(
+                .post, "/v1/accounts/self/token", token: stage.bob.token, json: ["token": token])
+            #expect(registered.status == 204)
+        }
+        #expect(try await stage.notify(Sale("1", at: stage.now, token: token)).status == 200)
+        #expect(!isFirst.withLock { $0 })
+        stage.store.before(nil)
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        let keys = try await stage.store.keys()
+        #expect(keys.allSatisfy { !$0.hasPrefix("server/parked/") && !$0.hasPrefix("server/waiting/") })
+    }
+
+    @Test("Facts for an account that is erased while they are recorded wait for another owner")
+    func erasedMeanwhile() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let token = try #require(await stage.token(of: stage.alice))
+        let other = try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst)
+        let alice = await stage.alice.at(other)
+        let isFirst = Mutex(true)
+        stage.store.beforeReading { key in
+            let isNow =
+                key.text.hasPrefix("lines/")
+                && isFirst.withLock { isFirst in
+                    defer { isFirst = false }
+                    return isFirst
+                }
+            guard isNow else { return }
+            #expect(await AccountOwner(other, "alice").erase(token: alice.token).status == 204)
+        }
+        #expect(try await stage.notify(Sale("1", at: stage.now, token: token)).status == 200)
+        #expect(!isFirst.withLock { $0 })
+        stage.store.beforeReading(nil)
+        #expect(stage.notes.all.map(\.outcome) == [.parked])
+        #expect(try await stage.send([Sale("1", at: stage.now, token: token)], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+    }
+
+    @Test("Room that another process frees is found before facts are refused")
+    func sharedRoom() async throws {
+        let stage = try await EvidenceStage(.verified, parkedByteLimit: 300)
+        var count = 0
+        while try await stage.notify(Sale("\(count)", at: stage.now)).status == 200 { count += 1 }
+        #expect(count > 0)
+        let other = try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst)
+        let alice = await stage.alice.at(other)
+        #expect(try await stage.send([Sale("0", at: stage.now)], as: alice).results == ["2"])
+        #expect(try await stage.notify(Sale("9", at: stage.now)).status == 200)
+    }
+
+    @Test("The note of a token needs room, and is removed with the parked facts")
+    func waitingRoom() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let (first, second) = ("0f8fad5b-d9cb-469f-a165-70867728950e", "0f8fad5b-d9cb-469f-a165-708677289501")
+        let sale = Sale("1", at: stage.now, token: first)
+        #expect(try await stage.notify(sale).status == 200)
+        let one = stage.service.recorder.parked.byteCount
+        var other = sale
+        other.token = second
+        #expect(try await stage.notify(other).status == 200)
+        let stored = try await stage.store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
+        var size = 0
+        for item in stored where ["server/parked/", "server/waiting/"].contains(where: item.key.text.hasPrefix) {
+            guard case .found(let entry) = try await stage.store.read(item.key).outcome else { continue }
+            size += entry.value.count
+        }
+        #expect(stage.service.recorder.parked.byteCount == size && size > one)
+        #expect(try await stage.store.keys().count { $0.hasPrefix("server/waiting/") } == 2)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.alice).results == ["2"])
+        let keys = try await stage.store.keys()
+        #expect(keys.allSatisfy { !$0.hasPrefix("server/parked/") && !$0.hasPrefix("server/waiting/") })
+        #expect(stage.service.recorder.parked.byteCount == 0)
     }
 }

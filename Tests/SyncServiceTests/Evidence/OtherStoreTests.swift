@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import ServiceTestSupport
+import StoreEvidence
 import SyncCore
 import Synchronization
 import Testing
@@ -24,9 +25,22 @@ struct OtherStoreTests {
             answer.withLock { $0 = text }
         }
 
+        func answer(_ text: String) { answer.withLock { $0 = text } }
+
         func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
             guard let text = answer.withLock({ $0 }) else { throw URLError(.timedOut) }
             return Array(text.utf8)
+        }
+    }
+
+    /// Knows no subscription, and cannot be asked about most.
+    private struct EmptyLookup: PlayLookup {
+        struct Failure: PlayLookupError {
+            var isNotFound: Bool
+        }
+
+        func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+            throw Failure(isNotFound: purchaseToken == "gone")
         }
     }
 
@@ -147,5 +161,38 @@ struct OtherStoreTests {
             await stage.send([item.merging(["signature": "x"]) { $1 }], as: stage.alice).results == ["evidence-refused"]
         )
         #expect(await stage.rights(of: stage.alice) == ["owl"])
+    }
+
+    @Test("Signed events that cannot be used do not block the address of the store")
+    func unusableEvents() async throws {
+        let stage = try await EvidenceStage(.verified) { $0.stripe = PlainStoreVerifier() }
+        for _ in 0..<70 { #expect(try await stripe(stage, ["refused": "no product"]) == 400) }
+        #expect(try await stripe(stage, ["line": "sub"]) == 200)
+        #expect(stage.notes.all.first?.outcome == .refused(.content))
+        var statuses: Set<Int> = []
+        for _ in 0..<70 { statuses.insert(try await stripe(stage, ["line": "sub"], signature: "forged")) }
+        #expect(statuses == [400, 429])
+    }
+
+    @Test("Answers of Google Play that cannot be used do not block the address of the store")
+    func unusableAnswers() async throws {
+        let lookup = PlainLookup()
+        let stage = try await EvidenceStage(.verified) {
+            ($0.googlePlay, $0.push, $0.lookup) = (PlainStoreVerifier(), PlainPush(), lookup)
+        }
+        lookup.answer("{}")
+        for _ in 0..<70 { #expect(try await play(stage, ["token": "t"], token: "google") == 400) }
+        #expect(try await play(stage, [:], token: "google") == 200)
+    }
+
+    @Test("A subscription that Google Play does not know is answered, so that it is not sent again")
+    func unknownSubscription() async throws {
+        let stage = try await EvidenceStage(.verified) {
+            ($0.googlePlay, $0.push, $0.lookup) = (PlainStoreVerifier(), PlainPush(), EmptyLookup())
+        }
+        #expect(try await play(stage, ["token": "gone"], token: "google") == 200)
+        #expect(try await play(stage, ["token": "other"], token: "google") == 503)
+        #expect(stage.notes.all.map(\.outcome) == [.ignored])
+        #expect(stage.notes.all.first?.reason == "Google Play does not know the subscription")
     }
 }

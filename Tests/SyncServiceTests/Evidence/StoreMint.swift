@@ -116,6 +116,11 @@ struct PlainStoreVerifier: AppStoreVerification, StripeVerification, GooglePlayV
     func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         guard signature == "signed" else { throw EvidenceError(.signature, "it is not signed") }
         let members: [String: String] = try decode(String(decoding: body, as: UTF8.self))
+        if let reason = members["refused"] {
+            var error = EvidenceError(.content, reason)
+            error.isAuthenticated = true
+            throw error
+        }
         func reference(_ name: String) -> TransactionReference? {
             members[name].map { TransactionReference(store: "stripe", id: TransactionID($0)) }
         }

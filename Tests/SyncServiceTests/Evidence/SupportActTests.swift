@@ -10,11 +10,14 @@ import Testing
 
 @Suite("Acts of support on a server's store")
 struct SupportActTests {
-    private func acts(_ stage: EvidenceStage) throws -> SupportActs {
+    private func acts(
+        _ stage: EvidenceStage, _ ownership: ServiceConfiguration.Ownership = .keepWithFirst
+    ) throws -> SupportActs {
         let cryptography = PlainCryptography(host: stage.clock.host)
         let catalog = try #require(stage.service.configuration.catalog)
         return SupportActs(
-            store: stage.store, catalog: catalog, digest: { cryptography.digest(of: $0) }, host: stage.clock.host)
+            store: stage.store, catalog: catalog, ownership: ownership, digest: { cryptography.digest(of: $0) },
+            host: stage.clock.host)
     }
 
     private func audit(_ stage: EvidenceStage) async throws -> [AuditLog.Entry] {
@@ -229,5 +232,52 @@ struct SupportActTests {
         let purchases = try await stage.serverLedger(of: stage.alice).facts.compactMap(\.purchase)
         #expect(purchases.map(\.product) == ["owl", "owl"])
         #expect(purchases.map(\.stamp.signedDate) == [Timestamp(milliseconds: stage.now), nil])
+    }
+
+    @Test("An act for an account whose ledger is full is refused before its audit entry")
+    func fullLedger() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        _ = try await acts.record(purchase("1", at: stage.now), order())
+        try await stage.fill(stage.alice)
+        try await expectRefusal(.ledgerFull, stage) {
+            try await acts.record(purchase("2", at: stage.now), order())
+        }
+        // What takes away needs no room.
+        #expect(try await acts.record(revocation("1", at: stage.now), order()).entry?.number == 2)
+        #expect(await stage.rights(of: stage.alice) == [])
+    }
+
+    @Test("An act that fails says why, also if the failure cannot be entered into the audit list")
+    func silentFailure() async throws {
+        let stage = try await EvidenceStage(.verified)
+        stage.store.before { (key, _) async throws(BackendError) in
+            if key.text.hasSuffix("decisions") {
+                throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
+            }
+            if key.text == "server/audit/000000000002" {
+                throw BackendError(.unavailable, operation: .write, key: key, message: "the store is away")
+            }
+        }
+        let error = await #expect(throws: BackendError.self) {
+            try await acts(stage).record(purchase("1", at: stage.now), order())
+        }
+        stage.store.before(nil)
+        #expect(error?.kind == .full)
+        let message = error?.message ?? ""
+        #expect(message.hasPrefix("the disk is full; ") && message.contains("the store is away"), "\(message)")
+        #expect(try await audit(stage).map(\.act) == ["record"])
+    }
+
+    @Test("Acts follow the ownership rule of the server")
+    func ownershipRule() async throws {
+        let stage = try await EvidenceStage(.verified, .share)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
+        try await expectRefusal(.ownedByAnother, stage) {
+            try await acts(stage).record(purchase("1", at: stage.now), order())
+        }
+        _ = try await acts(stage, .share).record(purchase("1", at: stage.now), order())
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
 }

@@ -155,6 +155,11 @@ struct AsServerTests {
         #expect(
             other == .refused(4, "app-store/production/11 belongs to another account; nothing was changed"))
         #expect(try audit().output == list)
+        // Unless the server shares purchases.
+        let shared = try support(
+            "import receipt.der --format receipt \(apple) --evidence-root roots.pem --ownership share", bob)
+        #expect(shared.exitCode == 0, "\(shared)")
+        #expect(try has("night-owl", "bob"))
     }
 
     /// Runs commands that must be refused, each with a reason for the audit list or none.
@@ -193,6 +198,11 @@ struct AsServerTests {
             ),
             ("\(purchase) --local file:new", "r", 2, "--reason applies to --as-server only"),
             ("\(purchase) --local file:new --operator olga", nil, 2, "--operator applies to --as-server only"),
+            ("\(purchase) --local file:new --ownership share", nil, 2, "--ownership applies to --as-server only"),
+            (
+                "\(purchase) \(Self.support) --ownership first", "r", 2,
+                "--ownership must be keepWithFirst, transfer or share, not \"first\""
+            ),
         ])
         let missing = try support("\(purchase) --as-server --local sqlite:none.sqlite --account alice", "")
         #expect(missing.exitCode == 3, "\(missing)")

@@ -60,7 +60,7 @@ struct LineOwners: Sendable {
         case claimed(by: Account)
         /// The account becomes a further owner.
         case shared([Account], with: Account)
-        /// The line moves. `isRestore` is `false` if the former claim came to nothing.
+        /// The line moves. `isRestore` is `false` if the owner's server ledger lacks the line.
         case moved(from: Account, to: Account, isRestore: Bool)
     }
 
@@ -179,7 +179,7 @@ struct LineOwners: Sendable {
 
     /// Removes `account` from the owners of all its lines.
     ///
-    /// - Returns: The lines that have no owner any more.
+    /// - Returns: The lines that have no owner now.
     func erase(_ account: Account) async throws(BackendError) -> [TransactionReference] {
         var freed: [TransactionReference] = []
         try await records.forEach(under: Holdings.linesPrefix(of: account), as: LineName.self) {

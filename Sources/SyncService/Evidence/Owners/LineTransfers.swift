@@ -12,8 +12,9 @@ import Foundation
 ///
 /// The compare-and-swap of the line's record is the transfer. After it the former owner's server ledger gets
 /// `transferred` decisions without a name, and then the new owner's gets the facts. The journal entry
-/// `server/transfers/…` exists from before the swap to the end. A server that starts finishes what another one began,
-/// and each step may be repeated.
+/// `server/transfers/…` exists from before the swap to the end. A server that starts finishes the transfers that were
+/// interrupted. Each step may be repeated, also by several servers at the same time. Such a transfer may have two
+/// entries in the audit list; both have the date of the swap.
 struct LineTransfers: Sendable {
     let records: RecordStore
     let lines: LineOwners
@@ -30,7 +31,7 @@ struct LineTransfers: Sendable {
         var version: String
         /// The record that replaces it.
         var record: LineOwners.Record
-        /// True for an explicit restore; `false` if the former claim came to nothing.
+        /// True for an explicit restore; `false` if the former owner's server ledger lacks the line.
         var isRestore: Bool
         /// The facts that the winner has presented, as a ledger document.
         var facts: Data
@@ -42,6 +43,7 @@ struct LineTransfers: Sendable {
     ///
     /// - Returns: `false` if the record has changed, or another transfer of the line is not finished yet. The caller
     ///   reads the record again.
+    /// - Throws: ``LedgerFull`` as the cause if the winner has no room. Nothing is written then.
     func move(
         _ line: TransactionReference, from loser: Account, to winner: Account, _ record: LineOwners.Record,
         if version: EntryVersion, isRestore: Bool, facts: [Fact], now: Int64
@@ -51,6 +53,9 @@ struct LineTransfers: Sendable {
             try await finish(held.value, key, held.version)
             return false
         }
+        // The former owner must not lose the line to an account that cannot hold it.
+        let known = try await writer.read(loser).facts(ofLine: line)
+        try await writer.checkRoom(for: known + facts, of: winner)
         let next = LineOwners.Record(
             owners: [.init(account: AccountIdentity(winner), since: now)],
             transferred: isRestore ? now : record.transferred)
@@ -66,7 +71,8 @@ struct LineTransfers: Sendable {
 
     /// Finishes the transfers that were interrupted.
     ///
-    /// - Parameter onError: Receives the error of a damaged journal entry, which stays for the operator to see.
+    /// - Parameter onError: Receives the error of a journal entry that is damaged, or whose facts are too large for a
+    ///   server ledger. The entry stays for the operator to see, and the others are finished.
     func resume(onError: (BackendError) -> Void) async throws(BackendError) {
         var after: EntryKey?
         repeat {
@@ -76,7 +82,7 @@ struct LineTransfers: Sendable {
                     guard let held = try await records.read(item.key, as: Journal.self) else { continue }
                     try await finish(held.value, item.key, held.version)
                 } catch {
-                    guard error.kind == .damaged else { throw error }
+                    guard error.kind == .damaged || error.kind == .tooLarge else { throw error }
                     onError(error)
                 }
             }
@@ -127,6 +133,8 @@ struct LineTransfers: Sendable {
         let presented = try Self.facts(of: journal).compactMap(\.purchase?.transaction)
         let now = Timestamp(milliseconds: writer.now())
         try await writer.update(loser) { (ledger) async throws(BackendError) in
+            // A later transfer may have given the line back.
+            guard try await !lines.lines(of: loser, among: [line]).contains(line) else { return }
             let transactions = Set(ledger.transactions(ofLine: line) + presented).filter { transaction in
                 if case .transferred = ledger.decision(about: transaction) { false } else { true }
             }
@@ -141,10 +149,11 @@ struct LineTransfers: Sendable {
         guard let winner = journal.winner.account else { return }
         let facts = known + (try Self.facts(of: journal))
         try await claims.own(Set(facts.compactMap(\.purchase?.transaction)).sorted(), for: winner, writer: writer) {
-            (_) async throws(BackendError) in true
+            (_) async throws(BackendError) in try await lines.lines(of: winner, among: [line]).contains(line)
         }
         let now = Timestamp(milliseconds: writer.now())
-        try await writer.update(winner) { (ledger) async throws(BackendError) in
+        // Without the limit, because the loser has lost the line already.
+        try await writer.update(winner, isLimited: false) { (ledger) async throws(BackendError) in
             // A later transfer may have taken the line away again.
             guard try await lines.lines(of: winner, among: [line]).contains(line) else { return }
             _ = ledger.add(facts, catalog: writer.catalog, at: now)

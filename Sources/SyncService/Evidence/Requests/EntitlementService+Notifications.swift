@@ -44,7 +44,8 @@ extension EntitlementService {
                 throw RequestError(
                     .serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
             }
-            failures.fail(request.peer, now: now)
+            // What the store itself has sent must not block its address. Google's sender was authenticated before.
+            if !error.isAuthenticated, store != .googlePlay { failures.fail(request.peer, now: now) }
             note(store.kind, .refused(error.check), request.peer, nil, error.reason)
             throw RequestError(
                 .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
@@ -122,10 +123,15 @@ extension EntitlementService {
         }
         let json: [UInt8]
         do { json = try await lookup.subscription(packageName: notification.packageName, purchaseToken: token) } catch {
+            let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
             onError(
                 BackendError(
-                    .unavailable, operation: .read, message: "a subscription at Google Play cannot be looked up",
-                    cause: error))
+                    isUnknown ? .other : .unavailable, operation: .read,
+                    message: "a subscription at Google Play cannot be looked up", cause: error))
+            guard !isUnknown else {
+                note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the subscription")
+                return nil
+            }
             throw RequestError(.serviceUnavailable, "the subscription cannot be looked up now", retryAfter: 60)
         }
         return try verifier.subscription(json, purchaseToken: token, statedAt: notification.date)

@@ -36,7 +36,10 @@ extension EvidenceRecorder {
                 if !review.lines.contains(owned) { review.lines.append(owned) }
                 guard fact.purchase != nil else { continue }
                 review.mayClaim = true
-                if try await isProved(transaction, byOtherThan: account) { review.refused.append(transaction) }
+                guard self.lines.policy != .share, try await isProved(transaction, byOtherThan: account) else {
+                    continue
+                }
+                review.refused.append(transaction)
             }
         }
         for line in review.lines {

@@ -7,7 +7,7 @@ public import SyncCore
 ///
 /// The entry is appended before anything else is written, so an act without an entry is impossible. An act that is
 /// interrupted has an entry and may be half done: repeat it. An act that fails after its entry gets a second entry that
-/// says so. Nothing is written for an act that is refused.
+/// says so. Nothing is written for an act that is refused, also if the server ledger has no room for its facts.
 ///
 /// The policy that the account's server ledger states stays as it is, because only the server knows its policy.
 public struct SupportActs: Sendable {
@@ -54,15 +54,17 @@ public struct SupportActs: Sendable {
     ///
     /// - Parameters:
     ///   - catalog: The catalogue that gives terms to purchases.
+    ///   - ownership: The server's rule for a purchase that two accounts claim.
     ///   - digest: SHA-256.
     public init(
-        store: any KeyValueBackend, catalog: Catalog, digest: @escaping @Sendable ([UInt8]) -> [UInt8],
-        host: HostServices = .system
+        store: any KeyValueBackend, catalog: Catalog, ownership: ServiceConfiguration.Ownership = .keepWithFirst,
+        digest: @escaping @Sendable ([UInt8]) -> [UInt8], host: HostServices = .system
     ) {
         (records, self.catalog, self.host) = (RecordStore(backend: store), catalog, host)
         let writer = ServerLedgerWriter(
             records: records, decoder: LedgerDecoder(), policy: nil, catalog: catalog, now: host.now)
-        let configuration = ServiceConfiguration(name: "support", catalog: catalog)
+        var configuration = ServiceConfiguration(name: "support", catalog: catalog)
+        configuration.ownership = ownership
         let claims = TransactionOwners(records: records, policy: configuration.ownership)
         recorder = EvidenceRecorder(records, claims, writer, configuration, host, digest: digest)
         audit = AuditLog(store: store, digest: digest)
@@ -156,7 +158,7 @@ extension SupportActs {
         return account
     }
 
-    /// The fact as the server ledger gets it: checked against what it says already, and signed now.
+    /// Checks `fact` against the server ledger, and signs it now.
     private func prepared(_ fact: Fact, isDated: Bool, _ ledger: ServerLedger) throws -> Fact {
         var fact = fact
         let known = ledger.ledger[fact.record.key].map { Fact($0) }
@@ -202,6 +204,9 @@ extension SupportActs {
         if let other = review.refused.first {
             throw SupportError(.ownedByAnother, "\(other) belongs to another account; nothing was changed")
         }
+        do throws(BackendError) { try await recorder.writer.checkRoom(for: review.facts, of: account) } catch {
+            throw Self.refusal(error, account)
+        }
         let entry = try await audit.append(
             AuditLog.Entry(
                 date: "\(now)", act: order.act, account: order.account,
@@ -213,7 +218,9 @@ extension SupportActs {
             var failure = entry
             (failure.date, failure.act) = ("\(now)", "failed")
             failure.detail = "entry \(entry.number) was not carried out: \(error)"
-            try await audit.append(failure)
+            do throws(BackendError) { try await audit.append(failure) } catch let other {
+                throw Self.error(error, withoutEntry: other)
+            }
             throw error
         }
         return Outcome(facts: evidence.facts, entry: entry)
@@ -239,9 +246,27 @@ extension SupportActs {
                 .other, message: "refused",
                 cause: isActive ? SupportError(.ownedByAnother, "\(other) belongs to another account") : erased)
         } catch {
-            if let cause = error.cause as? SupportError { throw cause }
-            guard error.cause is LedgerFull else { throw error }
-            throw SupportError(.ledgerFull, "the server ledger of \"\(account)\" is full: \(error.message)")
+            throw Self.refusal(error, account)
+        }
+    }
+
+    /// The refusal that `error` stands for, or `error` itself.
+    private static func refusal(_ error: BackendError, _ account: Account) -> any Error {
+        if let cause = error.cause as? SupportError { return cause }
+        guard error.cause is LedgerFull else { return error }
+        return SupportError(.ledgerFull, "the server ledger of \"\(account)\" is full: \(error.message)")
+    }
+
+    /// The error of an act whose failure could not be entered into the audit list because of `other`.
+    private static func error(_ error: any Error, withoutEntry other: BackendError) -> any Error {
+        let text = "; the failure could not be entered into the audit list: \(other)"
+        switch error {
+        case let error as SupportError: return SupportError(error.kind, error.description + text)
+        case let error as BackendError:
+            return BackendError(
+                error.kind, operation: error.operation, key: error.key, disposition: error.disposition,
+                message: error.message + text, cause: error.cause, retryAfter: error.retryAfter)
+        default: return error
         }
     }
 }
