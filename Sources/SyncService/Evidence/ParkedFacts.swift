@@ -126,8 +126,8 @@ public final class ParkedFacts: Sendable {
         return (try Self.facts(in: entry, key), entry.version)
     }
 
-    /// Removes the facts about `line` if they still have `version`, or in any version if it is `nil`. The line waits for
-    /// no token then.
+    /// Removes the facts about `line` if they still have `version`, or in any version if it is `nil`. Afterwards
+    /// the line waits for no token.
     ///
     /// - Returns: `false` if there are other facts now.
     func remove(_ line: TransactionReference, if version: EntryVersion?) async throws(BackendError) -> Bool {

@@ -146,7 +146,7 @@ struct LineTransferTests {
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
 
-    @Test("A claim that came to nothing is free after a minute, and its late write finds the line gone")
+    @Test("A claim whose ledger was not written is free after a minute, and its late write finds the line gone")
     func emptyClaim() async throws {
         let stage = try await EvidenceStage(.verified, .keepWithFirst)
         let sale = Sale("1", at: stage.now)
