@@ -20,6 +20,7 @@ let package = Package(
         .library(name: "UbiquitousStorage", targets: ["UbiquitousStorage"]),
         .library(name: "CurlTransport", targets: ["CurlTransport"]),
         .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
+        .library(name: "EntitlementKit", targets: ["EntitlementKit"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -101,6 +102,15 @@ let package = Package(
             name: "URLSessionTransport",
             dependencies: ["SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
             path: "Backends/URLSession"),
+        .target(
+            name: "EntitlementKit",
+            dependencies: [
+                "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "FileStorage", "HTTPStorage", "SyncCore",
+                "SyncProtocol", .target(name: "CurlTransport", condition: .when(platforms: [.linux])),
+                .target(
+                    name: "URLSessionTransport",
+                    condition: .when(platforms: [.macOS, .iOS, .tvOS, .watchOS, .visionOS, .macCatalyst])),
+            ]),
         .target(
             name: "WebDAVStorage",
             dependencies: [
@@ -293,6 +303,12 @@ let package = Package(
             dependencies: [
                 "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage",
                 "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
+        .testTarget(
+            name: "EntitlementKitTests",
+            dependencies: [
+                "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
+                "SyncCore", "TestSupport", "syncd",
             ]),
         .testTarget(
             name: "UbiquitousStorageTests",

@@ -1,8 +1,8 @@
-/// The part of `NSUbiquitousKeyValueStore` that ``UbiquitousBackend`` uses. `ICloudStore` wraps the real one; tests use a
-/// fake.
+/// The part of `NSUbiquitousKeyValueStore` that ``UbiquitousBackend`` uses. `ICloudStore` wraps the real one; tests use
+/// a fake.
 ///
-/// The store is a local copy. The system exchanges it with iCloud when it sees fit, key by key, and the last writer of a
-/// key wins.
+/// The store is a local copy. The system chooses when to exchange it with iCloud. It does so key by key, and the last
+/// writer of a key wins.
 public protocol UbiquitousStore: Sendable {
     /// Identifies the iCloud account of this device; `nil` if none is signed in, or if iCloud is off for this app.
     var account: [UInt8]? { get }

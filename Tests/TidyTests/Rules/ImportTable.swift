@@ -45,6 +45,10 @@ struct ImportTable {
             module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",
             imports: ["EntitlementSync"], packages: ["StoreKit"]),
         Row(
+            module: "EntitlementKit", folder: "Sources/EntitlementKit",
+            imports: ["EntitlementSyncStoreKit", "FileStorage", "HTTPStorage", "CurlTransport", "URLSessionTransport"],
+            packages: ["Security"]),
+        Row(
             module: "SyncProtocol", folder: "Sources/SyncProtocol", imports: ["SyncCore"], leaves: ["ProtoCoding"],
             packages: ["HTTPTypes"]),
         Row(

@@ -261,6 +261,9 @@ struct CatchUpReport {
         } catch let error as StoreAPIError where error.kind == .notFound {
             countUnknown()
             return
+        } catch let error as StoreAPIError where error.kind == .rejected {
+            // For example an unusable purchase token. It must not keep the others out.
+            refusals["store", default: (0, error.message)].count += 1
         }
         received += 1
     }

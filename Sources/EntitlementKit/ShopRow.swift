@@ -1,0 +1,84 @@
+import EntitlementSync
+public import Entitlements
+public import Foundation
+
+extension Shop {
+    /// A product on a shop page.
+    public struct Row: Hashable, Sendable, Identifiable {
+        /// The offer to show for a product.
+        public enum Offer: Hashable, Sendable {
+            /// The product needs an account: offer the log-in.
+            case logIn
+            /// This device has never reached the account's purchases: offer to restore. Otherwise a product may be
+            /// bought twice.
+            case restore
+            /// A one-time purchase. For a consumable, `unitsLeft` is the balance.
+            case buy(unitsLeft: Int64?)
+            /// A new subscription, or one that has ended.
+            case subscribe
+            /// More time. A purchase now is appended to the current end.
+            case renew(until: Date, daysRemaining: Int)
+            /// A subscription that the App Store renews. `willRenew` is `nil` if the App Store did not report it.
+            case subscribed(until: Date, daysRemaining: Int, willRenew: Bool?)
+            /// An upgrade or a downgrade of the active subscription.
+            case change(from: ProductID)
+            /// The product is owned.
+            case owned
+            /// The purchase awaits approval. It is not bought yet.
+            case pending
+        }
+
+        /// The product's ID in the App Store and in the catalogue.
+        public var id: ProductID
+        /// The name in the user's language, in English, or else the ID.
+        public var name: String
+        /// The offer.
+        public var offer: Offer
+    }
+}
+
+extension Shop.Row {
+    init(_ row: EntitlementModel.Row, language: String) {
+        (id, name) = (row.product.id, row.product.name(in: language))
+        offer =
+            switch row.offer {
+            case .signIn: .logIn
+            case .restore: .restore
+            case .buy(let units): .buy(unitsLeft: units)
+            case .subscribe: .subscribe
+            case .renew(let until, let days): .renew(until: Date(until), daysRemaining: days)
+            case .subscribed(let until, let days, let willRenew):
+                .subscribed(until: Date(until), daysRemaining: days, willRenew: willRenew)
+            case .change(let product): .change(from: product)
+            case .owned: .owned
+            case .pending: .pending
+            }
+    }
+}
+
+/// The access to an entitlement.
+public struct ShopAccess: Hashable, Sendable {
+    /// True if the content is available now.
+    public var isGranted: Bool
+    /// The end of granted access, or the date at which it ended; `nil` for none.
+    public var until: Date?
+    /// The reason for denied access; `nil` if it is granted.
+    public var denial: Access.Denial?
+
+    init(_ access: Access) {
+        switch access {
+        case .granted(let grant): (isGranted, until, denial) = (true, grant.until.map { Date($0) }, nil)
+        case .denied(let reason): (isGranted, until, denial) = (false, reason.date.map { Date($0) }, reason)
+        }
+    }
+}
+
+extension Date {
+    /// The date of a timestamp.
+    init(_ timestamp: Timestamp) { self.init(timeIntervalSince1970: Double(timestamp.milliseconds) / 1_000) }
+}
+
+extension Timestamp {
+    /// The date, rounded to milliseconds.
+    init(_ date: Date) { self.init(milliseconds: Int64((date.timeIntervalSince1970 * 1_000).rounded())) }
+}

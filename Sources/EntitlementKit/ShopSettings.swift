@@ -1,0 +1,123 @@
+import EntitlementSync
+import EntitlementSyncStoreKit
+import Entitlements
+import FileStorage
+import Foundation
+import HTTPStorage
+import SyncCore
+import SyncProtocol
+
+#if os(Linux)
+import CurlTransport
+#else
+import URLSessionTransport
+#endif
+
+/// The parts of a shop. Tests replace those that differ between platforms.
+struct ShopSettings: Sendable {
+    var catalog: URL
+    var server: String?
+    var folder: URL?
+    var environment: EnvironmentID
+    /// The language of product names.
+    var language = Locale.current.language.languageCode?.identifier ?? "en"
+    /// StoreKit; `nil` on systems without it.
+    var source = Self.platformSource
+    var host = HostServices.system
+
+    private static var platformSource: (any TransactionSource)? {
+        #if canImport(StoreKit)
+        StoreKitSource()
+        #else
+        nil
+        #endif
+    }
+
+    private static func platformTransport() throws(TransportError) -> any HTTPTransport {
+        #if os(Linux)
+        try CurlClient()
+        #else
+        URLSessionClient()
+        #endif
+    }
+
+    /// The folder for the data of this app.
+    private func dataFolder() throws(ShopError) -> URL {
+        if let folder { return folder }
+        #if os(Linux)
+        let environment = ProcessInfo.processInfo.environment
+        let state = environment["XDG_STATE_HOME"] ?? environment["HOME"].map { $0 + "/.local/state" }
+        guard let state, state.hasPrefix("/") else {
+            throw ShopError(.storage, "the folder for purchases is unknown: set HOME, or pass a folder")
+        }
+        return URL(filePath: state).appending(path: "\(ProcessInfo.processInfo.processName)/entitlements")
+        #else
+        let folders = FileManager.default.urls(for: .applicationSupportDirectory, in: .userDomainMask)
+        guard let support = folders.first else {
+            throw ShopError(.storage, "the folder for purchases is unknown: pass a folder")
+        }
+        return support.appending(path: "EntitlementSync")
+        #endif
+    }
+
+    /// Opens the parts. Needs no network.
+    ///
+    /// - Parameter onFailure: Receives failures of the feed.
+    func open(onFailure: @escaping @Sendable (ShopError) async -> Void) async throws(ShopError) -> OpenedShop {
+        let folder = try dataFolder()
+        do {
+            let catalog = try Catalog.json(at: catalog)
+            let local = FileBackend(folder: folder.appending(path: "purchases").path)
+            guard let server else {
+                return await parts(
+                    try await EntitlementStore(
+                        catalog: catalog, local: local, environment: environment, host: host), nil, nil)
+            }
+            let transport = try Self.platformTransport()
+            let client: AccountClient
+            do { client = try AccountClient(server: server, transport: transport) } catch {
+                throw ShopError(.noServer, error.message)
+            }
+            let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server))
+            let remote = try HTTPBackend(server: server, transport: transport, token: tokens.token(refused:))
+            let store = try await EntitlementStore(
+                catalog: catalog, local: local, remote: remote.retrying(), environment: environment, host: host)
+            return await parts(store, client, tokens)
+        } catch {
+            throw ShopError(error)
+        }
+    }
+
+    private static func sessions(in folder: URL, of server: String) -> any SessionStore {
+        #if canImport(Security)
+        KeychainSession(server: server)
+        #else
+        StoredSession(FileBackend(folder: folder.appending(path: "session").path))
+        #endif
+    }
+
+    private func parts(
+        _ store: EntitlementStore, _ client: AccountClient?, _ tokens: SessionTokens?
+    ) async -> OpenedShop {
+        let feed = source.map { StoreKitFeed(store, source: $0, host: host) }
+        return OpenedShop(
+            store: store, model: await EntitlementModel(store), client: client, tokens: tokens, feed: feed)
+    }
+}
+
+/// The opened parts of a shop.
+struct OpenedShop: Sendable {
+    let store: EntitlementStore
+    let model: EntitlementModel
+    let client: AccountClient?
+    let tokens: SessionTokens?
+    let feed: StoreKitFeed?
+
+    /// The accounts of the server.
+    func accounts() throws(ShopError) -> (AccountClient, SessionTokens) {
+        guard let client, let tokens else {
+            throw ShopError(.noServer, "this app has no server: pass its address to the shop")
+        }
+        return (client, tokens)
+    }
+}
