@@ -2,7 +2,7 @@ public import EntitlementSync
 public import Entitlements
 public import SyncCore
 
-/// Feeds an ``EntitlementStore`` with the transactions of the App Store.
+/// Feeds an `EntitlementStore` with the transactions of the App Store.
 ///
 /// A transaction is finished only after its purchase is durable in the store. One that cannot be recorded stays
 /// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
@@ -87,7 +87,7 @@ public actor StoreKitFeed {
     /// server.
     ///
     /// - Returns: The report of the sync; `nil` if the store has no remote, or if no account is logged in.
-    /// - Throws: The error of StoreKit, or ``EntitlementError``.
+    /// - Throws: The error of StoreKit, or `EntitlementError`.
     @discardableResult
     public func restore() async throws -> RestoreReport? {
         try await source.refresh()
