@@ -188,12 +188,11 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ], resources: [.embedInCode("Resources/insomniowl.json")]),
         .testTarget(name: "TidyTests"),
-        .testTarget(name: "PackageTests"),
+        .testTarget(name: "PackageTests", dependencies: ["TestSupport", "syncd"]),
         .testTarget(
             name: "ReadmeTests",
             dependencies: [
-                "CurlTransport", "Entitlements", "EntitlementSync", "FileStorage", "GettingStarted", "HTTPStorage",
-                "TestSupport", "syncd",
+                "EntitlementKit", "Entitlements", "EntitlementSync", "GettingStarted", "TestSupport", "syncd",
             ]),
         // The program of Docs/GettingStarted.md, which .ci/check-docs runs.
         .executableTarget(

@@ -77,6 +77,21 @@ public final class Shop {
         }
     }
 
+    /// Syncs with the server, if an account is logged in, and updates ``rows`` once. For a page that the user pulls
+    /// down, or a program without ``run()``.
+    ///
+    /// - Throws: ``ShopError``. The rows are current then as far as this device knows.
+    public func refresh() async throws(ShopError) {
+        let opened = try await open()
+        var failure: ShopError?
+        if opened.client != nil, account != nil {
+            do { try await opened.store.sync() } catch { failure = ShopError(error) }
+        }
+        await opened.model.refresh()
+        if let error = opened.model.failure { throw ShopError(error) }
+        if let failure { throw failure }
+    }
+
     /// Creates an account at the server, and logs it in.
     ///
     /// - Returns: The recovery codes. Show them to the user once: they replace a lost password.
@@ -150,8 +165,13 @@ public final class Shop {
     public func restore() async throws(ShopError) -> Int {
         let opened = try await open()
         do {
-            if let feed = opened.feed { return try await feed.restore()?.purchases.count ?? 0 }
-            return try await opened.store.restore().purchases.count
+            let known = try await opened.store.purchaseCount()
+            if let feed = opened.feed {
+                try await feed.restore()
+            } else {
+                try await opened.store.restore()
+            }
+            return try await opened.store.purchaseCount() - known
         } catch {
             throw ShopError(error)
         }

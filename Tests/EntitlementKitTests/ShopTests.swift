@@ -87,6 +87,14 @@ struct ShopTests {
         #expect(server.stop() == 0)
     }
 
+    @Test("A restore without a server reads the history of the App Store, and counts what is new")
+    func restoreWithoutServer() async throws {
+        let shop = stage.shop("phone", server: nil, source: SmallAppStore([sale(1), sale(2)]))
+        #expect(try await shop.restore() == 2)
+        #expect(try await shop.restore() == 0)
+        #expect(try await shop.access(to: "owls").isGranted)
+    }
+
     private func expect(
         _ kind: ShopError.Kind, sourceLocation: SourceLocation = #_sourceLocation, _ body: () async throws -> Void
     ) async {

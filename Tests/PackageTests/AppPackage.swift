@@ -52,8 +52,8 @@ struct AppPackage {
     }
 
     /// Runs the built executable.
-    func launch() async throws -> CommandResult {
-        try await run([scratch.appending(path: "debug/App").path])
+    func launch(_ arguments: [String] = [], environment: [String: String] = [:]) async throws -> CommandResult {
+        try await run([scratch.appending(path: "debug/App").path] + arguments, environment: environment)
     }
 
     /// The packages that SwiftPM fetched for the build or pinned for the next one.
@@ -76,7 +76,7 @@ struct AppPackage {
         return try JSONDecoder().decode(Resolved.self, from: Data(contentsOf: file)).pins.map(\.identity)
     }
 
-    private func run(_ command: [String]) async throws -> CommandResult {
+    private func run(_ command: [String], environment: [String: String] = [:]) async throws -> CommandResult {
         // The output goes to a file: a full pipe without a reader would block the command.
         let log = folder.appending(path: "output.log")
         try Data().write(to: log)
@@ -86,7 +86,7 @@ struct AppPackage {
         process.currentDirectoryURL = folder
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = command
-        process.environment = Self.environment
+        process.environment = Self.environment.merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = output
         process.standardError = output

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("App packages")
@@ -57,6 +58,39 @@ struct AppPackageTests {
                 print(try Account("alice").name ?? "")
                 """)
         try await expect(app, prints: "alice\n")
+    }
+
+    @Test(
+        "The console shop builds with one import and at most 3 packages, buys, signs up, and restores elsewhere",
+        .timeLimit(.minutes(15)))
+    func consoleShop() async throws {
+        var root = URL(filePath: #filePath)
+        for _ in 1...3 { root.deleteLastPathComponent() }
+        let source = root.appending(path: "Examples/console-shop/Sources/shop/main.swift")
+        let catalog = root.appending(path: "Examples/insomniowl.json").path
+        let app = try AppPackage(
+            products: ["EntitlementKit"], code: String(contentsOf: source, encoding: .utf8))
+        defer { try? app.remove() }
+        let build = try await app.build()
+        try #require(build.status == 0, "\(build.output)")
+        #expect(try app.packages().count <= 3)
+        let server = try ServerProcess(store: "memory:", options: ["--catalog", catalog])
+        func shop(_ device: String, _ command: String...) async throws -> String {
+            let arguments = [catalog, server.url, app.folder.appending(path: device).path] + command
+            let environment = ["SHOP_PASSWORD": "correct horse battery staple"]
+            return try await app.launch(arguments, environment: environment).output
+        }
+        let product = "com.back40.InsomniOwl.3monthsOfRandom"
+        #expect(try await shop("phone", "buy", product, "order-1") == "bought: \(product)\n")
+        #expect(try await shop("phone", "sign-up", "alice").hasPrefix("signed up: alice, with "))
+        #expect(try await shop("tablet", "has", "random-owls") == "not available: restore needed\n")
+        #expect(try await shop("tablet", "log-in", "alice") == "logged in: alice\n")
+        #expect(try await shop("tablet", "has", "random-owls") == "available\n")
+        #expect(try await shop("tablet", "show").contains("\(product)  3 Months of Random Owls  renew(until: "))
+        #expect(try await shop("tablet", "restore") == "restored: 0\n")
+        #expect(try await shop("tablet", "log-out") == "logged out\n")
+        #expect(try await shop("tablet", "restore").hasPrefix("shop: "))
+        #expect(server.stop() == 0)
     }
 
     /// Builds the app, counts the packages it fetched, runs it, and removes it.

@@ -1,26 +1,23 @@
 // README begin
-import CurlTransport  // or URLSessionTransport
-import EntitlementSync
-import Entitlements
-import FileStorage
-import HTTPStorage
+import EntitlementKit
 
 // README end
+// This package enables MemberImportVisibility; an app without that feature needs no further import.
+import Entitlements
+import Foundation
 
 /// The body is the rest of the README's sample.
-func buyThreeMonths(catalog: Catalog, folder: String, server: String, password: String) async throws -> Access {
+@MainActor
+func restoreWithShop(catalog: URL, folder: URL, server: String, password: String) async throws -> (ShopAccess, Shop) {
     // README begin
-    let client = try AccountClient(server: server, transport: CurlClient())
-    let tokens = SessionTokens(client, store: MemorySessionStore())
-    try await tokens.begin(client.logIn("alice", password: password))
-
-    let remote = try HTTPBackend(server: server, transport: CurlClient(), token: tokens.token(refused:))
-    let store = try await EntitlementStore(catalog: catalog, local: .file(folder), remote: remote)
-    try await store.logIn("alice")
-
-    try await store.record(.reported("com.back40.InsomniOwl.3monthsOfRandom"))  // durable here, also offline
-    try await store.sync()  // from now on every other device of alice's can restore it
-    let access = try await store.access(to: "random-owls")  // granted until …, or denied and why
+    let shop = Shop(catalog: catalog, server: server, folder: folder)  // returns at once; the first call opens it
+    try await shop.logIn("alice", password: password, earlierPurchases: .adopt)  // once; the session is kept
+    let current = Task { await shop.run() }  // records what StoreKit reports, and syncs; in SwiftUI: .task { … }
+    let access = try await shop.access(to: "random-owls")  // isGranted, until; also offline
+    let offers = shop.rows.map { "\($0.name): \($0.offer)" }  // a shop page observes them
     // README end
-    return access
+    current.cancel()
+    await current.value
+    _ = offers
+    return (access, shop)
 }

@@ -1,9 +1,7 @@
-import CurlTransport
+import EntitlementKit
 import EntitlementSync
 import Entitlements
-import FileStorage
 import Foundation
-import HTTPStorage
 import TestSupport
 import Testing
 
@@ -13,32 +11,25 @@ struct ReadmeTests {
         .deletingLastPathComponent()
     private static let catalogFile = root.appending(path: "Examples/insomniowl.json")
 
-    @Test("The README's sample buys three months on one device, and another device restores them")
+    @MainActor
+    @Test("The README's sample adopts what was bought before the log-in, and another device restores it")
     func readmeSampleRuns() async throws {
         let folder = try TemporaryFolder()
         let server = try ServerProcess(store: "memory:", options: ["--catalog", Self.catalogFile.path()])
-        let client = try AccountClient(server: server.url, transport: CurlClient())
-        _ = try await client.signUp("alice", password: "correct horse battery")
+        let password = "correct horse battery"
+        func place(_ device: String) -> URL { URL(filePath: folder.path(of: device)) }
+        let first = Shop(catalog: Self.catalogFile, server: server.url, folder: place("phone"))
+        try await first.signUp("alice", password: password, earlierPurchases: .adopt)
+        try await first.logOut()
+        try await first.record("com.back40.InsomniOwl.3monthsOfRandom", transaction: "1")
 
-        let access = try await buyThreeMonths(
-            catalog: .json(at: Self.catalogFile), folder: folder.path(of: "phone"), server: server.url,
-            password: "correct horse battery")
-        guard case .granted(let grant) = access else {
-            Issue.record("access is \(access)")
-            return
-        }
-        #expect(grant.source == .group("random"))
-
-        let tokens = SessionTokens(client, store: MemorySessionStore())
-        try await tokens.begin(client.logIn("alice", password: "correct horse battery"))
-        let tablet = try await EntitlementStore(
-            catalog: .json(at: Self.catalogFile), local: .file(folder.path(of: "tablet")),
-            remote: HTTPBackend(server: server.url, transport: CurlClient(), token: tokens.token(refused:)))
-        try await tablet.logIn("alice")
-        #expect(try await tablet.access(to: "random-owls") == .denied(.restoreNeeded))
-        let report = try await tablet.restore()
-        #expect(report.purchases.map(\.product) == ["com.back40.InsomniOwl.3monthsOfRandom"])
-        #expect(report.snapshot[access: "random-owls"] == .granted(grant))
+        let (access, phone) = try await restoreWithShop(
+            catalog: Self.catalogFile, folder: place("phone"), server: server.url, password: password)
+        #expect(access.isGranted)
+        #expect(phone.account == "alice")
+        let (restored, _) = try await restoreWithShop(
+            catalog: Self.catalogFile, folder: place("tablet"), server: server.url, password: password)
+        #expect(restored == access)
     }
 
     @Test("README.md shows the sample that is compiled here")

@@ -65,6 +65,13 @@ extension EntitlementStore {
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
+    /// The number of purchases that this device knows, in all environments and whether they count or not.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    package func purchaseCount() async throws(EntitlementError) -> Int {
+        try await session.ledgers.current().facts.purchases.count
+    }
+
     /// Withdraws requests for approval that were made before `date` and are still pending.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
