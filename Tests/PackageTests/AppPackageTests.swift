@@ -83,7 +83,7 @@ struct AppPackageTests {
         let product = "com.back40.InsomniOwl.3monthsOfRandom"
         #expect(try await shop("phone", "buy", product, "order-1") == "bought: \(product)\n")
         #expect(try await shop("phone", "sign-up", "alice").hasPrefix("signed up: alice, with "))
-        #expect(try await shop("tablet", "has", "random-owls") == "not available: restore needed\n")
+        #expect(try await shop("tablet", "has", "random-owls") == "not available: not purchased\n")
         #expect(try await shop("tablet", "log-in", "alice") == "logged in: alice\n")
         #expect(try await shop("tablet", "has", "random-owls") == "available\n")
         #expect(try await shop("tablet", "show").contains("\(product)  3 Months of Random Owls  renew(until: "))
