@@ -34,7 +34,7 @@ struct UbiquitousBackendTests {
         #expect(error?.kind == kind, "\(String(describing: error))", sourceLocation: sourceLocation)
     }
 
-    @Test("Two devices of one iCloud account restore each other's purchases, whoever exchanges first")
+    @Test("Two devices of one iCloud account restore each other's purchases in any order of exchanges")
     func devices() async throws {
         let catalog = try Catalog(
             json: """

@@ -243,7 +243,7 @@ struct SupportActTests {
         try await expectRefusal(.ledgerFull, stage) {
             try await acts.record(purchase("2", at: stage.now), order())
         }
-        // What takes away needs no room.
+        // Revocations and decisions need no room.
         #expect(try await acts.record(revocation("1", at: stage.now), order()).entry?.number == 2)
         #expect(await stage.rights(of: stage.alice) == [])
     }

@@ -44,7 +44,7 @@ extension EntitlementService {
                 throw RequestError(
                     .serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
             }
-            // What the store itself has sent must not block its address. Google's sender was authenticated before.
+            // Refused messages of the store itself must not block its address. Google's sender is authenticated above.
             if !error.isAuthenticated, store != .googlePlay { failures.fail(request.peer, now: now) }
             note(store.kind, .refused(error.check), request.peer, nil, error.reason)
             throw RequestError(
