@@ -149,7 +149,7 @@ public final class Shop {
 
     /// Returns the access to an entitlement, now and without a network.
     ///
-    /// A failure is thrown and is no verdict: an app that cannot read the purchases keeps what it has shown.
+    /// A thrown error is not a denial: an app that cannot read the purchases keeps its last answer.
     ///
     /// - Throws: ``ShopError``.
     public func access(to entitlement: EntitlementID) async throws(ShopError) -> ShopAccess {

@@ -5,7 +5,7 @@ import HTTPStorage
 import SyncCore
 import SyncProtocol
 
-/// An error of a ``Shop``. Its description is a sentence that an app may show, with what to do next.
+/// An error of a ``Shop``. Its kind is for the app, and its description states the problem on one line.
 public struct ShopError: Error, Sendable, CustomStringConvertible {
     /// The kinds of errors. New kinds may be added, so a `switch` needs a default case.
     public struct Kind: Hashable, Sendable {
@@ -37,7 +37,7 @@ public struct ShopError: Error, Sendable, CustomStringConvertible {
 
     /// The kind.
     public let kind: Kind
-    /// The problem and what to do, in one sentence.
+    /// The problem, and the remedy if there is one, on one line.
     public let description: String
     /// True if the same call may succeed later.
     public let isTransient: Bool

@@ -49,8 +49,8 @@ extension EntitlementStore {
     /// if try await store.record(payment) { queue.finishTransaction(transaction) }
     /// ```
     ///
-    /// - Returns: `true` if the app must finish the transaction now: what it states is durable. `false` for a payment
-    ///   in progress and for a deferred one, which must not be finished.
+    /// - Returns: `true` if the app must finish the transaction now, because its content is durable. `false` for a
+    ///   payment in progress and for a deferred one, which must not be finished.
     /// - Throws: `EntitlementError` as `record(_:)` of evidence; of kind `invalid` also for a purchase without an
     ///   ID or a date. Do not finish the transaction then: the queue delivers it again at the next start.
     public func record(_ payment: QueuedPayment, in environment: EnvironmentID? = nil) async throws(EntitlementError)

@@ -38,7 +38,7 @@ public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible 
     public var reason: String
     /// True if the same evidence may pass later, for example because this machine's clock is behind.
     public var isTransient: Bool
-    /// True if the signature of the store was valid, so that the store itself sent what was refused.
+    /// True if the store's signature was valid: the store itself sent the refused message.
     public var isAuthenticated = false
 
     /// Creates a refusal.

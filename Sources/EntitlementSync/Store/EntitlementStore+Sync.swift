@@ -183,7 +183,7 @@ extension EntitlementStore {
         }
     }
 
-    /// Completes what a sync received before it failed to send: reads the server's decisions too.
+    /// Completes a sync that has received the remote's facts but could not send its own: reads the server's decisions.
     private func noteReceived(for session: AccountSession) async throws(EntitlementError) {
         let known = try await session.ledgers.current().decisions
         if let decisions = try await decisions(for: session, beyond: known, isDryRun: false) {

@@ -167,7 +167,7 @@ extension Auditor {
     private func checkCoverage(
         of account: Account, from before: Observation, to now: Observation, _ device: SimulatedDevice
     ) {
-        // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here any more.
+        // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here.
         let kept = account.isAnonymous ? before.device : withoutSent(before.device)
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil, now.device.missing(of: kept) == nil,
