@@ -61,7 +61,9 @@ struct SystemCallTests {
         let versions = try await store.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.version)
         let reported = try await store.changes(since: nil, limit: 10).outcome.changes.compactMap(\.version)
         #expect(Set(reported) == Set(versions), "\(context): the changes differ")
-        if case .once = failure {
+        // Calls may be fewer than `callCount` counted: a child process that another test just forked holds a lock
+        // until it runs its program, and each further attempt to lock counts as a call.
+        if case .once(let number, _) = failure, failing.calls.count > number {
             // The same object continues normally.
             _ = try await shaken.write([5], to: EntryKey(step.key), if: .any)
             let outcome = try await shaken.read(EntryKey(step.key)).outcome
