@@ -307,7 +307,7 @@ let package = Package(
             name: "EntitlementKitTests",
             dependencies: [
                 "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
-                "SyncCore", "TestSupport", "syncd",
+                "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
             ]),
         .testTarget(
             name: "UbiquitousStorageTests",

@@ -2,7 +2,6 @@ public import EntitlementSync
 public import EntitlementSyncStoreKit
 public import Entitlements
 public import Foundation
-import HTTPStorage
 public import Observation
 import SyncCore
 
@@ -11,40 +10,49 @@ import SyncCore
 /// ```swift
 /// @State private var shop = Shop(catalog: catalogURL, server: "https://purchases.example.com")
 /// // …
-/// .task { await shop.run() }                                                  // keeps purchases current
+/// .task(id: phase) { if phase != .background { await shop.run() } }           // keeps purchases current
 /// try await shop.logIn(name, password: password, earlierPurchases: .adopt)    // once
+/// try await shop.buy("owls.3months")
 /// if try await shop.access(to: "night-owls").isGranted { … }                  // asks, also offline
 /// List(shop.rows) { row in … }                                                // observes
 /// ```
 ///
-/// Creating a shop reads nothing, throws nothing and returns at once. The first call that needs the purchases opens
-/// them. The parts of the shop are available to an app that outgrows it: see ``store()``.
+/// `phase` is SwiftUI's `scenePhase`. Creating a shop reads nothing, throws nothing and returns at once. The first call
+/// that needs the purchases opens them. The parts of the shop are available to an app that outgrows it: see ``store()``.
 @MainActor
 @Observable
 public final class Shop {
-    /// The use of purchases that were made on this device before a log-in.
-    public enum EarlierPurchases: Sendable {
-        /// They move to the account, permanently. Right for a personal device. On a device that several people share,
-        /// ask first: the account also gets what the others have bought before they signed in.
-        case adopt
-        /// They stay on this device, and are hidden while the account is logged in.
-        case leaveOnDevice
+    /// The rows of a shop page: one for each product that is for sale, owned or pending. Empty until ``run()`` or
+    /// ``refresh()`` has read the purchases.
+    public var rows: [Row] {
+        opened?.model.rows.map { Row($0, offers[$0.id], language: settings.language) } ?? []
     }
 
-    /// The rows of a shop page: one for each product that is for sale, owned or pending. Empty until ``run()`` has read
-    /// the purchases.
-    public var rows: [Row] { opened?.model.rows.map { Row($0, language: settings.language) } ?? [] }
-
     /// The name of the account that is logged in; `nil` for none, and until the purchases are open.
-    public private(set) var account: String?
+    public internal(set) var account: String?
 
-    /// The last failure in the background, in words for the user; `nil` after the next change.
-    public private(set) var failure: ShopError?
+    /// The last failure in the background. It is `nil` after the next success, except for a mistake in the catalogue,
+    /// which stays until it is corrected.
+    public var failure: ShopError? { mismatch ?? lastFailure }
+
+    /// The products that are for sale in the catalogue, and that the App Store does not offer to this user. Their rows
+    /// have no price. Empty without StoreKit, and until ``run()`` or ``refresh()`` has asked the App Store.
+    public private(set) var missingProducts: [ProductID] = []
+
+    /// True while ``run()`` runs.
+    public private(set) var isRunning = false
 
     let settings: ShopSettings
+    /// The offers of the App Store.
+    private(set) var offers: [ProductID: StoreKitOffer] = [:]
     private var opened: OpenedShop?
+    private var lastFailure: ShopError?
+    private var mismatch: ShopError?
     @ObservationIgnored private var isOpening = false
     @ObservationIgnored private var waiters: [CheckedContinuation<Void, Never>] = []
+    @ObservationIgnored private var successors: [AsyncStream<Never>.Continuation] = []
+    /// The token of an account for the App Store.
+    @ObservationIgnored var accountToken: (account: String, token: String)?
 
     /// Creates a shop.
     ///
@@ -62,89 +70,51 @@ public final class Shop {
 
     init(_ settings: ShopSettings) { self.settings = settings }
 
-    /// Keeps the purchases current until the task is cancelled: opens them, records what StoreKit reports, syncs with
-    /// the server, and updates ``rows``.
+    /// Keeps the purchases current until the task is cancelled: opens them, records what the App Store reports, syncs
+    /// with the server, and updates ``rows`` and prices.
     ///
-    /// Run it while the app shows something, for example in a `task` of the root view. It does nothing else, so an app
-    /// in the background polls nothing.
+    /// Run it while the app shows something. Nothing happens in the background otherwise: no request is made, and no
+    /// timer runs. A new run catches up at once. If several windows run the same shop, one of the runs works, and
+    /// another takes over when it ends.
     public func run() async {
+        while isRunning {
+            let (end, continuation) = AsyncStream<Never>.makeStream()
+            successors.append(continuation)
+            for await _ in end {}
+            if Task.isCancelled { return }
+        }
+        isRunning = true
+        defer {
+            isRunning = false
+            for successor in successors { successor.finish() }
+            successors = []
+        }
         guard let opened = await openUntilCancelled() else { return }
+        let events = opened.store.events
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await opened.store.run() }
             group.addTask { await opened.model.run() }
-            group.addTask { await self.follow(opened.store.events) }
+            group.addTask { await self.follow(events) }
+            group.addTask { await self.untilSuccess { () async throws(ShopError) in try await self.loadOffers() } }
             if let feed = opened.feed { group.addTask { await feed.run() } }
         }
     }
 
-    /// Syncs with the server, if an account is logged in, and updates ``rows`` once. For a page that the user pulls
-    /// down, or a program without ``run()``.
+    /// Syncs with the server, if an account is logged in, and updates ``rows`` and prices once. For a page that the
+    /// user pulls down, or a program without ``run()``.
     ///
-    /// - Throws: ``ShopError``. The rows are current then as far as this device knows.
+    /// - Throws: ``ShopError``, after everything that could be updated is.
     public func refresh() async throws(ShopError) {
         let opened = try await open()
         var failure: ShopError?
         if opened.client != nil, account != nil {
             do { try await opened.store.sync() } catch { failure = ShopError(error) }
         }
+        account = opened.store.account.name
         await opened.model.refresh()
+        do { try await loadOffers() } catch { failure = failure ?? error }
         if let error = opened.model.failure { throw ShopError(error) }
         if let failure { throw failure }
-    }
-
-    /// Creates an account at the server, and logs it in.
-    ///
-    /// - Returns: The recovery codes. Show them to the user once: they replace a lost password.
-    /// - Throws: ``ShopError``.
-    @discardableResult
-    public func signUp(
-        _ name: String, password: String, earlierPurchases: EarlierPurchases
-    ) async throws(ShopError) -> [String] {
-        let opened = try await open()
-        let (client, tokens) = try opened.accounts()
-        do {
-            let new = try await client.signUp(name, password: password)
-            try await tokens.begin(new.session)
-            try await enter(name, earlierPurchases, opened)
-            return new.recoveryCodes ?? []
-        } catch {
-            throw ShopError(error)
-        }
-    }
-
-    /// Logs an account in, on the server and on this device, and restores its purchases.
-    ///
-    /// - Throws: ``ShopError``. If only the restore failed, the account is logged in, and ``run()`` tries again.
-    public func logIn(
-        _ name: String, password: String, earlierPurchases: EarlierPurchases
-    ) async throws(ShopError) {
-        let opened = try await open()
-        let (client, tokens) = try opened.accounts()
-        do {
-            try await tokens.begin(try await client.logIn(name, password: password))
-            try await enter(name, earlierPurchases, opened)
-        } catch {
-            throw ShopError(error)
-        }
-    }
-
-    /// Logs out. Purchases that could not be sent stay on this device, and are sent after the next log-in.
-    ///
-    /// - Throws: ``ShopError``.
-    public func logOut() async throws(ShopError) {
-        let opened = try await open()
-        do {
-            try await opened.store.logOut()
-            account = nil
-            guard let (client, tokens) = try? opened.accounts() else { return }
-            do { try await client.logOut(token: tokens.token(refused:)) } catch {
-                // Without a network the session ends at the server when it expires.
-                failure = ShopError(error)
-            }
-            try await tokens.forget()
-        } catch {
-            throw ShopError(error)
-        }
     }
 
     /// Returns the access to an entitlement, now and without a network.
@@ -157,59 +127,12 @@ public final class Shop {
         do { return ShopAccess(try await opened.store.access(to: entitlement)) } catch { throw ShopError(error) }
     }
 
-    /// Restores purchases after the user has asked for it: from the App Store, and from the server.
-    ///
-    /// - Returns: The number of purchases that this device did not have.
-    /// - Throws: ``ShopError``.
-    @discardableResult
-    public func restore() async throws(ShopError) -> Int {
-        let opened = try await open()
-        do {
-            let known = try await opened.store.purchaseCount()
-            if let feed = opened.feed {
-                try await feed.restore()
-            } else {
-                try await opened.store.restore()
-            }
-            return try await opened.store.purchaseCount() - known
-        } catch {
-            throw ShopError(error)
-        }
-    }
-
-    /// Records a purchase that was not made through StoreKit, for example one that the app's own server has confirmed.
-    ///
-    /// - Parameters:
-    ///   - product: A product of the catalogue.
-    ///   - transaction: The seller's ID of the purchase, which ensures that it counts once.
-    ///   - date: The date of the purchase; by default now.
-    /// - Throws: ``ShopError``.
-    public func record(
-        _ product: ProductID, transaction: String, date: Date? = nil
-    ) async throws(ShopError) {
-        let opened = try await open()
-        do {
-            try await opened.store.record(
-                .reported(product, transaction: TransactionID(transaction), date: date.map { Timestamp($0) }))
-        } catch {
-            throw ShopError(error)
-        }
-    }
-
-    /// Returns the new end of the group if a non-renewing subscription were bought now.
-    ///
-    /// - Throws: ``ShopError``.
-    public func end(afterBuying product: ProductID) async throws(ShopError) -> Date {
-        let opened = try await open()
-        do { return Date(try await opened.store.preview(buying: product)) } catch { throw ShopError(error) }
-    }
-
     /// The store behind this shop, for everything that a shop does not offer.
     ///
     /// - Throws: ``ShopError``.
     public func store() async throws(ShopError) -> EntitlementStore { try await open().store }
 
-    /// The feed of purchases from the App Store; `nil` without StoreKit. Pass it the result of each purchase.
+    /// The feed of purchases from the App Store; `nil` without StoreKit.
     ///
     /// - Throws: ``ShopError``.
     public func feed() async throws(ShopError) -> StoreKitFeed? { try await open().feed }
@@ -226,7 +149,7 @@ extension Shop {
             for waiter in waiters { waiter.resume() }
             waiters = []
         }
-        let opened = try await settings.open { [weak self] error in await self?.note(error) }
+        let opened = try await settings.open { [weak self] event in await self?.note(event) }
         self.opened = opened
         account = opened.store.account.name
         return opened
@@ -234,14 +157,21 @@ extension Shop {
 
     /// Opens the purchases. After a failure, tries again until the task is cancelled.
     private func openUntilCancelled() async -> OpenedShop? {
+        await untilSuccess { () async throws(ShopError) in try await self.open() }
+    }
+
+    /// Calls `body` until it succeeds, with pauses of 1 s to 60 s. Returns `nil` if the task is cancelled.
+    private func untilSuccess<Outcome: Sendable>(
+        _ body: () async throws(ShopError) -> Outcome
+    ) async -> Outcome? {
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
-            do {
-                let opened = try await open()
-                failure = nil
-                return opened
+            do throws(ShopError) {
+                let outcome = try await body()
+                lastFailure = nil
+                return outcome
             } catch {
-                failure = error
+                lastFailure = error
             }
             // The sleep throws only on cancellation, which the loop checks.
             do { try await settings.host.sleep(for: pause) } catch {}
@@ -250,23 +180,56 @@ extension Shop {
         return nil
     }
 
-    private func enter(_ name: String, _ earlier: EarlierPurchases, _ opened: OpenedShop) async throws {
-        try await opened.store.logIn(name, adoptAnonymous: earlier == .adopt)
-        account = opened.store.account.name
-        try await opened.store.restore()
-        await opened.model.refresh()
+    /// Asks the App Store for its offers, and compares them with the catalogue.
+    func loadOffers() async throws(ShopError) {
+        guard let source = settings.source else { return }
+        let products = try await open().store.catalog.products.filter(\.isForSale)
+        let found: [StoreKitOffer]
+        do { found = try await source.offers(of: products.map(\.id)) } catch { throw ShopError(error) }
+        offers = Dictionary(found.map { ($0.id, $0) }) { $1 }
+        missingProducts = products.map(\.id).filter { offers[$0] == nil }
+        mismatch = products.lazy.compactMap { self.mismatch(of: $0) }.first
+    }
+
+    /// The error for a product whose type differs between the catalogue and the App Store; `nil` if it does not.
+    func mismatch(of product: Product) -> ShopError? {
+        guard let offer = offers[product.id], offer.type != product.kind.type else { return nil }
+        return ShopError(
+            .catalog,
+            "\(product.id.rawValue.singleLine) is \(product.kind.type) in the catalogue and \(offer.type) in the App "
+                + "Store: correct one of them")
     }
 
     private func follow(_ events: AsyncStream<EntitlementEvent>) async {
         for await event in events {
             switch event {
-            case .failed(let error): failure = ShopError(error)
-            case .accountChanged(_, let new): account = new.name
-            case .accountErased: account = opened?.store.account.name
-            default: failure = nil
+            case .failed(let error): lastFailure = ShopError(error)
+            case .accountChanged, .accountErased: account = opened?.store.account.name
+            default: lastFailure = nil
             }
         }
     }
 
-    private func note(_ error: ShopError) { failure = error }
+    private func note(_ event: StoreKitFeed.Event) {
+        switch event {
+        case .recorded: break
+        case .unverified(_, let reason): lastFailure = ShopError(StoreKitFeedError.unverified(reason: reason))
+        case .failed(_, let error, _), .withdrawalFailed(let error): lastFailure = ShopError(error)
+        }
+    }
+
+    /// Notes a failure that does not fail a call.
+    func note(_ error: ShopError) { lastFailure = error }
+}
+
+extension ProductKind {
+    /// The type of such a product in the App Store.
+    fileprivate var type: StoreKitTransaction.ProductType {
+        switch self {
+        case .consumable: .consumable
+        case .nonConsumable: .nonConsumable
+        case .nonRenewing: .nonRenewing
+        case .autoRenewable: .autoRenewable
+        }
+    }
 }

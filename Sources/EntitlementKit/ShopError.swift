@@ -1,35 +1,49 @@
 import EntitlementSync
 import EntitlementSyncStoreKit
 import Entitlements
+public import Foundation
 import HTTPStorage
 import SyncCore
 import SyncProtocol
 
-/// An error of a ``Shop``. Its kind is for the app, and its description states the problem on one line.
-public struct ShopError: Error, Sendable, CustomStringConvertible {
+/// An error of a ``Shop``.
+///
+/// ``kind`` is for the app, ``message`` for the user, and ``description`` for a log.
+public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedError {
     /// The kinds of errors. New kinds may be added, so a `switch` needs a default case.
     public struct Kind: Hashable, Sendable {
         private let name: String
 
-        /// The catalogue cannot be read, or lacks the product or the entitlement. A mistake of the app.
+        /// The catalogue cannot be read, lacks the product or the entitlement, or differs from the App Store. A mistake
+        /// of the app.
         public static let catalog = Kind(name: "catalog")
         /// The address of the server is missing or wrong, or it is no EntitlementSync server. A mistake of the app.
         public static let noServer = Kind(name: "noServer")
+        /// ``Shop/buy(_:)`` was called while ``Shop/run()`` does not run. A mistake of the app.
+        public static let notRunning = Kind(name: "notRunning")
         /// The server cannot be reached. Purchases on this device are safe, and count.
         public static let offline = Kind(name: "offline")
-        /// The name or the password is wrong.
+        /// The name, the password or the recovery code is wrong.
         public static let wrongPassword = Kind(name: "wrongPassword")
+        /// Too many wrong passwords. Wait before the next attempt.
+        public static let tooManyAttempts = Kind(name: "tooManyAttempts")
         /// The name is taken by another account.
         public static let nameTaken = Kind(name: "nameTaken")
+        /// The name, the new password or another value is not allowed.
+        public static let invalid = Kind(name: "invalid")
         /// No account is logged in, or its session has ended: log in.
         public static let logInNeeded = Kind(name: "logInNeeded")
-        /// The account was erased.
-        public static let accountErased = Kind(name: "accountErased")
-        /// The purchases on this device cannot be read or written, for example because the disk is full.
+        /// The account was deleted.
+        public static let accountDeleted = Kind(name: "accountDeleted")
+        /// The disk is full. Nothing that was confirmed is lost.
+        public static let full = Kind(name: "full")
+        /// The purchases on this device cannot be read or written.
         public static let storage = Kind(name: "storage")
         /// The purchases on this device are damaged. Nothing was changed.
         public static let damaged = Kind(name: "damaged")
-        /// The App Store failed, or the user cancelled.
+        /// A later version of the app wrote the purchases on this device. Nothing was changed.
+        public static let newerVersion = Kind(name: "newerVersion")
+        /// The App Store failed, or does not offer the product.
         public static let appStore = Kind(name: "appStore")
         /// Any other error.
         public static let other = Kind(name: "other")
@@ -37,7 +51,7 @@ public struct ShopError: Error, Sendable, CustomStringConvertible {
 
     /// The kind.
     public let kind: Kind
-    /// The problem, and the remedy if there is one, on one line.
+    /// The problem and its technical cause, on one line.
     public let description: String
     /// True if the same call may succeed later.
     public let isTransient: Bool
@@ -46,39 +60,72 @@ public struct ShopError: Error, Sendable, CustomStringConvertible {
         (self.kind, self.description, self.isTransient) = (kind, description, isTransient)
     }
 
+    /// The same text as ``message``, for `localizedDescription`.
+    public var errorDescription: String? { message }
+
+    /// The problem and the next step for the user, in English. An app in another language words it by ``kind``.
+    public var message: String {
+        switch kind {
+        case .catalog, .noServer, .notRunning:
+            "The shop of this app does not work. Please look for an update of the app."
+        case .offline: "There is no connection to the server. Purchases on this device are safe. Try again later."
+        case .wrongPassword: "The name or the password is wrong. Check both, and try again."
+        case .tooManyAttempts: "There were too many wrong passwords. Wait a few minutes, and try again."
+        case .nameTaken: "This name is taken. Choose another name, or log in if the account is yours."
+        case .invalid: "This is not allowed: \(description). Change it, and try again."
+        case .logInNeeded: "You are not logged in. Log in, and try again."
+        case .accountDeleted: "This account was deleted. Log in to another account, or create one."
+        case .full: "This device has no free space. Free some space, and try again. Nothing was lost."
+        case .storage: "This device cannot read or save your purchases. Restart the app, and try again."
+        case .damaged: "The purchases on this device are damaged. Install the app again, then restore your purchases."
+        case .newerVersion: "A newer version of this app has saved your purchases. Update the app."
+        case .appStore: "The App Store could not do this. Try again later."
+        default: "This did not work. Try again later."
+        }
+    }
+}
+
+extension ShopError {
     /// Translates an error of the parts.
     init(_ error: any Error) {
         switch error {
         case let error as ShopError: self = error
         case let error as InputError: self.init(.catalog, "the catalogue: \(error)")
         case let error as AccountError: self.init(Self.kind(of: error), error.message, isTransient: error.isTransient)
-        case let error as EntitlementError:
-            if let account = error.accountError {
-                self.init(account)
-            } else {
-                self.init(Self.kind(of: error), error.message, isTransient: error.isTransient)
-            }
+        case let error as EntitlementError: self.init(entitlement: error)
         case let error as BackendError:
             if let account = error.cause as? AccountError {
                 self.init(account)
             } else {
-                self.init(
-                    error.kind == .notAStore ? .noServer : .storage, error.message,
-                    isTransient: error.disposition == .transient)
+                self.init(Self.kind(ofLocal: error), error.message, isTransient: error.disposition == .transient)
             }
         case let error as TransportError: self.init(.offline, error.message, isTransient: true)
+        case StoreKitFeedError.notRecorded(let cause): self.init(entitlement: cause)
         case let error as StoreKitFeedError: self.init(.appStore, error.description, isTransient: true)
-        default: self.init(.appStore, "\(error)", isTransient: true)
+        default: self.init(.appStore, "the App Store: \("\(error)".singleLine)", isTransient: true)
+        }
+    }
+
+    private init(entitlement error: EntitlementError) {
+        if let account = error.backendError?.cause as? AccountError {
+            self.init(account)
+        } else if case .backend(let cause)? = error.syncError?.reason, let account = cause.cause as? AccountError {
+            self.init(account)
+        } else {
+            self.init(Self.kind(of: error), error.message, isTransient: error.isTransient)
         }
     }
 
     private static func kind(of error: AccountError) -> Kind {
         switch error.kind {
         case .invalidCredentials: .wrongPassword
+        case .tooManyGuesses: .tooManyAttempts
         case .nameTaken: .nameTaken
+        case .invalid: .invalid
         case .sessionOver: .logInNeeded
-        case .unreachable, .tooManyGuesses: .offline
-        case .server, .untrusted: .noServer
+        case .unreachable: .offline
+        case .server: error.isTransient ? .offline : .noServer
+        case .untrusted: .noServer
         default: .other
         }
     }
@@ -86,22 +133,25 @@ public struct ShopError: Error, Sendable, CustomStringConvertible {
     private static func kind(of error: EntitlementError) -> Kind {
         switch error.kind {
         case .unknownProduct, .unknownEntitlement: .catalog
+        case .invalid: .invalid
         case .signInNeeded: .logInNeeded
         case .noRemote: .noServer
-        case .accountErased, .unknownAccount: .accountErased
-        case .storage, .unsuitableStore, .ledgerFull: .storage
-        case .damaged, .newerFormat: .damaged
-        case .sync: .offline
+        case .accountErased, .unknownAccount: .accountDeleted
+        case .storage: error.backendError.map(kind(ofLocal:)) ?? .storage
+        case .unsuitableStore: .storage
+        case .damaged: .damaged
+        case .newerFormat: .newerVersion
+        case .sync: error.isTransient ? .offline : .other
         default: .other
         }
     }
-}
 
-extension EntitlementError {
-    /// The error of the account that caused this one.
-    fileprivate var accountError: AccountError? {
-        if let error = backendError?.cause as? AccountError { return error }
-        guard case .backend(let error)? = syncError?.reason else { return nil }
-        return error.cause as? AccountError
+    private static func kind(ofLocal error: BackendError) -> Kind {
+        switch error.kind {
+        case .full: .full
+        case .damaged: .damaged
+        case .newerFormat: .newerVersion
+        default: .storage
+        }
     }
 }

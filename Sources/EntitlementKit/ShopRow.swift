@@ -1,4 +1,5 @@
 import EntitlementSync
+import EntitlementSyncStoreKit
 public import Entitlements
 public import Foundation
 
@@ -30,17 +31,23 @@ extension Shop {
 
         /// The product's ID in the App Store and in the catalogue.
         public var id: ProductID
-        /// The name in the user's language, in English, or else the ID.
+        /// The catalogue's name in the user's language, or the App Store's name, or the catalogue's English name, or the
+        /// ID.
         public var name: String
+        /// The price with its currency, in the words of the App Store. `nil` without StoreKit, until the App Store has
+        /// answered, and for a product that it does not offer: see ``Shop/missingProducts``.
+        public var price: String?
         /// The offer.
         public var offer: Offer
     }
 }
 
 extension Shop.Row {
-    init(_ row: EntitlementModel.Row, language: String) {
-        (id, name) = (row.product.id, row.product.name(in: language))
-        offer =
+    init(_ row: EntitlementModel.Row, _ offer: StoreKitOffer?, language: String) {
+        id = row.product.id
+        name = row.product.names[language] ?? offer?.name ?? row.product.name(in: language)
+        price = offer?.price
+        self.offer =
             switch row.offer {
             case .signIn: .logIn
             case .restore: .restore

@@ -23,6 +23,10 @@ struct ShopSettings: Sendable {
     var language = Locale.current.language.languageCode?.identifier ?? "en"
     /// StoreKit; `nil` on systems without it.
     var source = Self.platformSource
+    /// The store of this device; `nil` for files in the folder.
+    var local: (any KeyValueBackend)?
+    /// The connection to the server; `nil` for the platform's.
+    var transport: (any HTTPTransport)?
     var host = HostServices.system
 
     private static var platformSource: (any TransactionSource)? {
@@ -62,27 +66,31 @@ struct ShopSettings: Sendable {
 
     /// Opens the parts. Needs no network.
     ///
-    /// - Parameter onFailure: Receives failures of the feed.
-    func open(onFailure: @escaping @Sendable (ShopError) async -> Void) async throws(ShopError) -> OpenedShop {
+    /// - Parameter onEvent: Receives the events of the feed.
+    func open(
+        onEvent: @escaping @Sendable (StoreKitFeed.Event) async -> Void
+    ) async throws(ShopError) -> OpenedShop {
         let folder = try dataFolder()
         do {
             let catalog = try Catalog.json(at: catalog)
-            let local = FileBackend(folder: folder.appending(path: "purchases").path)
+            let local = local ?? FileBackend(folder: folder.appending(path: "purchases").path)
             guard let server else {
-                return await parts(
-                    try await EntitlementStore(
-                        catalog: catalog, local: local, environment: environment, host: host), nil, nil)
+                let store = try await EntitlementStore(
+                    catalog: catalog, local: local, environment: environment, host: host)
+                return await parts(store, nil, nil, onEvent)
             }
-            let transport = try Self.platformTransport()
+            let transport = try transport ?? Self.platformTransport()
             let client: AccountClient
-            do { client = try AccountClient(server: server, transport: transport) } catch {
+            do { client = try AccountClient(server: server, transport: transport, host: host) } catch {
                 throw ShopError(.noServer, error.message)
             }
-            let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server))
-            let remote = try HTTPBackend(server: server, transport: transport, token: tokens.token(refused:))
+            let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server), host: host)
+            let remote = try HTTPBackend(
+                server: server, transport: transport, host: host, token: tokens.token(refused:))
             let store = try await EntitlementStore(
-                catalog: catalog, local: local, remote: remote.retrying(), environment: environment, host: host)
-            return await parts(store, client, tokens)
+                catalog: catalog, local: local, remote: remote.retrying(host: host), environment: environment,
+                host: host)
+            return await parts(store, client, tokens, onEvent)
         } catch {
             throw ShopError(error)
         }
@@ -97,9 +105,10 @@ struct ShopSettings: Sendable {
     }
 
     private func parts(
-        _ store: EntitlementStore, _ client: AccountClient?, _ tokens: SessionTokens?
+        _ store: EntitlementStore, _ client: AccountClient?, _ tokens: SessionTokens?,
+        _ onEvent: @escaping @Sendable (StoreKitFeed.Event) async -> Void
     ) async -> OpenedShop {
-        let feed = source.map { StoreKitFeed(store, source: $0, host: host) }
+        let feed = source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) }
         return OpenedShop(
             store: store, model: await EntitlementModel(store), client: client, tokens: tokens, feed: feed)
     }
@@ -114,7 +123,7 @@ struct OpenedShop: Sendable {
     let feed: StoreKitFeed?
 
     /// The accounts of the server.
-    func accounts() throws(ShopError) -> (AccountClient, SessionTokens) {
+    func accounts() throws(ShopError) -> (client: AccountClient, tokens: SessionTokens) {
         guard let client, let tokens else {
             throw ShopError(.noServer, "this app has no server: pass its address to the shop")
         }

@@ -41,7 +41,7 @@ public actor StoreKitFeed {
     private let store: EntitlementStore
     private let source: any TransactionSource
     private let host: HostServices
-    private let onEvent: @Sendable (Event) -> Void
+    private let onEvent: @Sendable (Event) async -> Void
 
     /// Creates a feed. It does nothing until ``run()``.
     ///
@@ -49,10 +49,10 @@ public actor StoreKitFeed {
     ///   - store: The store that records the purchases.
     ///   - source: StoreKit, or a fake.
     ///   - host: The timer for pauses between attempts.
-    ///   - onEvent: Receives the events, one at a time.
+    ///   - onEvent: Receives the events. The feed waits until it returns.
     public init(
         _ store: EntitlementStore, source: any TransactionSource, host: HostServices = .system,
-        onEvent: @escaping @Sendable (Event) -> Void = { _ in }
+        onEvent: @escaping @Sendable (Event) async -> Void = { _ in }
     ) {
         (self.store, self.source, self.host, self.onEvent) = (store, source, host, onEvent)
     }
@@ -67,7 +67,24 @@ public actor StoreKitFeed {
         }
     }
 
-    /// Records the result of a purchase of `product`.
+    /// Buys a product in the App Store, and records the result.
+    ///
+    /// - Parameter accountToken: The UUID by which the server knows the account, see
+    ///   `AccountClient.accountToken(token:)`; `nil` for none. With it, the server recognizes the account in Apple's
+    ///   notifications, even if this device never reports the purchase.
+    /// - Throws: ``StoreKitFeedError``. A transaction that could not be recorded is not finished, so it is not lost.
+    public func buy(
+        _ product: ProductID, accountToken: String? = nil
+    ) async throws(StoreKitFeedError) -> Outcome {
+        let outcome: Outcome
+        do { outcome = try await source.purchase(product, accountToken: accountToken) } catch {
+            throw error as? StoreKitFeedError ?? .appStore(error)
+        }
+        try await take(outcome, of: product)
+        return outcome
+    }
+
+    /// Records the result of a purchase of `product` that was made elsewhere, for example by a view of StoreKit.
     ///
     /// - Returns: The new facts; empty unless the purchase is complete.
     /// - Throws: ``StoreKitFeedError``. The transaction is not finished then, so it is not lost.
@@ -75,7 +92,9 @@ public actor StoreKitFeed {
     public func take(_ outcome: Outcome, of product: ProductID) async throws(StoreKitFeedError) -> [Fact] {
         let request: Evidence
         switch outcome {
-        case .purchased(let transaction): return try await record(transaction)
+        case .purchased(let transaction):
+            if let reason = transaction.verificationFailure { throw .unverified(reason: reason) }
+            do { return try await record(transaction) } catch { throw .notRecorded(error) }
         case .pending: request = .deferred(product)
         // A request that was pending has ended too.
         case .cancelled: request = .withdrawn(product)
@@ -86,16 +105,39 @@ public actor StoreKitFeed {
     /// Restores purchases after the user has asked for it: reads them from the App Store again, and syncs with the
     /// server.
     ///
+    /// A transaction that cannot be recorded does not keep the others out.
+    ///
     /// - Returns: The report of the sync; `nil` if the store has no remote, or if no account is logged in.
-    /// - Throws: The error of StoreKit, or `EntitlementError`.
+    /// - Throws: The error of StoreKit; or the first `EntitlementError`, after everything else was recorded and synced.
     @discardableResult
     public func restore() async throws -> RestoreReport? {
         try await source.refresh()
         let transactions = await source.history().filter { $0.verificationFailure == nil }
-        let evidence = transactions.flatMap(\.evidence)
-        do {
-            return try await store.restore(presenting: evidence)
-        } catch {
+        do { return try await restore(transactions) } catch {
+            guard error.concernsStatement else { throw error }
+            _ = try await restore(try await recordEach(of: transactions))
+            throw error
+        }
+    }
+
+    /// Records transactions one after another, and returns those that could be recorded.
+    private func recordEach(
+        of transactions: [StoreKitTransaction]
+    ) async throws(EntitlementError) -> [StoreKitTransaction] {
+        var recorded: [StoreKitTransaction] = []
+        for transaction in transactions {
+            do {
+                try await store.record(transaction.evidence)
+                recorded.append(transaction)
+            } catch {
+                guard error.concernsStatement else { throw error }
+            }
+        }
+        return recorded
+    }
+
+    private func restore(_ transactions: [StoreKitTransaction]) async throws(EntitlementError) -> RestoreReport? {
+        do { return try await store.restore(presenting: transactions.flatMap(\.evidence)) } catch {
             guard [.noRemote, .signInNeeded].contains(error.kind) else { throw error }
             return nil
         }
@@ -107,7 +149,7 @@ public actor StoreKitFeed {
         do {
             try await store.withdrawRequests(before: Timestamp(milliseconds: host.now() - Self.requestLifetime))
         } catch {
-            onEvent(.withdrawalFailed(error))
+            await onEvent(.withdrawalFailed(error))
         }
     }
 
@@ -131,19 +173,18 @@ public actor StoreKitFeed {
 
     /// Records a transaction and finishes it. After a failure that may pass, tries again until the task is cancelled.
     private func process(_ transaction: StoreKitTransaction, finishes: Bool = true) async {
+        if let reason = transaction.verificationFailure {
+            return await onEvent(.unverified(transaction, reason: reason))
+        }
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
-            do throws(StoreKitFeedError) {
+            do {
                 let facts = try await record(transaction, finishes: finishes)
-                return onEvent(.recorded(transaction, facts: facts))
+                return await onEvent(.recorded(transaction, facts: facts))
             } catch {
-                switch error {
-                case .unverified(let reason): return onEvent(.unverified(transaction, reason: reason))
-                case .notRecorded(let failure):
-                    let isRetried = failure.isTransient || failure.kind == .storage
-                    onEvent(.failed(transaction, failure, isRetried: isRetried))
-                    guard isRetried else { return }
-                }
+                let isRetried = error.isTransient || error.kind == .storage
+                await onEvent(.failed(transaction, error, isRetried: isRetried))
+                guard isRetried else { return }
             }
             // The sleep throws only on cancellation, which the loop checks.
             do { try await host.sleep(for: pause) } catch {}
@@ -151,23 +192,29 @@ public actor StoreKitFeed {
         }
     }
 
+    /// Records a transaction, and finishes it once it is durable.
     private func record(
         _ transaction: StoreKitTransaction, finishes: Bool = true
-    ) async throws(StoreKitFeedError) -> [Fact] {
-        if let reason = transaction.verificationFailure { throw .unverified(reason: reason) }
-        let facts: [Fact]
-        do {
-            facts = try await store.record(transaction.evidence).newFacts
-        } catch {
-            throw .notRecorded(error)
-        }
+    ) async throws(EntitlementError) -> [Fact] {
+        let facts = try await store.record(transaction.evidence).newFacts
         if finishes { await source.finish(transaction) }
         return facts
     }
 }
 
-/// A purchase that the feed could not record. The transaction is not finished.
+extension EntitlementError {
+    /// True if a statement is the cause, and not the store or the server.
+    fileprivate var concernsStatement: Bool {
+        [.unknownProduct, .invalid, .contradiction, .ledgerFull].contains(kind)
+    }
+}
+
+/// A purchase that was not made, or that the feed could not record. The transaction is not finished.
 public enum StoreKitFeedError: Error, Sendable, CustomStringConvertible {
+    /// The App Store does not offer the product.
+    case notOffered(ProductID)
+    /// StoreKit failed before the purchase was complete.
+    case appStore(any Error)
     /// StoreKit does not accept the signature of the transaction.
     case unverified(reason: String)
     /// The store could not record the purchase. The feed tries again, at the latest at the next start of the app.
@@ -176,6 +223,10 @@ public enum StoreKitFeedError: Error, Sendable, CustomStringConvertible {
     /// One line for the user.
     public var description: String {
         switch self {
+        case .notOffered(let product):
+            "the App Store does not offer \(product.rawValue.singleLine): check its ID and its state in App Store "
+                + "Connect, and the agreements there"
+        case .appStore(let error): "the App Store: \("\(error)".singleLine)"
         case .unverified(let reason):
             "the App Store's signature of this purchase is not valid (\(reason.singleLine)); restart the app, and "
                 + "restore purchases"

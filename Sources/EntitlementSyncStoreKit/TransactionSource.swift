@@ -1,5 +1,20 @@
-/// The transactions of the App Store on this device. `StoreKitSource` reads them from StoreKit; tests use a fake.
+public import Entitlements
+
+/// The App Store on this device. `StoreKitSource` reads them from StoreKit; tests use a fake.
 public protocol TransactionSource: Sendable {
+    /// Reads the offers of products. A product that the App Store does not offer is missing from the answer, for
+    /// example because its ID is wrong, or because Apple has not approved it.
+    ///
+    /// - Throws: The error of StoreKit, for example because there is no network.
+    func offers(of products: [ProductID]) async throws -> [StoreKitOffer]
+
+    /// Asks the user to buy a product.
+    ///
+    /// - Parameter accountToken: The UUID by which the server knows the account; `nil` for none. Apple signs it with
+    ///   the purchase.
+    /// - Throws: ``StoreKitFeedError/notOffered(_:)``, or the error of StoreKit.
+    func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome
+
     /// Passes on transactions that change from now on: purchases that were approved later or made on other devices,
     /// renewals, refunds. Returns when its task is cancelled.
     func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async
@@ -18,4 +33,21 @@ public protocol TransactionSource: Sendable {
     ///
     /// - Throws: The error of StoreKit, for example because the user cancelled.
     func refresh() async throws
+}
+
+/// A product as the App Store offers it to the user.
+public struct StoreKitOffer: Hashable, Sendable, Identifiable {
+    /// The product's ID.
+    public var id: ProductID
+    /// The type of the product in App Store Connect.
+    public var type: StoreKitTransaction.ProductType
+    /// The name in the user's language.
+    public var name: String
+    /// The price with its currency, as the user reads it.
+    public var price: String
+
+    /// Creates an offer.
+    public init(id: ProductID, type: StoreKitTransaction.ProductType, name: String, price: String) {
+        (self.id, self.type, self.name, self.price) = (id, type, name, price)
+    }
 }

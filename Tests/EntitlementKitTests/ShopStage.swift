@@ -2,8 +2,8 @@ import EntitlementSyncStoreKit
 import Entitlements
 import Foundation
 import SyncCore
-import Synchronization
 import TestSupport
+import Testing
 
 @testable import EntitlementKit
 
@@ -36,28 +36,46 @@ struct ShopStage {
     /// - Parameters:
     ///   - device: The name of the device's folder.
     ///   - source: The App Store on that device; `nil` for none.
+    ///   - change: Replaces further parts of the shop.
     @MainActor
-    func shop(_ device: String, server: String?, source: (any TransactionSource)? = nil) -> Shop {
+    func shop(
+        _ device: String, server: String?, source: (any TransactionSource)? = nil,
+        _ change: (inout ShopSettings) -> Void = { _ in }
+    ) -> Shop {
         var settings = ShopSettings(
             catalog: catalogue, server: server, folder: URL(filePath: folder.path(of: device)),
             environment: .production)
         settings.source = source
+        change(&settings)
         return Shop(settings)
     }
 }
 
-/// An App Store with some transactions that the app has not finished.
-final class SmallAppStore: TransactionSource {
-    private let transactions: [StoreKitTransaction]
-    private let state = Mutex<Set<UInt64>>([])
+/// Waits until `condition` holds. The time limit of the suite is that of the wait.
+@MainActor
+func until(_ condition: @MainActor () -> Bool) async {
+    while !condition() { await Task.yield() }
+}
 
-    init(_ transactions: [StoreKitTransaction]) { self.transactions = transactions }
+/// Runs a shop during `body`.
+@MainActor
+func whileRunning<Value>(_ shop: Shop, _ body: @MainActor () async throws -> Value) async throws -> Value {
+    let running = Task { await shop.run() }
+    await until { shop.isRunning }
+    let result: Result<Value, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    running.cancel()
+    await running.value
+    return try result.get()
+}
 
-    var finished: Set<UInt64> { state.withLock { $0 } }
-
-    func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {}
-    func unfinished() async -> [StoreKitTransaction] { transactions.filter { !finished.contains($0.id) } }
-    func history() async -> [StoreKitTransaction] { transactions }
-    func finish(_ transaction: StoreKitTransaction) async { state.withLock { _ = $0.insert(transaction.id) } }
-    func refresh() async throws {}
+/// Expects an error of a kind, whose description contains `text`.
+@MainActor
+func expect(
+    _ kind: ShopError.Kind, naming text: String? = nil, sourceLocation: SourceLocation = #_sourceLocation,
+    _ body: @MainActor () async throws -> Void
+) async {
+    let error = await #expect(throws: ShopError.self, sourceLocation: sourceLocation) { try await body() }
+    #expect(error?.kind == kind, "\(String(describing: error))", sourceLocation: sourceLocation)
+    if let text { #expect(error?.description.contains(text) == true, sourceLocation: sourceLocation) }
 }

@@ -24,25 +24,19 @@ struct ShopTests {
             jws: "header.\(id).signature")
     }
 
-    /// Runs a shop until `condition` holds.
-    private func run(_ shop: Shop, until condition: @escaping @MainActor (Shop) -> Bool) async {
-        let running = Task { await shop.run() }
-        while !condition(shop) { await Task.yield() }
-        running.cancel()
-        await running.value
-    }
-
     @Test("What one device bought before it signed up is on another device after a log-in, and after a restart")
     func twoDevices() async throws {
         let server = try stage.server()
-        let store = SmallAppStore([sale(1)])
+        let store = FakeAppStore([sale(1)])
         let phone = stage.shop("phone", server: server.url, source: store)
         #expect(phone.rows.isEmpty && phone.account == nil)
-        await run(phone) { shop in
-            shop.rows.contains { row in if case .renew = row.offer { row.id == "owls.3months" } else { false } }
+        try await whileRunning(phone) {
+            await until { phone.rows.first?.price != nil && !store.finished.isEmpty }
+            await until { if case .renew = phone.rows.first?.offer { true } else { false } }
         }
         #expect(store.finished == [1])
-        #expect(phone.rows.map(\.name) == ["3 months of owls", "owls.lifetime"])
+        #expect(phone.rows.map(\.price) == ["€ 9.99", "€ 49.99"] && phone.missingProducts.isEmpty)
+        #expect(phone.rows.map(\.name) == ["3 months of owls", "All owls"])
         #expect(phone.rows.map(\.offer).last == .logIn)
         let codes = try await phone.signUp("alice", password: ShopStage.password, earlierPurchases: .adopt)
         #expect(!codes.isEmpty)
@@ -89,17 +83,10 @@ struct ShopTests {
 
     @Test("A restore without a server reads the history of the App Store, and counts what is new")
     func restoreWithoutServer() async throws {
-        let shop = stage.shop("phone", server: nil, source: SmallAppStore([sale(1), sale(2)]))
+        let shop = stage.shop("phone", server: nil, source: FakeAppStore([sale(1), sale(2)]))
         #expect(try await shop.restore() == 2)
         #expect(try await shop.restore() == 0)
         #expect(try await shop.access(to: "owls").isGranted)
-    }
-
-    private func expect(
-        _ kind: ShopError.Kind, sourceLocation: SourceLocation = #_sourceLocation, _ body: () async throws -> Void
-    ) async {
-        let error = await #expect(throws: ShopError.self, sourceLocation: sourceLocation) { try await body() }
-        #expect(error?.kind == kind, "\(String(describing: error))", sourceLocation: sourceLocation)
     }
 
     @Test("Mistakes of a user have an error of their own, with a sentence that says what to do")
@@ -123,7 +110,15 @@ struct ShopTests {
         let (client, tokens) = try opened.accounts()
         try await client.logOut(everywhere: true, token: tokens.token(refused:))
         await expect(.logInNeeded) { _ = try await other.restore() }
+        await expect(.invalid) { try await other.signUp("bob", password: "short", earlierPurchases: .adopt) }
         #expect(server.stop() == 0)
+        await expect(.offline) {
+            try await other.logIn("alice", password: ShopStage.password, earlierPurchases: .adopt)
+        }
+        // The first start of an app may be without a network.
+        let fresh = stage.shop("laptop", server: server.url)
+        #expect(try await fresh.access(to: "owls").denial == .notPurchased)
+        #expect(fresh.failure == nil)
     }
 
     @Test("Mistakes of an app have an error of their own, and change nothing")
@@ -160,6 +155,70 @@ struct ShopTests {
         await expect(.damaged) { _ = try await broken.access(to: "owls") }
         try bytes.write(to: URL(filePath: file))
         #expect(try await broken.access(to: "owls").isGranted)
+    }
+
+    @Test("A lost password is replaced with a recovery code, and a deleted account is gone on all devices")
+    func recoveryAndDeletion() async throws {
+        let server = try stage.server()
+        let phone = stage.shop("phone", server: server.url)
+        try await phone.record("owls.3months", transaction: "1")
+        let codes = try await phone.signUp("alice", password: ShopStage.password, earlierPurchases: .adopt)
+        let tablet = stage.shop("tablet", server: server.url)
+        let code = try #require(codes.first)
+        let new = "another correct horse"
+        try await tablet.resetPassword(of: "alice", recoveryCode: code, to: new, earlierPurchases: .leaveOnDevice)
+        #expect(try await tablet.access(to: "owls").isGranted)
+        await expect(.wrongPassword) {
+            try await tablet.resetPassword(of: "alice", recoveryCode: code, to: new, earlierPurchases: .adopt)
+        }
+        await expect(.wrongPassword) { try await tablet.deleteAccount(password: ShopStage.password) }
+        #expect(tablet.account == "alice")
+        try await tablet.deleteAccount(password: new)
+        #expect(tablet.account == nil)
+        #expect(try await !tablet.access(to: "owls").isGranted)
+        // The reset has ended the session of the phone, which asks its user to log in.
+        await expect(.logInNeeded) { try await phone.refresh() }
+        await expect(.wrongPassword) {
+            try await phone.logIn("alice", password: new, earlierPurchases: .leaveOnDevice)
+        }
+        #expect(server.stop() == 0)
+    }
+
+    @Test("A purchase carries the account's token, which is nil before a log-in and differs between accounts")
+    func appAccountToken() async throws {
+        let server = try stage.server()
+        let store = FakeAppStore()
+        let shop = stage.shop("phone", server: server.url, source: store)
+        try await whileRunning(shop) {
+            _ = try await shop.buy("owls.3months")
+            try await shop.signUp("alice", password: ShopStage.password, earlierPurchases: .adopt)
+            _ = try await shop.buy("owls.lifetime")
+            let alice = try await shop.appAccountToken()
+            #expect(store.tokens == [nil, alice?.uuidString.lowercased()] && alice != nil)
+            try await shop.logOut()
+            try await shop.signUp("bob", password: ShopStage.password, earlierPurchases: .leaveOnDevice)
+            let bob = try await shop.appAccountToken()
+            #expect(bob != nil && bob != alice)
+        }
+        #expect(server.stop() == 0)
+        // The purchase does not wait for a server that is away.
+        let offline = stage.shop("phone", server: server.url, source: store)
+        try await whileRunning(offline) { _ = try await offline.buy("owls.3months") }
+        #expect(store.tokens.last == .some(nil))
+    }
+
+    @Test("The message of each kind of error is for a user: sentences, with the next step, and no technical cause")
+    func messages() {
+        let kinds: [ShopError.Kind] = [
+            .catalog, .noServer, .notRunning, .offline, .wrongPassword, .tooManyAttempts, .nameTaken, .logInNeeded,
+            .accountDeleted, .full, .storage, .damaged, .newerVersion, .appStore, .other,
+        ]
+        let messages = kinds.map { ShopError($0, "open: /tmp/x: errno 5").message }
+        for message in messages { #expect(message.hasSuffix(".") && !message.contains("errno"), "\(message)") }
+        #expect(Set(messages).count == kinds.count - 2, "mistakes of the app share a message")
+        #expect(ShopError(.invalid, "the password is too short").message.contains("the password is too short"))
+        let shown: any Error = ShopError(.full, "open: ENOSPC")
+        #expect(shown.localizedDescription.hasPrefix("This device has no free space."))
     }
 
     @Test("Many first calls open the purchases once")

@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
+import TestSupport
 import Testing
 
 @Suite("Purchases on several devices")

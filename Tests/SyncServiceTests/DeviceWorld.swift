@@ -1,53 +1,10 @@
 import EntitlementSync
 import Entitlements
 import HTTPStorage
-import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 import SyncProtocol
 import SyncService
-import Synchronization
-
-/// A transport to a service that records requests and loses those that a test chooses.
-final class CountingTransport: HTTPTransport {
-    /// The fate of an exchange.
-    enum Fate: Sendable {
-        case arrives
-        case answerIsLost
-        case neverArrives
-    }
-
-    private let direct: DirectTransport
-    private let asked = Mutex<[String]>([])
-    private let fate = Mutex<@Sendable (HTTPRequest) async -> Fate>({ _ in .arrives })
-
-    init(_ service: EntitlementService) { direct = DirectTransport(service) }
-
-    /// The requests since the last call, as `GET /v1/kv/…`.
-    func take() -> [String] {
-        asked.withLock { asked in
-            defer { asked = [] }
-            return asked
-        }
-    }
-
-    func decide(_ body: @escaping @Sendable (HTTPRequest) async -> Fate) { fate.withLock { $0 = body } }
-
-    func send(
-        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
-    ) async throws(TransportError) -> TransportAnswer {
-        asked.withLock { $0.append("\(request.method) \(request.path ?? "")") }
-        let fate = await fate.withLock { $0 }(request)
-        guard fate != .neverArrives else {
-            throw TransportError(.unreachable, mayHaveArrived: false, message: "the server does not respond")
-        }
-        let answer = try await direct.send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
-        guard fate != .answerIsLost else {
-            throw TransportError(.interrupted, mayHaveArrived: true, message: "the connection broke")
-        }
-        return answer
-    }
-}
 
 /// A device of an account: its own store, its own session, one server.
 struct Device {

@@ -1,11 +1,37 @@
 #if canImport(StoreKit)
-import Entitlements
+public import Entitlements
+import Foundation
 public import StoreKit
 
 /// The transactions of StoreKit 2.
 public struct StoreKitSource: TransactionSource {
     /// Creates a source.
     public init() {}
+
+    /// Calls `Product.products(for:)`.
+    public func offers(of products: [ProductID]) async throws -> [StoreKitOffer] {
+        try await StoreKit.Product.products(for: products.map(\.rawValue)).map { product in
+            StoreKitOffer(
+                id: ProductID(product.id), type: StoreKitTransaction.ProductType(product.type),
+                name: product.displayName, price: product.displayPrice)
+        }
+    }
+
+    /// Calls `Product.purchase(options:)` with the option `appAccountToken`.
+    ///
+    /// visionOS needs a scene for the purchase sheet. Buy there with SwiftUI's `purchase` action, and pass the result
+    /// to ``StoreKitFeed/take(_:of:)``.
+    public func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome {
+        #if os(visionOS)
+        throw StoreKitFeedError.appStore(NeedsScene())
+        #else
+        guard let offer = try await StoreKit.Product.products(for: [product.rawValue]).first else {
+            throw StoreKitFeedError.notOffered(product)
+        }
+        let token = accountToken.flatMap(UUID.init(uuidString:))
+        return StoreKitFeed.Outcome(try await offer.purchase(options: Set(token.map { [.appAccountToken($0)] } ?? [])))
+        #endif
+    }
 
     /// Listens to `Transaction.updates`.
     public func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
@@ -34,28 +60,39 @@ public struct StoreKitSource: TransactionSource {
     public func refresh() async throws { try await AppStore.sync() }
 }
 
+#if os(visionOS)
+private struct NeedsScene: Error, CustomStringConvertible {
+    var description: String { "on visionOS, buy with SwiftUI's purchase action, and pass the result to the feed" }
+}
+#endif
+
 extension StoreKitTransaction {
     /// Reads a transaction and the result of its verification.
     public init(_ result: VerificationResult<StoreKit.Transaction>) {
         let transaction = result.unsafePayloadValue
         var failure: String?
         if case .unverified(_, let error) = result { failure = "\(error)" }
-        let type: ProductType =
-            switch transaction.productType {
-            case .consumable: .consumable
-            case .nonRenewable: .nonRenewing
-            case .autoRenewable: .autoRenewable
-            default: .nonConsumable
-            }
         self.init(
             id: transaction.id, originalID: transaction.originalID, product: ProductID(transaction.productID),
-            productType: type, purchaseDate: Timestamp(transaction.purchaseDate),
+            productType: ProductType(transaction.productType), purchaseDate: Timestamp(transaction.purchaseDate),
             expirationDate: transaction.expirationDate.map { Timestamp($0) },
             revocationDate: transaction.revocationDate.map { Timestamp($0) },
             quantity: Int64(transaction.purchasedQuantity),
             isIntroductory: transaction.offer?.type == .introductory,
             environment: EnvironmentID(transaction.environment.rawValue.lowercased()),
             signedDate: Timestamp(transaction.signedDate), jws: result.jwsRepresentation, verificationFailure: failure)
+    }
+}
+
+extension StoreKitTransaction.ProductType {
+    init(_ type: StoreKit.Product.ProductType) {
+        self =
+            switch type {
+            case .consumable: .consumable
+            case .nonRenewable: .nonRenewing
+            case .autoRenewable: .autoRenewable
+            default: .nonConsumable
+            }
     }
 }
 

@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Synchronization
+import TestSupport
 import Testing
 
 /// Devices that crash, an unreliable remote, accounts that are created and erased, and a model of the owner of each

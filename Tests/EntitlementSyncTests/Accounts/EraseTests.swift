@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Testing
+import TestSupport
 
 @Suite("Account erasure and re-creation")
 struct EraseTests {

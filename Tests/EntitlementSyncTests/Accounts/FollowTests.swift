@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import TestSupport
 import Testing
 
 @Suite("A running store follows log-ins on its device", .timeLimit(.minutes(15)))

@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Testing
+import TestSupport
 
 @Suite("Log-in and log-out on one device")
 struct LogOutTests {

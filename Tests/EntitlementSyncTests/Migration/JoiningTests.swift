@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import Testing
+import TestSupport
 
 @Suite("Importing the facts of another ledger")
 struct JoiningTests {

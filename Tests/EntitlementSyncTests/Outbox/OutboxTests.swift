@@ -4,6 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 import Testing
+import TestSupport
 
 @Suite("Evidence that this device has verified")
 struct OutboxTests {

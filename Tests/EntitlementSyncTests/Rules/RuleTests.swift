@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Testing
+import TestSupport
 
 @Suite("Conflict rules, which each device may choose for itself")
 struct RuleTests {

@@ -35,6 +35,12 @@ final class FakeStoreKit: TransactionSource {
 
     func failToRefresh() { state.withLock { $0.failsToRefresh = true } }
 
+    func offers(of products: [ProductID]) async throws -> [StoreKitOffer] { [] }
+
+    func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome {
+        throw StoreKitFeedError.notOffered(product)
+    }
+
     func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
         let updates = state.withLock { state in
             defer { state.updates = [] }

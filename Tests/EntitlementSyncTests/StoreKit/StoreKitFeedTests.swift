@@ -5,6 +5,7 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 import Testing
+import TestSupport
 
 @Suite("The feed from StoreKit")
 struct StoreKitFeedTests {

@@ -3,6 +3,7 @@ import EntitlementSyncStoreKit
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import TestSupport
 import Testing
 
 @Suite("Approval, restoring and log-in with StoreKit")

@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
+import TestSupport
 import Testing
 
 /// A test fixture: the devices of one account and their remote, all on one machine with one clock.

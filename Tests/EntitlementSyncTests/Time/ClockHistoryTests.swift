@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import TestSupport
 import Testing
 
 @Suite("Random clock histories")

@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite("Trusted time with several processes and slow answers")

@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import TestSupport
 import Testing
 
 @Suite("Trusted time: corrected by the server, never set back by the device's clock")

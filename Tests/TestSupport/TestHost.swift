@@ -1,12 +1,11 @@
-import Entitlements
-import SyncCore
+public import SyncCore
 import SyncCoreTesting
 import Synchronization
 
 /// Host services with a clock that moves only when a test moves it, and with seeded randomness.
-final class TestHost: Sendable {
+public final class TestHost: Sendable {
     /// The behaviour of pauses.
-    enum Pauses: Sendable {
+    public enum Pauses: Sendable {
         /// A pause ends immediately and does not move the clock.
         case endAtOnce
         /// A pause ends when a test has advanced the clock far enough, or when its task is cancelled.
@@ -24,32 +23,31 @@ final class TestHost: Sendable {
     private let state: Mutex<State>
     private let mode: Pauses
     /// The length of each pause, sent when the pause begins.
-    let pauses: AsyncStream<Duration>
+    public let pauses: AsyncStream<Duration>
     private let begun: AsyncStream<Duration>.Continuation
 
-    init(at start: String, seed: UInt64 = 1, pauses mode: Pauses = .endAtOnce) throws {
-        let now = try Timestamp(start).milliseconds
-        state = Mutex(State(now: now, generator: SeededGenerator(seed: seed)))
+    /// Creates a host whose wall clock shows `start`, in milliseconds since 1970 UTC.
+    public init(at start: Int64, seed: UInt64 = 1, pauses mode: Pauses = .endAtOnce) {
+        state = Mutex(State(now: start, generator: SeededGenerator(seed: seed)))
         self.mode = mode
         (pauses, begun) = AsyncStream.makeStream()
     }
 
-    var host: HostServices {
+    /// The host services for the code under test.
+    public var host: HostServices {
         HostServices(
             now: { self.state.withLock { $0.now } }, timer: Timer(machine: self),
             randomBits: { self.state.withLock { $0.generator.next() } })
     }
 
-    var now: Timestamp { Timestamp(milliseconds: state.withLock { $0.now }) }
+    /// The wall clock, in milliseconds since 1970 UTC.
+    public var milliseconds: Int64 { state.withLock { $0.now } }
 
     /// Sets the wall clock, forward or back, without moving the timer.
-    func set(_ text: String) throws {
-        let now = try Timestamp(text).milliseconds
-        state.withLock { $0.now = now }
-    }
+    public func set(_ milliseconds: Int64) { state.withLock { $0.now = milliseconds } }
 
     /// Advances the wall clock and the timer, and ends the pauses that are due.
-    func advance(by duration: Duration) {
+    public func advance(by duration: Duration) {
         let due = state.withLock { state in
             state.elapsed += duration
             state.now += duration.components.seconds * 1_000 + duration.components.attoseconds / 1_000_000_000_000_000

@@ -1,0 +1,129 @@
+import EntitlementSync
+import EntitlementSyncStoreKit
+public import Entitlements
+public import Foundation
+import HTTPStorage
+import SyncCore
+
+extension Shop {
+    /// The result of a purchase.
+    public enum Outcome: Hashable, Sendable {
+        /// The purchase is complete, and saved on this device.
+        case bought
+        /// The purchase awaits approval ("Ask to Buy") or a payment. It is not bought yet, and counts as soon as the App
+        /// Store reports it.
+        case pending
+        /// The user cancelled the purchase.
+        case cancelled
+    }
+
+    /// Buys a product in the App Store. The purchase is durable on this device when this returns.
+    ///
+    /// An app that buys with StoreKit's own views passes their results to the ``feed()``.
+    ///
+    /// - Throws: ``ShopError`` of kind `notRunning` if ``run()`` does not run: an approval or a refund would then be
+    ///   missed; of kind `catalog` for a product that the catalogue lacks, or to which it gives another type than the
+    ///   App Store; of kind `logInNeeded` for a product that requires an account; of kind `appStore`; or of kind `full`
+    ///   or `storage`, if the purchase could not be saved. The App Store then delivers it again.
+    public func buy(_ product: ProductID) async throws(ShopError) -> Outcome {
+        let opened = try await open()
+        guard let feed = opened.feed else {
+            throw ShopError(.appStore, "this system has no App Store: use record(_:transaction:date:)")
+        }
+        guard isRunning else {
+            throw ShopError(
+                .notRunning,
+                "run() does not run, so purchases that arrive later would be missed: call it in a task of "
+                    + "the app's root view")
+        }
+        guard let known = opened.store.catalog.products.first(where: { $0.id == product }) else {
+            throw ShopError(.catalog, "the catalogue has no product \(product.rawValue.singleLine): add it")
+        }
+        if known.requiresAccount, account == nil {
+            throw ShopError(.logInNeeded, "\(product.rawValue.singleLine) requires an account: log in first")
+        }
+        if offers[product] == nil { try await loadOffers() }
+        if let mismatch = mismatch(of: known) { throw mismatch }
+        do {
+            switch try await feed.buy(product, accountToken: await tokenForPurchase()) {
+            case .purchased: return .bought
+            case .pending: return .pending
+            case .cancelled: return .cancelled
+            }
+        } catch {
+            throw ShopError(error)
+        }
+    }
+
+    /// Restores purchases after the user has asked for it: from the App Store, and from the server.
+    ///
+    /// - Returns: The number of purchases that this device did not have.
+    /// - Throws: ``ShopError``.
+    @discardableResult
+    public func restore() async throws(ShopError) -> Int {
+        let opened = try await open()
+        do {
+            let known = try await opened.store.purchaseCount()
+            if let feed = opened.feed {
+                try await feed.restore()
+            } else {
+                try await opened.store.restore()
+            }
+            return try await opened.store.purchaseCount() - known
+        } catch {
+            throw ShopError(error)
+        }
+    }
+
+    /// Records a purchase that was not made through StoreKit, for example one that the app's own server has confirmed.
+    ///
+    /// - Parameters:
+    ///   - product: A product of the catalogue.
+    ///   - transaction: The seller's ID of the purchase, which ensures that it counts once.
+    ///   - date: The date of the purchase; by default now.
+    /// - Throws: ``ShopError``.
+    public func record(
+        _ product: ProductID, transaction: String, date: Date? = nil
+    ) async throws(ShopError) {
+        let opened = try await open()
+        do {
+            try await opened.store.record(
+                .reported(product, transaction: TransactionID(transaction), date: date.map { Timestamp($0) }))
+        } catch {
+            throw ShopError(error)
+        }
+    }
+
+    /// Returns the new end of the group if a non-renewing subscription were bought now.
+    ///
+    /// - Throws: ``ShopError``.
+    public func end(afterBuying product: ProductID) async throws(ShopError) -> Date {
+        let opened = try await open()
+        do { return Date(try await opened.store.preview(buying: product)) } catch { throw ShopError(error) }
+    }
+
+    /// The `appAccountToken` of the account: the UUID by which the server recognizes it in Apple's notifications.
+    /// ``buy(_:)`` passes it to the App Store. An app that buys with StoreKit's own views sets it there.
+    ///
+    /// - Returns: `nil` if no account is logged in.
+    /// - Throws: ``ShopError``.
+    public func appAccountToken() async throws(ShopError) -> UUID? {
+        let opened = try await open()
+        guard let account, opened.client != nil else { return nil }
+        if let accountToken, accountToken.account == account { return UUID(uuidString: accountToken.token) }
+        let (client, tokens) = try opened.accounts()
+        let token: String
+        do { token = try await client.accountToken(token: tokens.token(refused:)) } catch { throw ShopError(error) }
+        // Another account may have logged in meanwhile.
+        if account == self.account { accountToken = (account, token) }
+        return UUID(uuidString: token)
+    }
+
+    /// The token for a purchase. The purchase does not depend on it: this device sends the transaction to the server.
+    private func tokenForPurchase() async -> String? {
+        do { return try await appAccountToken()?.uuidString.lowercased() } catch {
+            note(error)
+            return nil
+        }
+    }
+}
