@@ -16,7 +16,8 @@ extension Shop {
     ///
     /// - Returns: The recovery codes. Show them to the user once: they replace a lost password. Empty if the account
     ///   existed with this password, for example because an earlier answer was lost.
-    /// - Throws: ``ShopError``. If the purchases could not be sent, the account is logged in, and ``run()`` tries again.
+    /// - Throws: ``ShopError``. A failure to send the purchases is none: the account is logged in, ``failure`` has the
+    ///   reason, and ``run()`` tries again.
     @discardableResult
     public func signUp(
         _ name: String, password: String, earlierPurchases: EarlierPurchases

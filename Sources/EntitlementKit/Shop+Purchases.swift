@@ -1,6 +1,6 @@
 import EntitlementSync
 import EntitlementSyncStoreKit
-public import Entitlements
+import Entitlements
 public import Foundation
 import HTTPStorage
 import SyncCore
@@ -10,8 +10,8 @@ extension Shop {
     public enum Outcome: Hashable, Sendable {
         /// The purchase is complete, and saved on this device.
         case bought
-        /// The purchase awaits approval ("Ask to Buy") or a payment. It is not bought yet, and counts as soon as the App
-        /// Store reports it.
+        /// The purchase awaits approval ("Ask to Buy") or a payment. It is not bought yet, and counts as soon as the
+        /// App Store reports it.
         case pending
         /// The user cancelled the purchase.
         case cancelled
@@ -19,13 +19,14 @@ extension Shop {
 
     /// Buys a product in the App Store. The purchase is durable on this device when this returns.
     ///
-    /// An app that buys with StoreKit's own views passes their results to the ``feed()``.
+    /// An app that buys with StoreKit's own views passes their results to `take(_:of:)`.
     ///
     /// - Throws: ``ShopError`` of kind `notRunning` if ``run()`` does not run: an approval or a refund would then be
     ///   missed; of kind `catalog` for a product that the catalogue lacks, or to which it gives another type than the
     ///   App Store; of kind `logInNeeded` for a product that requires an account; of kind `appStore`; or of kind `full`
     ///   or `storage`, if the purchase could not be saved. The App Store then delivers it again.
-    public func buy(_ product: ProductID) async throws(ShopError) -> Outcome {
+    public func buy(_ product: String) async throws(ShopError) -> Outcome {
+        let product = ProductID(product)
         let opened = try await open()
         guard let feed = opened.feed else {
             throw ShopError(.appStore, "this system has no App Store: use record(_:transaction:date:)")
@@ -45,7 +46,7 @@ extension Shop {
         if offers[product] == nil { try await loadOffers() }
         if let mismatch = mismatch(of: known) { throw mismatch }
         do {
-            switch try await feed.buy(product, accountToken: await tokenForPurchase()) {
+            switch try await feed.buy(product, accountToken: await tokenForPurchase()?.uuidString.lowercased()) {
             case .purchased: return .bought
             case .pending: return .pending
             case .cancelled: return .cancelled
@@ -83,12 +84,13 @@ extension Shop {
     ///   - date: The date of the purchase; by default now.
     /// - Throws: ``ShopError``.
     public func record(
-        _ product: ProductID, transaction: String, date: Date? = nil
+        _ product: String, transaction: String, date: Date? = nil
     ) async throws(ShopError) {
         let opened = try await open()
         do {
             try await opened.store.record(
-                .reported(product, transaction: TransactionID(transaction), date: date.map { Timestamp($0) }))
+                .reported(ProductID(product), transaction: TransactionID(transaction), date: date.map { Timestamp($0) })
+            )
         } catch {
             throw ShopError(error)
         }
@@ -97,9 +99,9 @@ extension Shop {
     /// Returns the new end of the group if a non-renewing subscription were bought now.
     ///
     /// - Throws: ``ShopError``.
-    public func end(afterBuying product: ProductID) async throws(ShopError) -> Date {
+    public func end(afterBuying product: String) async throws(ShopError) -> Date {
         let opened = try await open()
-        do { return Date(try await opened.store.preview(buying: product)) } catch { throw ShopError(error) }
+        do { return Date(try await opened.store.preview(buying: ProductID(product))) } catch { throw ShopError(error) }
     }
 
     /// The `appAccountToken` of the account: the UUID by which the server recognizes it in Apple's notifications.
@@ -120,8 +122,8 @@ extension Shop {
     }
 
     /// The token for a purchase. The purchase does not depend on it: this device sends the transaction to the server.
-    private func tokenForPurchase() async -> String? {
-        do { return try await appAccountToken()?.uuidString.lowercased() } catch {
+    func tokenForPurchase() async -> UUID? {
+        do { return try await appAccountToken() } catch {
             note(error)
             return nil
         }

@@ -1,6 +1,6 @@
 public import EntitlementSync
 public import EntitlementSyncStoreKit
-public import Entitlements
+import Entitlements
 public import Foundation
 public import Observation
 import SyncCore
@@ -18,10 +18,21 @@ import SyncCore
 /// ```
 ///
 /// `phase` is SwiftUI's `scenePhase`. Creating a shop reads nothing, throws nothing and returns at once. The first call
-/// that needs the purchases opens them. The parts of the shop are available to an app that outgrows it: see ``store()``.
+/// that needs the purchases opens them. The parts of the shop are public too, for an app that outgrows it: see
+/// ``store()``.
 @MainActor
 @Observable
 public final class Shop {
+    /// The environments of the App Store.
+    public enum Environment: String, Sendable {
+        /// Purchases with money.
+        case production
+        /// Purchases of testers.
+        case sandbox
+        /// Purchases that Xcode simulates.
+        case xcode
+    }
+
     /// The rows of a shop page: one for each product that is for sale, owned or pending. Empty until ``run()`` or
     /// ``refresh()`` has read the purchases.
     public var rows: [Row] {
@@ -37,7 +48,7 @@ public final class Shop {
 
     /// The products that are for sale in the catalogue, and that the App Store does not offer to this user. Their rows
     /// have no price. Empty without StoreKit, and until ``run()`` or ``refresh()`` has asked the App Store.
-    public private(set) var missingProducts: [ProductID] = []
+    public private(set) var missingProducts: [String] = []
 
     /// True while ``run()`` runs.
     public private(set) var isRunning = false
@@ -61,11 +72,13 @@ public final class Shop {
     ///   - server: The address of the server, `https://HOST[:PORT]`; `nil` for an app without a server.
     ///   - folder: The folder for the purchases and the session of this device; by default the platform's folder for
     ///     the data of this app.
-    ///   - environment: The environment whose purchases count. Apps that test with StoreKit pass `sandbox` or `xcode`.
+    ///   - environment: The environment whose purchases count. Others are recorded, and grant nothing.
     public convenience init(
-        catalog: URL, server: String? = nil, folder: URL? = nil, environment: EnvironmentID = .production
+        catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment = .production
     ) {
-        self.init(ShopSettings(catalog: catalog, server: server, folder: folder, environment: environment))
+        self.init(
+            ShopSettings(
+                catalog: catalog, server: server, folder: folder, environment: EnvironmentID(environment.rawValue)))
     }
 
     init(_ settings: ShopSettings) { self.settings = settings }
@@ -122,9 +135,11 @@ public final class Shop {
     /// A thrown error is not a denial: an app that cannot read the purchases keeps its last answer.
     ///
     /// - Throws: ``ShopError``.
-    public func access(to entitlement: EntitlementID) async throws(ShopError) -> ShopAccess {
+    public func access(to entitlement: String) async throws(ShopError) -> ShopAccess {
         let opened = try await open()
-        do { return ShopAccess(try await opened.store.access(to: entitlement)) } catch { throw ShopError(error) }
+        do { return ShopAccess(try await opened.store.access(to: EntitlementID(entitlement))) } catch {
+            throw ShopError(error)
+        }
     }
 
     /// The store behind this shop, for everything that a shop does not offer.
@@ -187,7 +202,7 @@ extension Shop {
         let found: [StoreKitOffer]
         do { found = try await source.offers(of: products.map(\.id)) } catch { throw ShopError(error) }
         offers = Dictionary(found.map { ($0.id, $0) }) { $1 }
-        missingProducts = products.map(\.id).filter { offers[$0] == nil }
+        missingProducts = products.map(\.id).filter { offers[$0] == nil }.map(\.rawValue)
         mismatch = products.lazy.compactMap { self.mismatch(of: $0) }.first
     }
 

@@ -1,6 +1,6 @@
 import EntitlementSync
 import EntitlementSyncStoreKit
-public import Entitlements
+import Entitlements
 public import Foundation
 
 extension Shop {
@@ -22,7 +22,7 @@ extension Shop {
             /// A subscription that the App Store renews. `willRenew` is `nil` if the App Store did not report it.
             case subscribed(until: Date, daysRemaining: Int, willRenew: Bool?)
             /// An upgrade or a downgrade of the active subscription.
-            case change(from: ProductID)
+            case change(from: String)
             /// The product is owned.
             case owned
             /// The purchase awaits approval. It is not bought yet.
@@ -30,9 +30,9 @@ extension Shop {
         }
 
         /// The product's ID in the App Store and in the catalogue.
-        public var id: ProductID
-        /// The catalogue's name in the user's language, or the App Store's name, or the catalogue's English name, or the
-        /// ID.
+        public var id: String
+        /// The catalogue's name in the user's language, or else the App Store's name, or else the catalogue's English
+        /// name, or else the ID.
         public var name: String
         /// The price with its currency, in the words of the App Store. `nil` without StoreKit, until the App Store has
         /// answered, and for a product that it does not offer: see ``Shop/missingProducts``.
@@ -44,7 +44,7 @@ extension Shop {
 
 extension Shop.Row {
     init(_ row: EntitlementModel.Row, _ offer: StoreKitOffer?, language: String) {
-        id = row.product.id
+        id = row.product.id.rawValue
         name = row.product.names[language] ?? offer?.name ?? row.product.name(in: language)
         price = offer?.price
         self.offer =
@@ -56,36 +56,9 @@ extension Shop.Row {
             case .renew(let until, let days): .renew(until: Date(until), daysRemaining: days)
             case .subscribed(let until, let days, let willRenew):
                 .subscribed(until: Date(until), daysRemaining: days, willRenew: willRenew)
-            case .change(let product): .change(from: product)
+            case .change(let product): .change(from: product.rawValue)
             case .owned: .owned
             case .pending: .pending
             }
     }
-}
-
-/// The access to an entitlement.
-public struct ShopAccess: Hashable, Sendable {
-    /// True if the content is available now.
-    public var isGranted: Bool
-    /// The end of granted access, or the date at which it ended; `nil` for none.
-    public var until: Date?
-    /// The reason for denied access; `nil` if it is granted.
-    public var denial: Access.Denial?
-
-    init(_ access: Access) {
-        switch access {
-        case .granted(let grant): (isGranted, until, denial) = (true, grant.until.map { Date($0) }, nil)
-        case .denied(let reason): (isGranted, until, denial) = (false, reason.date.map { Date($0) }, reason)
-        }
-    }
-}
-
-extension Date {
-    /// The date of a timestamp.
-    init(_ timestamp: Timestamp) { self.init(timeIntervalSince1970: Double(timestamp.milliseconds) / 1_000) }
-}
-
-extension Timestamp {
-    /// The date, rounded to milliseconds.
-    init(_ date: Date) { self.init(milliseconds: Int64((date.timeIntervalSince1970 * 1_000).rounded())) }
 }

@@ -2,8 +2,6 @@
 import EntitlementKit
 
 // README end
-// This package enables MemberImportVisibility; an app without that feature needs no further import.
-import Entitlements
 import Foundation
 
 /// The body is the rest of the README's sample.

@@ -19,6 +19,9 @@ package final class CountingTransport: HTTPTransport {
     /// Creates a transport to `service`.
     package init(_ service: EntitlementService) { direct = DirectTransport(service) }
 
+    /// The number of requests since the last ``take()``.
+    package var count: Int { asked.withLock { $0.count } }
+
     /// The requests since the last call, as `GET /v1/kv/…`.
     package func take() -> [String] {
         asked.withLock { asked in

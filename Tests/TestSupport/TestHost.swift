@@ -43,6 +43,11 @@ public final class TestHost: Sendable {
     /// The wall clock, in milliseconds since 1970 UTC.
     public var milliseconds: Int64 { state.withLock { $0.now } }
 
+    /// The time that is left of each pause.
+    public var pending: [Duration] {
+        state.withLock { state in state.sleepers.values.map { $0.deadline - state.elapsed } }
+    }
+
     /// Sets the wall clock, forward or back, without moving the timer.
     public func set(_ milliseconds: Int64) { state.withLock { $0.now = milliseconds } }
 

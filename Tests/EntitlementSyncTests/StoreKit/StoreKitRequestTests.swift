@@ -70,6 +70,18 @@ struct StoreKitRequestTests {
         #expect(try await !phone.access(to: Owls.nightOwlAccess).isGranted)
     }
 
+    @Test("A restore records and sends everything but the one transaction that is not valid, and reports that one")
+    func restoreWithInvalid() async throws {
+        var wrong = try owl(1)
+        wrong.quantity = 0
+        let source = FakeStoreKit([wrong, try owl(2)])
+        let tablet = try await household.device()
+        let error = await #expect(throws: EntitlementError.self) { try await feed(source, tablet).restore() }
+        #expect(error?.kind == .invalid)
+        let phone = try await household.device()
+        #expect(try await phone.restore().purchases.map(\.transaction.id) == ["2"])
+    }
+
     @Test("What was bought before a log-in with adoption and what arrives after it belong to the account, once")
     func logIn() async throws {
         try await AccountDirectory(backend: household.remote).adopt(household.alice)

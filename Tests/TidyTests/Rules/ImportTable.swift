@@ -47,7 +47,7 @@ struct ImportTable {
         Row(
             module: "EntitlementKit", folder: "Sources/EntitlementKit",
             imports: ["EntitlementSyncStoreKit", "FileStorage", "HTTPStorage", "CurlTransport", "URLSessionTransport"],
-            packages: ["Security"]),
+            packages: ["Security", "StoreKit"]),
         Row(
             module: "SyncProtocol", folder: "Sources/SyncProtocol", imports: ["SyncCore"], leaves: ["ProtoCoding"],
             packages: ["HTTPTypes"]),

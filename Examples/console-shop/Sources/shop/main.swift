@@ -42,12 +42,12 @@ do {
         try await shop.logOut()
         print("logged out")
     case ("buy", let rest) where rest.count == 2:
-        try await shop.record(.init(rest[0]), transaction: rest[1])
+        try await shop.record(rest[0], transaction: rest[1])
         print("bought: \(rest[0])")
     case ("restore", []):
         print("restored: \(try await shop.restore())")
     case ("has", let rest) where rest.count == 1:
-        let access = try await shop.access(to: .init(rest[0]))
+        let access = try await shop.access(to: rest[0])
         print(access.isGranted ? "available" : "not available: \(access.denial.map { "\($0)" } ?? "")")
     default: fail(usage, 2)
     }
