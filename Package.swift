@@ -199,7 +199,8 @@ let package = Package(
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A process that tests start, race with and kill.
         .executableTarget(
-            name: "StoreProbe", dependencies: ["FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"],
+            name: "StoreProbe",
+            dependencies: ["FileStorage", "HTTPStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"],
             path: "Tests/StoreProbe"),
         .testTarget(
             name: "SQLiteStorageTests",
@@ -216,8 +217,8 @@ let package = Package(
         .testTarget(
             name: "HTTPStorageTests",
             dependencies: [
-                "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService",
-                "TestSupport", .product(name: "HTTPTypes", package: "swift-http-types"),
+                "HTTPStorage", "ServiceTestSupport", "StoreProbe", "SyncCore", "SyncCoreTesting", "SyncProtocol",
+                "SyncService", "TestSupport", .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .target(
             name: "ServiceTestSupport",

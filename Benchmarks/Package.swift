@@ -27,8 +27,8 @@ let package = Package(
                 .product(name: "Entitlements", package: "EntitlementSync"),
                 .product(name: "SyncCoreTesting", package: "EntitlementSync"),
                 .product(name: "SyncSimulation", package: "EntitlementSync"),
-                // A dependency so that it is built; it runs as a process.
-                "start-to-access",
+                // Dependencies so that they are built; they run as processes.
+                "kit-start-to-access", "start-to-access",
             ]),
         .executableTarget(
             name: "store-benchmarks",
@@ -106,6 +106,13 @@ let package = Package(
         .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(
             name: "start-to-access", dependencies: [.product(name: "Entitlements", package: "EntitlementSync")]),
+        .executableTarget(
+            name: "kit-start-to-access",
+            dependencies: [
+                .product(name: "EntitlementKit", package: "EntitlementSync"),
+                .product(name: "EntitlementSync", package: "EntitlementSync"),
+                .product(name: "Entitlements", package: "EntitlementSync"),
+            ]),
     ]
 )
 

@@ -100,7 +100,7 @@ struct ShopSettings: Sendable {
         #if canImport(Security)
         KeychainSession(server: server)
         #else
-        StoredSession(FileBackend(folder: folder.appending(path: "session").path))
+        SessionFile(folder.appending(path: "session.json").path, local: folder.standardizedFileURL.path, server: server)
         #endif
     }
 

@@ -7,9 +7,12 @@ package struct ProtoReader {
     var position: Int
 
     @inlinable
-    package init(_ bytes: some Collection<UInt8>) {
-        self.bytes = ArraySlice(bytes)
-        position = self.bytes.startIndex
+    package init(_ bytes: [UInt8]) { self.init(bytes[...]) }
+
+    @inlinable
+    package init(_ bytes: ArraySlice<UInt8>) {
+        self.bytes = bytes
+        position = bytes.startIndex
     }
 
     /// The value of one field.

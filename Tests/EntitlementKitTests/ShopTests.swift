@@ -58,12 +58,10 @@ struct ShopTests {
         #expect(try await restarted.access(to: "owls").isGranted)
         #expect(restarted.account == "alice")
         await expect(.offline) { _ = try await restarted.restore() }
-        let session = stage.folder.path(of: "tablet/session")
-        let files = try FileManager.default.subpathsOfDirectory(atPath: session)
-        for file in files {
-            let attributes = try FileManager.default.attributesOfItem(atPath: "\(session)/\(file)")
+        for file in ["session.json", "session.json.lock"] {
+            let attributes = try FileManager.default.attributesOfItem(atPath: stage.folder.path(of: "tablet/\(file)"))
             let mode = try #require(attributes[.posixPermissions] as? Int)
-            #expect(mode & 0o077 == 0, "\(file)")
+            #expect(mode == 0o600, "\(file)")
         }
     }
 

@@ -1,5 +1,6 @@
 import FileStorage
 import Foundation
+import HTTPStorage
 import SyncCore
 import SyncCoreTesting
 
@@ -12,6 +13,8 @@ import SyncCoreTesting
 /// - `try STORE USER` reads and writes as that user, and prints the results.
 /// - `fill STORE BALLAST` writes 64 KiB values until a write fails, and prints the number of acknowledged writes and
 ///   the error. It then removes the file BALLAST, deletes one value and writes a small one.
+/// - `session FILE TIMES TASKS` increments the time of receipt of the session in FILE by one, TIMES in each of TASKS
+///   tasks with a separate object, and prints `raised` after each increment.
 /// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its standard input ends.
 ///
 /// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR` or `forgetful:DIR`; see ``ProbedStore``.
@@ -39,6 +42,8 @@ struct StoreProbe {
             say(try await sharer.run(for: limit))
         case ("try", 4): try await attempt(ProbedStore.open(store), user: UInt32(arguments[3]) ?? 0)
         case ("fill", 4): try await fill(ProbedStore.open(store), ballast: arguments[3])
+        case ("session", 5):
+            try await raise(sessionIn: store, times: Int(arguments[3]) ?? 0, tasks: Int(arguments[4]) ?? 0)
         case ("hold", 3): hold(store)
         default: exit(2)
         }
@@ -56,6 +61,25 @@ struct StoreProbe {
                 group.addTask {
                     for _ in 0..<times {
                         try await backend.raise(key)
+                        say("raised")
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private static func raise(sessionIn path: String, times: Int, tasks: Int) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<tasks {
+                let file = SessionFile(path, local: "file:phone", server: "https://sync.example.com")
+                group.addTask {
+                    for _ in 0..<times {
+                        try await file.exclusively { () async throws(BackendError) in
+                            guard var session = try await file.load() else { exit(3) }
+                            session.received += 1
+                            try await file.save(session)
+                        }
                         say("raised")
                     }
                 }

@@ -11,7 +11,7 @@ struct FullDiskTests {
 
     init() throws {
         sandbox = try Sandbox()
-        disk = try SmallDisk(in: sandbox.folder)
+        disk = try SmallDisk(kilobytes: 64, in: sandbox.folder)
     }
 
     private let store = "--local file:disk/store"
@@ -77,51 +77,5 @@ struct FullDiskTests {
                     #"local store: write "anonymous/ledger": disk/store/store.lock: the file system is read-only; "#
                         + "mount it for writing (open: Read-only file system)"))
         #expect(try sandbox.run("check night-owl \(store)").exitCode == 0)
-    }
-}
-
-/// A mounted file system of 64 KB. It is unmounted with the object.
-private final class SmallDisk: Sendable {
-    static let isPossible: Bool = {
-        do {
-            let sandbox = try Sandbox()
-            return try withExtendedLifetime(SmallDisk(in: sandbox.folder)) { _ in true }
-        } catch {
-            return false
-        }
-    }()
-
-    private let folder: String
-    /// The mount point, which can be removed only after unmounting.
-    private let parent: TemporaryFolder
-
-    init(in parent: TemporaryFolder) throws {
-        self.parent = parent
-        folder = parent.path(of: "disk")
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        try ProcessEnd.run("/bin/mount", "-t", "tmpfs", "-o", "size=64k", "none", folder)
-    }
-
-    deinit {
-        do { try ProcessEnd.run("/bin/umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
-    }
-
-    func fill() throws {
-        let file = try Self.opened("\(folder)/ballast")
-        do {
-            while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
-        } catch {
-            // Expected.
-        }
-        try file.close()
-    }
-
-    func empty() throws { try FileManager.default.removeItem(atPath: "\(folder)/ballast") }
-
-    func makeReadOnly() throws { try ProcessEnd.run("/bin/mount", "-o", "remount,ro", folder) }
-
-    private static func opened(_ path: String) throws -> FileHandle {
-        try Data().write(to: URL(filePath: path))
-        return try FileHandle(forWritingTo: URL(filePath: path))
     }
 }

@@ -95,35 +95,55 @@ public struct KeptSession: Hashable, Sendable {
 }
 
 extension KeptSession {
-    private struct Body: Codable {
-        var accessToken: String
-        var account: String
-        var expiresIn: Int64
-        var incarnation: String
-        var received: Int64
-        var refreshToken: String
-    }
-
     /// The JSON form, with members sorted by name. Contains secrets.
     public var json: [UInt8] {
-        let body = Body(
-            accessToken: session.accessToken, account: session.account,
-            expiresIn: session.lifetime.components.seconds, incarnation: session.incarnation, received: received,
-            refreshToken: session.refreshToken)
-        let encoder = JSONEncoder()
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         // Strings and numbers can always be encoded.
-        guard let data = try? encoder.encode(body) else { return Array("{}".utf8) }
-        return Array(data)
+        (try? SessionDocument(self).encoded()) ?? Array("{}".utf8)
     }
 
     /// Decodes the form of ``json``; `nil` for anything else.
     public init?(json: [UInt8]) {
-        guard let body = try? JSONDecoder.wire.decode(Body.self, from: Data(json)) else { return nil }
-        let session = ServerSession(
-            account: body.account, incarnation: body.incarnation, accessToken: body.accessToken,
-            lifetime: .seconds(body.expiresIn), refreshToken: body.refreshToken)
-        self.init(session, received: body.received)
+        guard let document = SessionDocument(json: json) else { return nil }
+        self = document.session
+    }
+}
+
+/// A session in the format in which it is stored.
+struct SessionDocument: Codable {
+    private var accessToken: String
+    private var account: String
+    private var expiresIn: Int64
+    private var incarnation: String
+    /// The local store that the session belongs to; `nil` in a keychain.
+    private(set) var local: String?
+    private var received: Int64
+    private var refreshToken: String
+    /// The server that the session belongs to; `nil` in a keychain.
+    private(set) var server: String?
+
+    init(_ kept: KeptSession, local: String? = nil, server: String? = nil) {
+        (accessToken, refreshToken) = (kept.session.accessToken, kept.session.refreshToken)
+        (account, incarnation) = (kept.session.account, kept.session.incarnation)
+        (expiresIn, received) = (kept.session.lifetime.components.seconds, kept.received)
+        (self.local, self.server) = (local, server)
+    }
+
+    init?(json: [UInt8]) {
+        guard let document = try? JSONDecoder.wire.decode(SessionDocument.self, from: Data(json)) else { return nil }
+        self = document
+    }
+
+    var session: KeptSession {
+        KeptSession(
+            ServerSession(
+                account: account, incarnation: incarnation, accessToken: accessToken, lifetime: .seconds(expiresIn),
+                refreshToken: refreshToken), received: received)
+    }
+
+    func encoded(_ formatting: JSONEncoder.OutputFormatting = []) throws -> [UInt8] {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = formatting.union([.sortedKeys, .withoutEscapingSlashes])
+        return Array(try encoder.encode(self))
     }
 }

@@ -26,15 +26,18 @@ struct Benchmarks {
         let start = StartToAccess(
             catalog: catalog, catalogPath: catalogPath, programPath: programFolder + "/start-to-access")
         let started = start.measure(with: &stopwatch)
+        let kit = KitStartToAccess(
+            catalogPath: catalogPath, programFolder: programFolder, purchaseCount: isShort ? 300 : 1_000
+        ).measure(with: &stopwatch)
         return Report(
-            measurements: measurements, start: started, checksum: stopwatch.checksum,
+            measurements: measurements, start: started, kit: kit, checksum: stopwatch.checksum,
             pace: SimulationPace(days: isShort ? 7 : 365).measure())
     }
 
     /// The folder of the package, four levels above this file.
     private static var repositoryPath: String { #filePath.removingLastComponents(4) }
 
-    /// The folder with this program and start-to-access.
+    /// The folder with this program, start-to-access and kit-start-to-access.
     private static var programFolder: String { CommandLine.arguments[0].removingLastComponents(1) }
 }
 

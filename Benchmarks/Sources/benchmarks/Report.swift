@@ -4,6 +4,7 @@ import BenchmarkSupport
 struct Report {
     let measurements: [Measurement]
     let start: Measurement
+    let kit: KitStartToAccess.Result
     let checksum: UInt64
     /// The real and virtual nanoseconds of the simulation.
     let pace: SimulationPace.Result
@@ -24,6 +25,7 @@ struct Report {
             "",
             "process start to access answered, \(start.size) purchases: \(duration(start.nanoseconds)); "
                 + "/bin/true: \(duration(start.floor)); ratio \(decimal(start.ratio, places: 2))",
+            kit.text,
             "simulation, \(SimulationPace.devices) devices that sync every hour for \(pace.days) days: "
                 + "\(duration(pace.nanoseconds)); real time × "
                 + "\(Int64(pace.virtualNanoseconds / pace.nanoseconds))",
@@ -34,19 +36,23 @@ struct Report {
 
     var json: String {
         let rows =
-            (measurements + [start]).map { measurement in
-                "  {\"name\":\"\(measurement.name)\",\"records\":\(measurement.size),"
-                    + "\"nanoseconds\":\(decimal(measurement.nanoseconds, places: 1)),"
-                    + "\"floorNanoseconds\":\(decimal(measurement.floor, places: 1)),"
-                    + "\"ratio\":\(decimal(measurement.ratio, places: 3))}"
+            (measurements + [start] + kit.measurements).map {
+                jsonRow($0.name, $0.size, $0.nanoseconds, floor: $0.floor, ratio: $0.ratio)
             }
             + [
-                "  {\"name\":\"simulation\",\"records\":\(SimulationPace.devices),"
-                    + "\"nanoseconds\":\(decimal(pace.nanoseconds, places: 1)),"
-                    + "\"floorNanoseconds\":\(decimal(pace.virtualNanoseconds, places: 1)),"
-                    + "\"ratio\":\(decimal(pace.virtualNanoseconds / pace.nanoseconds, places: 3))}"
+                jsonRow(
+                    "kit main to access", kit.againstTrue.size, kit.mainNanoseconds,
+                    floor: kit.againstTrue.nanoseconds, ratio: kit.mainNanoseconds / kit.againstTrue.nanoseconds),
+                jsonRow(
+                    "simulation", SimulationPace.devices, pace.nanoseconds, floor: pace.virtualNanoseconds,
+                    ratio: pace.virtualNanoseconds / pace.nanoseconds),
             ]
         return "[\n" + rows.joined(separator: ",\n") + "\n]"
+    }
+
+    private func jsonRow(_ name: String, _ size: Int, _ nanoseconds: Double, floor: Double, ratio: Double) -> String {
+        "  {\"name\":\"\(name)\",\"records\":\(size),\"nanoseconds\":\(decimal(nanoseconds, places: 1)),"
+            + "\"floorNanoseconds\":\(decimal(floor, places: 1)),\"ratio\":\(decimal(ratio, places: 3))}"
     }
 
     private func row(_ name: String, _ cells: String...) -> String {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Checksums
 import CurlTransport
 import Entitlements
 import Foundation
@@ -128,6 +129,25 @@ struct ServerOptions: ParsableArguments {
         maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
 }
 
+extension ServerOptions {
+    /// The folder for persistent state (XDG base directories); `nil` without a home folder.
+    static var stateFolder: String? {
+        if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/syncd" }
+        if let home = environmentVariable("HOME"), home.hasPrefix("/") { return home + "/.local/state/syncd" }
+        return nil
+    }
+
+    /// The default file for the session of a local store on a server, in the state folder.
+    fileprivate static func usualSessionPath(local: String, server: String) throws(Failure) -> String {
+        guard let folder = stateFolder else {
+            throw Failure(.usage, "--credentials is required, because HOME is not set")
+        }
+        let readable = server.map { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == ".") ? $0 : "-" }
+        let digest = String(XXHash64.digest(of: Array("\(local)\n\(server)".utf8)), radix: 16)
+        return "\(folder)/\(String(readable).prefix(80))-\(digest).json"
+    }
+}
+
 extension StoreOptions {
     /// The remote, if it is a server; otherwise `nil`.
     ///
@@ -139,10 +159,10 @@ extension StoreOptions {
         let origin = try server.origin(text, option: "--remote")
         let path =
             try server.credentials ?? environmentVariable("SYNCD_CREDENTIALS")
-            ?? CredentialFile.usualPath(local: local.identity, server: origin)
-        return try RemoteServer(
-            origin, transport: server.transport(),
-            credentials: CredentialFile(path: path, local: local.identity, server: origin), account: account)
+            ?? ServerOptions.usualSessionPath(local: local.identity, server: origin)
+        let session = SessionFile(
+            path, local: local.identity, server: origin, adviceForOthers: "pass another --credentials")
+        return try RemoteServer(origin, transport: server.transport(), credentials: session, account: account)
     }
 }
 

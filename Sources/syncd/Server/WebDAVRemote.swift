@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import HTTPStorage
 import SyncCore
 import WebDAVStorage
 
@@ -47,7 +48,7 @@ struct WebDAVRemote {
             return .init(user: user, password: password)
         }
         let named = file ?? environmentVariable("SYNCD_CREDENTIALS")
-        if let path = named ?? PrivateFile.stateFolder.map({ $0 + "/webdav.json" }),
+        if let path = named ?? ServerOptions.stateFolder.map({ $0 + "/webdav.json" }),
             let credential = try Self.credential(for: origin, in: path, mustBeThere: named != nil)
         {
             guard user == nil || user == credential.user else {
@@ -73,11 +74,11 @@ struct WebDAVRemote {
     private static func credential(
         for origin: String, in path: String, mustBeThere: Bool
     ) throws -> WebDAVBackend.Credential? {
-        guard let bytes = try PrivateFile.read(path) else {
+        guard let bytes = try PrivateFile(path).read() else {
             guard mustBeThere else { return nil }
             throw Failure(.notFound, "\(path): no such file")
         }
-        guard let logins = try? JSONDecoder().decode([String: Login].self, from: bytes) else {
+        guard let logins = try? JSONDecoder().decode([String: Login].self, from: Data(bytes)) else {
             throw Failure(
                 .refused,
                 "\(path) must hold users and passwords of WebDAV servers: "

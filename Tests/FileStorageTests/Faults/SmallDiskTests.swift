@@ -11,7 +11,7 @@ struct SmallDiskTests {
     private let store: FileBackend
 
     init() throws {
-        disk = try SmallDisk()
+        disk = try SmallDisk(kilobytes: 256)
         store = FileBackend(folder: disk.path(of: "store"))
     }
 
@@ -99,48 +99,4 @@ struct SmallDiskTests {
             try await FileBackend(folder: disk.path(of: "new/store")).write([1], to: key(1), if: .any)
         }
     }
-}
-
-/// A mounted file system of 256 KB, unmounted with the object.
-private final class SmallDisk: Sendable {
-    static let isPossible: Bool = {
-        do {
-            return try withExtendedLifetime(SmallDisk()) { _ in true }
-        } catch {
-            return false
-        }
-    }()
-
-    /// Kept alive, because the folder can be removed only after unmounting.
-    private let parent: TemporaryFolder
-    private let folder: String
-
-    init() throws {
-        parent = try TemporaryFolder()
-        folder = parent.path(of: "disk")
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        try ProcessEnd.run("/bin/mount", "-t", "tmpfs", "-o", "size=256k", "none", folder)
-    }
-
-    deinit {
-        do { try ProcessEnd.run("/bin/umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
-    }
-
-    func path(of name: String) -> String { "\(folder)/\(name)" }
-
-    /// Uses up all remaining bytes.
-    func fill() throws {
-        try Data().write(to: URL(fileURLWithPath: path(of: "ballast")))
-        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path(of: "ballast")))
-        do {
-            while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
-        } catch {
-            // The disk is full, as intended.
-        }
-        try file.close()
-    }
-
-    func empty() throws { try FileManager.default.removeItem(atPath: path(of: "ballast")) }
-
-    func makeReadOnly() throws { try ProcessEnd.run("/bin/mount", "-o", "remount,ro", folder) }
 }

@@ -3,43 +3,6 @@ import Entitlements
 import Foundation
 import SyncCore
 
-/// Files with secrets that only their owner may access: sessions, and passwords for WebDAV servers.
-enum PrivateFile {
-    /// The folder for persistent state (XDG base directories); `nil` without a home folder.
-    static var stateFolder: String? {
-        if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/syncd" }
-        if let home = environmentVariable("HOME"), home.hasPrefix("/") { return home + "/.local/state/syncd" }
-        return nil
-    }
-
-    /// Reads a file; `nil` for a missing one. Throws if it is not a regular file that only the current user may access.
-    static func read(_ path: String) throws(BackendError) -> Data? {
-        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
-        guard file >= 0 else {
-            if errno == ENOENT { return nil }
-            throw BackendError(
-                [EACCES, EPERM, ELOOP].contains(errno) ? .permissionDenied : .unavailable, operation: .read,
-                disposition: .permanent, message: "\(path): cannot be read: \(String(cString: strerror(errno)))")
-        }
-        defer { close(file) }
-        var status = stat()
-        let hasStatus = fstat(file, &status) == 0
-        guard hasStatus, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0
-        else {
-            throw BackendError(
-                .permissionDenied, operation: .read,
-                message:
-                    "\(path) must be your own file, which other users cannot access: chmod 600 it; if they may have "
-                    + "read it, change the password in it, or end its session with syncd account logout --everywhere")
-        }
-        do {
-            return try FileHandle(fileDescriptor: file, closeOnDealloc: false).readToEnd() ?? Data()
-        } catch {
-            throw BackendError(.unavailable, operation: .read, message: "\(path): cannot be read", cause: error)
-        }
-    }
-}
-
 /// The rule for files with secrets that an administrator provides: tokens and private keys.
 struct SecretOptions: ParsableArguments {
     @Flag(
