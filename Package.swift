@@ -306,6 +306,7 @@ let package = Package(
             dependencies: [
                 "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
                 "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "UbiquitousStorageTests",

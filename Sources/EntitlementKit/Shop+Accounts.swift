@@ -1,4 +1,5 @@
 import EntitlementSync
+import Entitlements
 import HTTPStorage
 import SyncCore
 
@@ -8,31 +9,31 @@ extension Shop {
         /// They move to the account, permanently. Right for a personal device. On a device that several people share,
         /// ask first: the account also gets what the others have bought before they signed in.
         case adopt
-        /// They stay on this device, and are hidden while the account is logged in.
+        /// They stay on this device, and are hidden while the account is logged in. A ``Shop/restore()`` that the user
+        /// asks for claims those of the App Store for the account nevertheless.
         case leaveOnDevice
     }
 
     /// Creates an account at the server, and logs it in.
     ///
-    /// - Returns: The recovery codes. Show them to the user once: they replace a lost password. Empty if the account
-    ///   existed with this password, for example because an earlier answer was lost.
-    /// - Throws: ``ShopError``. A failure to send the purchases is none: the account is logged in, ``failure`` has the
-    ///   reason, and ``run()`` tries again.
+    /// - Returns: The recovery codes. Show them to the user once: each replaces a lost password. Empty if the account
+    ///   existed with this password, for example because an earlier answer was lost: see
+    ///   ``renewRecoveryCodes(password:)``.
+    /// - Throws: ``ShopError``. If the purchases could not be sent, the call succeeds: ``failure`` has the reason, and
+    ///   ``run()`` tries again.
     @discardableResult
     public func signUp(
         _ name: String, password: String, earlierPurchases: EarlierPurchases
     ) async throws(ShopError) -> [String] {
-        let opened = try await open()
-        let (client, tokens) = try opened.accounts()
-        do {
-            let new = try await client.signUp(name, password: password)
-            try await tokens.begin(new.session)
-            try await enter(name, earlierPurchases, opened)
+        try await accountChanges.exclusively { () async throws(ShopError) in
+            let opened = try await open()
+            let client = try opened.accounts().client
+            let new: AccountClient.SignUp
+            do { new = try await client.signUp(name, password: password) } catch { throw ShopError(error) }
+            try await enter(new.session, earlierPurchases, opened)
             // The codes are shown only once, so a failed sync must not hide them.
-            do { try await synchronize(opened) } catch { note(error) }
+            do throws(ShopError) { try await synchronize(opened) } catch { note(error, in: .sync) }
             return new.recoveryCodes ?? []
-        } catch {
-            throw ShopError(error)
         }
     }
 
@@ -42,18 +43,50 @@ extension Shop {
     public func logIn(
         _ name: String, password: String, earlierPurchases: EarlierPurchases
     ) async throws(ShopError) {
-        try await logIn(name, earlierPurchases) { client in try await client.logIn(name, password: password) }
+        try await accountChanges.exclusively { () async throws(ShopError) in
+            let opened = try await open()
+            let client = try opened.accounts().client
+            let session: ServerSession
+            do { session = try await client.logIn(name, password: password) } catch { throw ShopError(error) }
+            try await enter(session, earlierPurchases, opened)
+            try await synchronize(opened)
+        }
     }
 
     /// Sets a new password with one of the recovery codes, ends all sessions of the account, and logs in.
     ///
-    /// - Parameter code: One of the codes from ``signUp(_:password:earlierPurchases:)``. It can be used once.
+    /// - Parameter code: One of the codes from ``signUp(_:password:earlierPurchases:)``.
+    /// - Returns: New recovery codes: the reset makes all former ones invalid. Show them to the user once. Empty if the
+    ///   server could not be reached a second time: see ``renewRecoveryCodes(password:)``.
     /// - Throws: ``ShopError``.
+    @discardableResult
     public func resetPassword(
         of name: String, recoveryCode code: String, to newPassword: String, earlierPurchases: EarlierPurchases
-    ) async throws(ShopError) {
-        try await logIn(name, earlierPurchases) { client in
-            try await client.recover(name, code: code, newPassword: newPassword)
+    ) async throws(ShopError) -> [String] {
+        try await accountChanges.exclusively { () async throws(ShopError) in
+            let opened = try await open()
+            let client = try opened.accounts().client
+            let session: ServerSession
+            do { session = try await client.recover(name, code: code, newPassword: newPassword) } catch {
+                throw ShopError(error)
+            }
+            try await enter(session, earlierPurchases, opened)
+            do throws(ShopError) { try await synchronize(opened) } catch { note(error, in: .sync) }
+            do throws(ShopError) { return try await renewRecoveryCodes(password: newPassword) } catch {
+                note(error, in: .account)
+                return []
+            }
+        }
+    }
+
+    /// Replaces the recovery codes of the account that is logged in.
+    ///
+    /// - Returns: The new codes. Show them to the user once. The former ones are invalid.
+    /// - Throws: ``ShopError``.
+    public func renewRecoveryCodes(password: String) async throws(ShopError) -> [String] {
+        let (client, tokens) = try await open().accounts()
+        do { return try await client.renewRecoveryCodes(password: password, token: tokens.token(refused:)) } catch {
+            throw ShopError(error)
         }
     }
 
@@ -63,13 +96,21 @@ extension Shop {
     ///
     /// - Throws: ``ShopError``.
     public func logOut() async throws(ShopError) {
-        let opened = try await open()
-        do { try await opened.store.logOut() } catch { throw ShopError(error) }
-        account = nil
-        guard opened.client != nil else { return }
-        let (client, tokens) = try opened.accounts()
-        do { try await client.logOut(token: tokens.token(refused:)) } catch { note(ShopError(error)) }
-        do { try await tokens.forget() } catch { throw ShopError(error) }
+        try await accountChanges.exclusively { () async throws(ShopError) in
+            let opened = try await open()
+            do { try await opened.store.logOut() } catch { throw ShopError(error) }
+            account = opened.store.account.name
+            await opened.model.refresh()
+            guard let client = opened.client, let tokens = opened.tokens else { return }
+            do {
+                let session = try await tokens.session()
+                try await tokens.forget()
+                // The token of this session only: another account may have logged in since.
+                if let token = session?.accessToken { try await client.logOut { _ in token } }
+            } catch {
+                note(ShopError(error), in: .account)
+            }
+        }
     }
 
     /// Deletes the account and its purchases, at the server and on all devices. This cannot be undone. The App Store
@@ -77,45 +118,49 @@ extension Shop {
     ///
     /// - Throws: ``ShopError``. After a failure, calling it again completes it.
     public func deleteAccount(password: String) async throws(ShopError) {
-        let opened = try await open()
-        let (client, tokens) = try opened.accounts()
-        guard account != nil else { throw ShopError(.logInNeeded, "no account is logged in") }
-        do {
-            do { try await client.erase(password: password, token: tokens.token(refused:)) } catch {
-                // An earlier attempt has deleted the account, but was interrupted before this device was updated.
-                guard error.kind == .notAllowed else { throw error }
+        try await accountChanges.exclusively { () async throws(ShopError) in
+            let opened = try await open()
+            let (client, tokens) = try opened.accounts()
+            guard let name = account else { throw ShopError(.logInNeeded, "no account is logged in") }
+            do {
+                do throws(AccountError) {
+                    try await client.erase(password: password, token: tokens.token(refused:))
+                } catch {
+                    // An earlier attempt has deleted the account, but was interrupted before this device was updated.
+                    guard error.kind == .notAllowed else { throw error }
+                }
+                do {
+                    try await opened.store.sync()
+                    throw ShopError(.other, "the server still has the account \(name.singleLine): try again")
+                } catch let error as EntitlementError {
+                    // A running shop may have noticed the deletion first, and have logged the account out.
+                    guard error.kind == .accountErased || opened.store.account.name != name else { throw error }
+                }
+                try await tokens.forget()
+            } catch {
+                throw ShopError(error)
             }
-            do { try await opened.store.sync() } catch {
-                guard error.kind == .accountErased else { throw error }
-            }
-            try await tokens.forget()
-        } catch {
-            throw ShopError(error)
+            account = opened.store.account.name
+            await opened.model.refresh()
         }
-        account = opened.store.account.name
-        await opened.model.refresh()
     }
 
-    private func logIn(
-        _ name: String, _ earlier: EarlierPurchases, with authenticate: (AccountClient) async throws -> ServerSession
+    /// Logs in on this device, after the server has accepted the user. After a failure the former session is in use.
+    private func enter(
+        _ session: ServerSession, _ earlier: EarlierPurchases, _ opened: OpenedShop
     ) async throws(ShopError) {
-        let opened = try await open()
-        let (client, tokens) = try opened.accounts()
+        let tokens = try opened.accounts().tokens
         do {
-            try await tokens.begin(try await authenticate(client))
-            try await enter(name, earlier, opened)
-            try await synchronize(opened)
+            let former = try await tokens.session()
+            do {
+                try await tokens.begin(session)
+                try await opened.store.logIn(session.account, adoptAnonymous: earlier == .adopt)
+            } catch {
+                if let former { try await tokens.begin(former) } else { try await tokens.forget() }
+                throw error
+            }
         } catch {
             throw ShopError(error)
-        }
-    }
-
-    /// Logs in on this device, after the server has accepted the user.
-    private func enter(_ name: String, _ earlier: EarlierPurchases, _ opened: OpenedShop) async throws {
-        do { try await opened.store.logIn(name, adoptAnonymous: earlier == .adopt) } catch {
-            // A session of an account that is not logged in here would be used for another one.
-            try await opened.accounts().tokens.forget()
-            throw error
         }
         account = opened.store.account.name
     }

@@ -23,8 +23,9 @@ extension Shop {
     ///
     /// - Throws: ``ShopError`` of kind `notRunning` if ``run()`` does not run: an approval or a refund would then be
     ///   missed; of kind `catalog` for a product that the catalogue lacks, or to which it gives another type than the
-    ///   App Store; of kind `logInNeeded` for a product that requires an account; of kind `appStore`; or of kind `full`
-    ///   or `storage`, if the purchase could not be saved. The App Store then delivers it again.
+    ///   App Store; of kind `logInNeeded` for a product that requires an account; of kind `appStore`, always on visionOS,
+    ///   where SwiftUI's `purchase` action buys; of kind `otherEnvironment`, if the purchase was saved and grants nothing;
+    ///   or of kind `full` or `storage`, if it could not be saved. The App Store then delivers it again.
     public func buy(_ product: String) async throws(ShopError) -> Outcome {
         let product = ProductID(product)
         let opened = try await open()
@@ -43,11 +44,19 @@ extension Shop {
         if known.requiresAccount, account == nil {
             throw ShopError(.logInNeeded, "\(product.rawValue.singleLine) requires an account: log in first")
         }
-        if offers[product] == nil { try await loadOffers() }
+        if offers[product.rawValue] == nil { try await loadOffers() }
         if let mismatch = mismatch(of: known) { throw mismatch }
+        let token = await tokenForPurchase()?.uuidString.lowercased()
         do {
-            switch try await feed.buy(product, accountToken: await tokenForPurchase()?.uuidString.lowercased()) {
-            case .purchased: return .bought
+            switch try await feed.buy(product, accountToken: token) {
+            case .purchased(let transaction):
+                guard transaction.environment == opened.store.environment else {
+                    throw ShopError(
+                        .otherEnvironment,
+                        "the purchase is of the environment \(transaction.environment.rawValue.singleLine), and the shop "
+                            + "counts \(opened.store.environment.rawValue): pass no environment to the shop")
+                }
+                return .bought
             case .pending: return .pending
             case .cancelled: return .cancelled
             }
@@ -70,6 +79,7 @@ extension Shop {
             } else {
                 try await opened.store.restore()
             }
+            await opened.model.refresh()
             return try await opened.store.purchaseCount() - known
         } catch {
             throw ShopError(error)
@@ -94,6 +104,7 @@ extension Shop {
         } catch {
             throw ShopError(error)
         }
+        await opened.model.refresh()
     }
 
     /// Returns the new end of the group if a non-renewing subscription were bought now.
@@ -111,21 +122,39 @@ extension Shop {
     /// - Throws: ``ShopError``.
     public func appAccountToken() async throws(ShopError) -> UUID? {
         let opened = try await open()
-        guard let account, opened.client != nil else { return nil }
-        if let accountToken, accountToken.account == account { return UUID(uuidString: accountToken.token) }
+        let account = opened.store.account
+        guard !account.isAnonymous, opened.client != nil else { return nil }
+        if let accountToken, accountToken.account == account { return accountToken.token }
         let (client, tokens) = try opened.accounts()
-        let token: String
-        do { token = try await client.accountToken(token: tokens.token(refused:)) } catch { throw ShopError(error) }
+        let text: String
+        do { text = try await client.accountToken(token: tokens.token(refused:)) } catch { throw ShopError(error) }
+        guard let token = UUID(uuidString: text) else {
+            throw ShopError(.noServer, "the server named the account by \(text.singleLine), which is not a UUID")
+        }
         // Another account may have logged in meanwhile.
-        if account == self.account { accountToken = (account, token) }
-        return UUID(uuidString: token)
+        guard account == opened.store.account else { return nil }
+        accountToken = (account, token)
+        return token
     }
 
-    /// The token for a purchase. The purchase does not depend on it: this device sends the transaction to the server.
+    /// The token for a purchase; `nil` if the server does not answer within two seconds. The purchase does not depend
+    /// on it: this device sends the transaction to the server.
     func tokenForPurchase() async -> UUID? {
-        do { return try await appAccountToken() } catch {
-            note(error)
-            return nil
+        let host = settings.host
+        return await withTaskGroup(of: UUID?.self) { group in
+            group.addTask {
+                do throws(ShopError) { return try await self.appAccountToken() } catch {
+                    await self.note(error, in: .account)
+                    return nil
+                }
+            }
+            group.addTask {
+                // The sleep throws only on cancellation, when the token has arrived.
+                do { try await host.sleep(for: .seconds(2)) } catch {}
+                return nil
+            }
+            defer { group.cancelAll() }
+            return await group.next() ?? nil
         }
     }
 }

@@ -10,7 +10,7 @@ import SyncCore
 /// ```swift
 /// @State private var shop = Shop(catalog: catalogURL, server: "https://purchases.example.com")
 /// // …
-/// .task(id: phase) { if phase != .background { await shop.run() } }           // keeps purchases current
+/// .task(id: phase == .background) { if phase != .background { await shop.run() } }  // keeps purchases current
 /// try await shop.logIn(name, password: password, earlierPurchases: .adopt)    // once
 /// try await shop.buy("owls.3months")
 /// if try await shop.access(to: "night-owls").isGranted { … }                  // asks, also offline
@@ -36,15 +36,14 @@ public final class Shop {
     /// The rows of a shop page: one for each product that is for sale, owned or pending. Empty until ``run()`` or
     /// ``refresh()`` has read the purchases.
     public var rows: [Row] {
-        opened?.model.rows.map { Row($0, offers[$0.id], language: settings.language) } ?? []
+        opened?.model.rows.map { Row($0, offers[$0.id.rawValue], language: settings.language) } ?? []
     }
 
     /// The name of the account that is logged in; `nil` for none, and until the purchases are open.
     public internal(set) var account: String?
 
-    /// The last failure in the background. It is `nil` after the next success, except for a mistake in the catalogue,
-    /// which stays until it is corrected.
-    public var failure: ShopError? { mismatch ?? lastFailure }
+    /// The most serious failure in the background; `nil` if the last attempt of everything succeeded.
+    public var failure: ShopError? { failures.min { $0.key.rawValue < $1.key.rawValue }?.value }
 
     /// The products that are for sale in the catalogue, and that the App Store does not offer to this user. Their rows
     /// have no price. Empty without StoreKit, and until ``run()`` or ``refresh()`` has asked the App Store.
@@ -55,15 +54,20 @@ public final class Shop {
 
     let settings: ShopSettings
     /// The offers of the App Store.
-    private(set) var offers: [ProductID: StoreKitOffer] = [:]
+    private(set) var offers: [String: StoreKitOffer] = [:]
     private var opened: OpenedShop?
-    private var lastFailure: ShopError?
-    private var mismatch: ShopError?
-    @ObservationIgnored private var isOpening = false
-    @ObservationIgnored private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var failures: [Activity: ShopError] = [:]
+    @ObservationIgnored private let opening = Turns()
+    /// Log-ins, log-outs and deletions happen one after another.
+    @ObservationIgnored let accountChanges = Turns()
     @ObservationIgnored private var successors: [AsyncStream<Never>.Continuation] = []
     /// The token of an account for the App Store.
-    @ObservationIgnored var accountToken: (account: String, token: String)?
+    @ObservationIgnored var accountToken: (account: Account, token: UUID)?
+
+    /// What may fail in the background, the most serious first.
+    enum Activity: Int {
+        case opening, catalogue, purchases, account, sync, offers
+    }
 
     /// Creates a shop.
     ///
@@ -72,13 +76,15 @@ public final class Shop {
     ///   - server: The address of the server, `https://HOST[:PORT]`; `nil` for an app without a server.
     ///   - folder: The folder for the purchases and the session of this device; by default the platform's folder for
     ///     the data of this app.
-    ///   - environment: The environment whose purchases count. Others are recorded, and grant nothing.
+    ///   - environment: The environment whose purchases count. Others are recorded, and grant nothing. `nil` for the
+    ///     environment in which the App Store runs the app, which is the sandbox in TestFlight and in Apple's review.
     public convenience init(
-        catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment = .production
+        catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment? = nil
     ) {
         self.init(
             ShopSettings(
-                catalog: catalog, server: server, folder: folder, environment: EnvironmentID(environment.rawValue)))
+                catalog: catalog, server: server, folder: folder,
+                environment: environment.map { EnvironmentID($0.rawValue) }))
     }
 
     init(_ settings: ShopSettings) { self.settings = settings }
@@ -102,13 +108,17 @@ public final class Shop {
             for successor in successors { successor.finish() }
             successors = []
         }
-        guard let opened = await openUntilCancelled() else { return }
+        guard let opened = await untilSuccess(.opening, { () async throws(ShopError) in try await open() }) else {
+            return
+        }
         let events = opened.store.events
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await opened.store.run() }
+            group.addTask { await opened.store.run { await self.note($0.map { ShopError($0) }, in: .sync) } }
             group.addTask { await opened.model.run() }
             group.addTask { await self.follow(events) }
-            group.addTask { await self.untilSuccess { () async throws(ShopError) in try await self.loadOffers() } }
+            group.addTask {
+                await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
+            }
             if let feed = opened.feed { group.addTask { await feed.run() } }
         }
     }
@@ -156,37 +166,28 @@ public final class Shop {
 extension Shop {
     /// Opens the purchases, once for all callers.
     func open() async throws(ShopError) -> OpenedShop {
-        while isOpening { await withCheckedContinuation { waiters.append($0) } }
-        if let opened { return opened }
-        isOpening = true
-        defer {
-            isOpening = false
-            for waiter in waiters { waiter.resume() }
-            waiters = []
+        try await opening.exclusively { () async throws(ShopError) in
+            if let opened { return opened }
+            let opened = try await settings.open { [weak self] event in await self?.note(event) }
+            self.opened = opened
+            account = opened.store.account.name
+            return opened
         }
-        let opened = try await settings.open { [weak self] event in await self?.note(event) }
-        self.opened = opened
-        account = opened.store.account.name
-        return opened
-    }
-
-    /// Opens the purchases. After a failure, tries again until the task is cancelled.
-    private func openUntilCancelled() async -> OpenedShop? {
-        await untilSuccess { () async throws(ShopError) in try await self.open() }
     }
 
     /// Calls `body` until it succeeds, with pauses of 1 s to 60 s. Returns `nil` if the task is cancelled.
+    @discardableResult
     private func untilSuccess<Outcome: Sendable>(
-        _ body: () async throws(ShopError) -> Outcome
+        _ activity: Activity, _ body: @MainActor () async throws(ShopError) -> Outcome
     ) async -> Outcome? {
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
             do throws(ShopError) {
                 let outcome = try await body()
-                lastFailure = nil
+                note(nil, in: activity)
                 return outcome
             } catch {
-                lastFailure = error
+                note(error, in: activity)
             }
             // The sleep throws only on cancellation, which the loop checks.
             do { try await settings.host.sleep(for: pause) } catch {}
@@ -201,14 +202,14 @@ extension Shop {
         let products = try await open().store.catalog.products.filter(\.isForSale)
         let found: [StoreKitOffer]
         do { found = try await source.offers(of: products.map(\.id)) } catch { throw ShopError(error) }
-        offers = Dictionary(found.map { ($0.id, $0) }) { $1 }
-        missingProducts = products.map(\.id).filter { offers[$0] == nil }.map(\.rawValue)
-        mismatch = products.lazy.compactMap { self.mismatch(of: $0) }.first
+        offers = Dictionary(found.map { ($0.id.rawValue, $0) }) { $1 }
+        missingProducts = products.map(\.id.rawValue).filter { offers[$0] == nil }
+        note(products.lazy.compactMap { self.mismatch(of: $0) }.first, in: .catalogue)
     }
 
     /// The error for a product whose type differs between the catalogue and the App Store; `nil` if it does not.
     func mismatch(of product: Product) -> ShopError? {
-        guard let offer = offers[product.id], offer.type != product.kind.type else { return nil }
+        guard let offer = offers[product.id.rawValue], offer.type != product.kind.type else { return nil }
         return ShopError(
             .catalog,
             "\(product.id.rawValue.singleLine) is \(product.kind.type) in the catalogue and \(offer.type) in the App "
@@ -218,23 +219,26 @@ extension Shop {
     private func follow(_ events: AsyncStream<EntitlementEvent>) async {
         for await event in events {
             switch event {
-            case .failed(let error): lastFailure = ShopError(error)
             case .accountChanged, .accountErased: account = opened?.store.account.name
-            default: lastFailure = nil
+            default: break
             }
         }
     }
 
     private func note(_ event: StoreKitFeed.Event) {
         switch event {
-        case .recorded: break
-        case .unverified(_, let reason): lastFailure = ShopError(StoreKitFeedError.unverified(reason: reason))
-        case .failed(_, let error, _), .withdrawalFailed(let error): lastFailure = ShopError(error)
+        case .recorded: note(nil, in: .purchases)
+        case .unverified(_, let reason): note(ShopError(StoreKitFeedError.unverified(reason: reason)), in: .purchases)
+        case .failed(_, let error, _), .renewalFailed(_, let error), .withdrawalFailed(let error):
+            note(ShopError(error), in: .purchases)
         }
     }
 
-    /// Notes a failure that does not fail a call.
-    func note(_ error: ShopError) { lastFailure = error }
+    /// Notes the failure of an activity that fails no call; `nil` after a success.
+    func note(_ error: ShopError?, in activity: Activity) {
+        // The end of a run is not a failure.
+        if error?.kind != .cancelled, !Task.isCancelled { failures[activity] = error }
+    }
 }
 
 extension ProductKind {

@@ -1,3 +1,4 @@
+import EntitlementSyncStoreKit
 import Entitlements
 public import Foundation
 
@@ -63,14 +64,4 @@ extension ShopAccess.Denial {
             case .revoked(let date): .revoked(Date(date))
             }
     }
-}
-
-extension Date {
-    /// The date of a timestamp.
-    init(_ timestamp: Timestamp) { self.init(timeIntervalSince1970: Double(timestamp.milliseconds) / 1_000) }
-}
-
-extension Timestamp {
-    /// The date, rounded to milliseconds.
-    init(_ date: Date) { self.init(milliseconds: Int64((date.timeIntervalSince1970 * 1_000).rounded())) }
 }

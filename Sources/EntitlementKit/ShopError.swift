@@ -17,7 +17,7 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         /// The catalogue cannot be read, lacks the product or the entitlement, or differs from the App Store. A mistake
         /// of the app.
         public static let catalog = Kind(name: "catalog")
-        /// The address of the server is missing or wrong, or it is no EntitlementSync server. A mistake of the app.
+        /// The address of the server is missing or wrong, or another kind of server answers there. A mistake of the app.
         public static let noServer = Kind(name: "noServer")
         /// ``Shop/buy(_:)`` was called while ``Shop/run()`` does not run. A mistake of the app.
         public static let notRunning = Kind(name: "notRunning")
@@ -25,12 +25,16 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         public static let offline = Kind(name: "offline")
         /// The name, the password or the recovery code is wrong.
         public static let wrongPassword = Kind(name: "wrongPassword")
-        /// Too many wrong passwords. Wait before the next attempt.
+        /// The server has counted too many attempts. Wait before the next one.
         public static let tooManyAttempts = Kind(name: "tooManyAttempts")
         /// The name is taken by another account.
         public static let nameTaken = Kind(name: "nameTaken")
         /// The name, the new password or another value is not allowed.
         public static let invalid = Kind(name: "invalid")
+        /// The server does not allow this to the user, for example because it has closed its sign-up.
+        public static let notAllowed = Kind(name: "notAllowed")
+        /// The certificate of the server is not trusted: the device's date is wrong, or the network intercepts.
+        public static let untrusted = Kind(name: "untrusted")
         /// No account is logged in, or its session has ended: log in.
         public static let logInNeeded = Kind(name: "logInNeeded")
         /// The account was deleted.
@@ -45,6 +49,10 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         public static let newerVersion = Kind(name: "newerVersion")
         /// The App Store failed, or does not offer the product.
         public static let appStore = Kind(name: "appStore")
+        /// The purchase belongs to another environment of the App Store than the shop counts. A mistake of the app.
+        public static let otherEnvironment = Kind(name: "otherEnvironment")
+        /// The calling task was cancelled, or the user cancelled. Show nothing.
+        public static let cancelled = Kind(name: "cancelled")
         /// Any other error.
         public static let other = Kind(name: "other")
     }
@@ -66,13 +74,16 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
     /// The problem and the next step for the user, in English. An app in another language words it by ``kind``.
     public var message: String {
         switch kind {
-        case .catalog, .noServer, .notRunning:
+        case .catalog, .noServer, .notRunning, .otherEnvironment:
             "The shop of this app does not work. Please look for an update of the app."
         case .offline: "There is no connection to the server. Purchases on this device are safe. Try again later."
         case .wrongPassword: "The name or the password is wrong. Check both, and try again."
-        case .tooManyAttempts: "There were too many wrong passwords. Wait a few minutes, and try again."
+        case .tooManyAttempts: "There were too many attempts. Wait a few minutes, and try again."
         case .nameTaken: "This name is taken. Choose another name, or log in if the account is yours."
         case .invalid: "This is not allowed: \(description). Change it, and try again."
+        case .notAllowed: "The server does not allow this. Ask the app's support."
+        case .untrusted: "The connection to the server is not secure. Check the date of this device, and the network."
+        case .cancelled: "This was cancelled."
         case .logInNeeded: "You are not logged in. Log in, and try again."
         case .accountDeleted: "This account was deleted. Log in to another account, or create one."
         case .full: "This device has no free space. Free some space, and try again. Nothing was lost."
@@ -93,24 +104,31 @@ extension ShopError {
         case let error as InputError: self.init(.catalog, "the catalogue: \(error)")
         case let error as AccountError: self.init(Self.kind(of: error), error.message, isTransient: error.isTransient)
         case let error as EntitlementError: self.init(entitlement: error)
-        case let error as BackendError:
-            if let account = error.cause as? AccountError {
-                self.init(account)
-            } else {
-                self.init(Self.kind(ofLocal: error), error.message, isTransient: error.disposition == .transient)
-            }
+        case let error as BackendError: self.init(Self.kind(ofLocal: error), error)
         case let error as TransportError: self.init(.offline, error.message, isTransient: true)
         case StoreKitFeedError.notRecorded(let cause): self.init(entitlement: cause)
+        case StoreKitFeedError.appStore(let cause) where cause is CancellationError: self.init(cause)
         case let error as StoreKitFeedError: self.init(.appStore, error.description, isTransient: true)
+        case is CancellationError: self.init(.cancelled, "cancelled", isTransient: true)
         default: self.init(.appStore, "the App Store: \("\(error)".singleLine)", isTransient: true)
         }
     }
 
+    /// An account's error may be the cause of a backend's.
+    private init(_ kind: Kind, _ error: BackendError) {
+        if let account = error.cause as? AccountError {
+            self.init(account)
+        } else {
+            self.init(kind, error.message, isTransient: error.disposition == .transient)
+        }
+    }
+
     private init(entitlement error: EntitlementError) {
-        if let account = error.backendError?.cause as? AccountError {
-            self.init(account)
-        } else if case .backend(let cause)? = error.syncError?.reason, let account = cause.cause as? AccountError {
-            self.init(account)
+        if let sync = error.syncError, case .backend(let cause) = sync.reason {
+            self.init(sync.side == .local ? Self.kind(ofLocal: cause) : Self.kind(ofRemote: cause), cause)
+        } else if let cause = error.backendError {
+            let isRemote = error.kind == .sync
+            self.init(isRemote ? Self.kind(ofRemote: cause) : Self.kind(ofLocal: cause), cause)
         } else {
             self.init(Self.kind(of: error), error.message, isTransient: error.isTransient)
         }
@@ -122,10 +140,12 @@ extension ShopError {
         case .tooManyGuesses: .tooManyAttempts
         case .nameTaken: .nameTaken
         case .invalid: .invalid
+        case .notAllowed: .notAllowed
         case .sessionOver: .logInNeeded
         case .unreachable: .offline
         case .server: error.isTransient ? .offline : .noServer
-        case .untrusted: .noServer
+        case .untrusted: .untrusted
+        case .cancelled: .cancelled
         default: .other
         }
     }
@@ -137,8 +157,7 @@ extension ShopError {
         case .signInNeeded: .logInNeeded
         case .noRemote: .noServer
         case .accountErased, .unknownAccount: .accountDeleted
-        case .storage: error.backendError.map(kind(ofLocal:)) ?? .storage
-        case .unsuitableStore: .storage
+        case .storage, .unsuitableStore: .storage
         case .damaged: .damaged
         case .newerFormat: .newerVersion
         case .sync: error.isTransient ? .offline : .other
@@ -151,7 +170,18 @@ extension ShopError {
         case .full: .full
         case .damaged: .damaged
         case .newerFormat: .newerVersion
+        case .cancelled: .cancelled
         default: .storage
+        }
+    }
+
+    private static func kind(ofRemote error: BackendError) -> Kind {
+        switch error.kind {
+        case .notAStore: .noServer
+        case .permissionDenied, .refused: .notAllowed
+        case .newerFormat: .newerVersion
+        case .cancelled: .cancelled
+        default: error.disposition == .permanent ? .other : .offline
         }
     }
 }

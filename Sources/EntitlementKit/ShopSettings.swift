@@ -18,7 +18,8 @@ struct ShopSettings: Sendable {
     var catalog: URL
     var server: String?
     var folder: URL?
-    var environment: EnvironmentID
+    /// The environment whose purchases count; `nil` for that of the App Store.
+    var environment: EnvironmentID?
     /// The language of product names.
     var language = Locale.current.language.languageCode?.identifier ?? "en"
     /// StoreKit; `nil` on systems without it.
@@ -56,11 +57,18 @@ struct ShopSettings: Sendable {
         }
         return URL(filePath: state).appending(path: "\(ProcessInfo.processInfo.processName)/entitlements")
         #else
-        let folders = FileManager.default.urls(for: .applicationSupportDirectory, in: .userDomainMask)
-        guard let support = folders.first else {
+        // Apps on Apple TV may write to the folder for caches only.
+        #if os(tvOS)
+        let kind = FileManager.SearchPathDirectory.cachesDirectory
+        #else
+        let kind = FileManager.SearchPathDirectory.applicationSupportDirectory
+        #endif
+        guard let data = FileManager.default.urls(for: kind, in: .userDomainMask).first else {
             throw ShopError(.storage, "the folder for purchases is unknown: pass a folder")
         }
-        return support.appending(path: "EntitlementSync")
+        // On macOS, apps outside of a sandbox share the folder.
+        let name = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+        return data.appending(path: "\(name)/EntitlementSync")
         #endif
     }
 
@@ -73,6 +81,8 @@ struct ShopSettings: Sendable {
         let folder = try dataFolder()
         do {
             let catalog = try Catalog.json(at: catalog)
+            let storeKit = environment == nil ? await source?.environment() : nil
+            let environment = environment ?? storeKit ?? .production
             let local = local ?? FileBackend(folder: folder.appending(path: "purchases").path)
             guard let server else {
                 let store = try await EntitlementStore(
@@ -97,10 +107,12 @@ struct ShopSettings: Sendable {
     }
 
     private static func sessions(in folder: URL, of server: String) -> any SessionStore {
+        let file = SessionFile(
+            folder.appending(path: "session.json").path, local: folder.standardizedFileURL.path, server: server)
         #if canImport(Security)
-        KeychainSession(server: server)
+        return KeychainSessionStore(server: server, folder: folder.lastPathComponent, file: file)
         #else
-        SessionFile(folder.appending(path: "session.json").path, local: folder.standardizedFileURL.path, server: server)
+        return file
         #endif
     }
 

@@ -62,7 +62,10 @@ extension EntitlementStore {
             try await record(.deferred(payment.product))
             return false
         case .failed:
-            try await record(.withdrawn(payment.product))
+            do { try await record(.withdrawn(payment.product)) } catch {
+                // A product that the catalogue lacks was never requested.
+                guard error.kind == .unknownProduct else { throw error }
+            }
             return true
         case .purchased, .restored:
             let id = payment.state == .restored ? payment.original ?? payment.transaction : payment.transaction

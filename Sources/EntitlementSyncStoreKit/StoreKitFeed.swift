@@ -7,11 +7,14 @@ public import SyncCore
 /// A transaction is finished only after its purchase is durable in the store. One that cannot be recorded stays
 /// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
 ///
+/// A purchase that this device already holds for another account, or for no account while one is logged in, stays
+/// there: only ``restore()``, which the user asks for, claims it for the account that is logged in.
+///
 /// ```swift
 /// let feed = StoreKitFeed(store, source: StoreKitSource())
-/// Task { await feed.run() }
+/// await feed.run()  // in a task that lives as long as the app
 /// ```
-public actor StoreKitFeed {
+public struct StoreKitFeed: Sendable {
     /// An event of the feed, for a log or a message to the user.
     public enum Event: Sendable {
         /// A transaction is durable and finished. `facts` are new to this device; they are empty if it knew them.
@@ -20,6 +23,8 @@ public actor StoreKitFeed {
         case unverified(StoreKitTransaction, reason: String)
         /// The store could not record the transaction. It is not finished. With `isRetried`, the feed tries again.
         case failed(StoreKitTransaction, EntitlementError, isRetried: Bool)
+        /// A renewal state could not be recorded. It is read again at the next start.
+        case renewalFailed(StoreKitRenewal, EntitlementError)
         /// Requests for approval that Apple has deleted could not be withdrawn.
         case withdrawalFailed(EntitlementError)
     }
@@ -62,8 +67,9 @@ public actor StoreKitFeed {
     /// Start it once, as early as the app starts. It listens for updates while it reads the rest.
     public func run() async {
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.source.updates { await self.process($0) } }
-            group.addTask { await self.readPast() }
+            group.addTask { await source.updates { await process($0) } }
+            group.addTask { await source.renewalUpdates { await process($0) } }
+            group.addTask { await readPast() }
         }
     }
 
@@ -90,16 +96,21 @@ public actor StoreKitFeed {
     /// - Throws: ``StoreKitFeedError``. The transaction is not finished then, so it is not lost.
     @discardableResult
     public func take(_ outcome: Outcome, of product: ProductID) async throws(StoreKitFeedError) -> [Fact] {
-        let request: Evidence
         switch outcome {
         case .purchased(let transaction):
             if let reason = transaction.verificationFailure { throw .unverified(reason: reason) }
-            do { return try await record(transaction) } catch { throw .notRecorded(error) }
-        case .pending: request = .deferred(product)
-        // A request that was pending has ended too.
-        case .cancelled: request = .withdrawn(product)
+            do {
+                let facts = try await store.record(transaction.evidence).newFacts
+                await source.finish(transaction)
+                return facts
+            } catch {
+                throw .notRecorded(error)
+            }
+        case .pending:
+            do { return try await store.record(.deferred(product)).newFacts } catch { throw .notRecorded(error) }
+        // An earlier request may still be waiting for approval.
+        case .cancelled: return []
         }
-        do { return try await store.record(request).newFacts } catch { throw .notRecorded(error) }
     }
 
     /// Restores purchases after the user has asked for it: reads them from the App Store again, and syncs with the
@@ -146,6 +157,7 @@ public actor StoreKitFeed {
     private func readPast() async {
         for transaction in await source.unfinished() { await process(transaction) }
         await recordHistory()
+        for renewal in await source.renewals() { await process(renewal) }
         do {
             try await store.withdrawRequests(before: Timestamp(milliseconds: host.now() - Self.requestLifetime))
         } catch {
@@ -158,9 +170,10 @@ public actor StoreKitFeed {
         let history = await source.history()
         for start in stride(from: 0, to: history.count, by: Self.batchCount) {
             let batch = history[start..<min(start + Self.batchCount, history.count)]
-            let verified = batch.filter { $0.verificationFailure == nil }
             do {
-                _ = try await store.record(verified.flatMap(\.evidence))
+                let others = try await store.purchasesOfOthers()
+                let own = batch.filter { $0.verificationFailure == nil && !others.contains($0.reference) }
+                _ = try await store.record(own.flatMap(\.evidence))
             } catch {
                 // One transaction must not keep the others out.
                 for transaction in batch where !Task.isCancelled { await process(transaction, finishes: false) }
@@ -179,7 +192,10 @@ public actor StoreKitFeed {
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
             do {
-                let facts = try await record(transaction, finishes: finishes)
+                // What another account holds is durable there.
+                let isOfOther = try await store.purchasesOfOthers().contains(transaction.reference)
+                let facts = isOfOther ? [] : try await store.record(transaction.evidence).newFacts
+                if finishes { await source.finish(transaction) }
                 return await onEvent(.recorded(transaction, facts: facts))
             } catch {
                 let isRetried = error.isTransient || error.kind == .storage
@@ -192,13 +208,16 @@ public actor StoreKitFeed {
         }
     }
 
-    /// Records a transaction, and finishes it once it is durable.
-    private func record(
-        _ transaction: StoreKitTransaction, finishes: Bool = true
-    ) async throws(EntitlementError) -> [Fact] {
-        let facts = try await store.record(transaction.evidence).newFacts
-        if finishes { await source.finish(transaction) }
-        return facts
+    /// Records a renewal state, unless it is known.
+    private func process(_ renewal: StoreKitRenewal) async {
+        guard renewal.verificationFailure == nil else { return }
+        do {
+            if let known = try await store.facts().renewalStates[renewal.line], renewal.agrees(with: known) { return }
+            guard try await !store.purchasesOfOthers().contains(renewal.line) else { return }
+            try await store.record(renewal.evidence)
+        } catch {
+            await onEvent(.renewalFailed(renewal, error))
+        }
     }
 }
 

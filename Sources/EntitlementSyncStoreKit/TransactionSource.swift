@@ -15,6 +15,16 @@ public protocol TransactionSource: Sendable {
     /// - Throws: ``StoreKitFeedError/notOffered(_:)``, or the error of StoreKit.
     func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome
 
+    /// The environment in which the app runs: `sandbox` in TestFlight and in Apple's review, too. `nil` if the App
+    /// Store does not tell, for example at the first start without a network.
+    func environment() async -> EnvironmentID?
+
+    /// The renewal states of the user's current subscriptions.
+    func renewals() async -> [StoreKitRenewal]
+
+    /// Passes on renewal states that change from now on. Returns when its task is cancelled.
+    func renewalUpdates(_ receive: @Sendable (StoreKitRenewal) async -> Void) async
+
     /// Passes on transactions that change from now on: purchases that were approved later or made on other devices,
     /// renewals, refunds. Returns when its task is cancelled.
     func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async

@@ -153,9 +153,10 @@ struct BackgroundTests {
         try await phone.signUp("alice", password: ShopStage.password, earlierPurchases: .adopt)
         let tablet = stage.shop("tablet", server: server.url)
         try await tablet.logIn("alice", password: ShopStage.password, earlierPurchases: .leaveOnDevice)
-        let start = ContinuousClock.now
+        var start = ContinuousClock.now
         try await whileRunning(tablet) {
             await until { !tablet.rows.isEmpty }
+            start = .now
             try await phone.record("owls.3months", transaction: "1")
             try await phone.refresh()
             await until { isRenewable(tablet) }

@@ -22,6 +22,7 @@ final class FakeAppStore: TransactionSource {
         var transactions: [StoreKitTransaction]
         var offers: [StoreKitOffer] = []
         var answer = Answer.sells
+        var environment: EnvironmentID?
         var finished: [UInt64] = []
         var tokens: [String?] = []
         var listeners: [AsyncStream<StoreKitTransaction>.Continuation] = []
@@ -45,6 +46,7 @@ final class FakeAppStore: TransactionSource {
     var tokens: [String?] { state.withLock { $0.tokens } }
 
     func set(_ offers: [StoreKitOffer]) { state.withLock { $0.offers = offers } }
+    func set(_ environment: EnvironmentID) { state.withLock { $0.environment = environment } }
     func set(_ answer: Answer) { state.withLock { $0.answer = answer } }
 
     /// Sells a product, and reports it to all devices that listen.
@@ -55,7 +57,8 @@ final class FakeAppStore: TransactionSource {
             let id = UInt64(state.transactions.count + 1)
             let type = state.offers.first { $0.id == product }?.type ?? .nonConsumable
             let transaction = StoreKitTransaction(
-                id: id, product: product, productType: type, purchaseDate: now, signedDate: now,
+                id: id, product: product, productType: type, purchaseDate: now,
+                environment: state.environment ?? .production, signedDate: now,
                 jws: "header.\(id).signature", verificationFailure: isGenuine ? nil : "the chain ends elsewhere")
             state.transactions.append(transaction)
             return (transaction, state.listeners)
@@ -83,6 +86,10 @@ final class FakeAppStore: TransactionSource {
         case .fails: throw Failure()
         }
     }
+
+    func environment() async -> EnvironmentID? { state.withLock { $0.environment } }
+    func renewals() async -> [StoreKitRenewal] { [] }
+    func renewalUpdates(_ receive: @Sendable (StoreKitRenewal) async -> Void) async {}
 
     func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
         let (updates, listener) = AsyncStream<StoreKitTransaction>.makeStream()

@@ -44,7 +44,8 @@ struct ShopStage {
     ) -> Shop {
         var settings = ShopSettings(
             catalog: catalogue, server: server, folder: URL(filePath: folder.path(of: device)),
-            environment: .production)
+            environment: nil)
+        settings.language = "en"
         settings.source = source
         change(&settings)
         return Shop(settings)

@@ -209,11 +209,12 @@ struct ShopTests {
     func messages() {
         let kinds: [ShopError.Kind] = [
             .catalog, .noServer, .notRunning, .offline, .wrongPassword, .tooManyAttempts, .nameTaken, .logInNeeded,
-            .accountDeleted, .full, .storage, .damaged, .newerVersion, .appStore, .other,
+            .notAllowed, .untrusted, .otherEnvironment, .cancelled, .accountDeleted, .full, .storage, .damaged,
+            .newerVersion, .appStore, .other,
         ]
         let messages = kinds.map { ShopError($0, "open: /tmp/x: errno 5").message }
         for message in messages { #expect(message.hasSuffix(".") && !message.contains("errno"), "\(message)") }
-        #expect(Set(messages).count == kinds.count - 2, "mistakes of the app share a message")
+        #expect(Set(messages).count == kinds.count - 3, "mistakes of the app share a message")
         #expect(ShopError(.invalid, "the password is too short").message.contains("the password is too short"))
         let shown: any Error = ShopError(.full, "open: ENOSPC")
         #expect(shown.localizedDescription.hasPrefix("This device has no free space."))

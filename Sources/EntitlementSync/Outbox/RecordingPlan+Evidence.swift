@@ -68,18 +68,15 @@ extension RecordingPlan {
         return facts
     }
 
-    /// The largest size of the evidence that is kept while no server can receive it, in bytes. Recording must not fail
-    /// one day because of evidence that is never sent.
-    private static let unsentByteCount = LedgerLimits.standard.byteCount / 4
+    /// The largest size of the evidence that waits for a server, in bytes. Recording must not fail one day because of
+    /// evidence that is never sent, or that the server never answers.
+    private var waitingByteCount: Int { LedgerLimits.standard.byteCount / (hasReceiver ? 2 : 4) }
 
     /// The evidence to keep until the server has answered it.
     private func evidenceToKeep(in state: LocalLedgers.State) -> [Fact] {
         let server = state.decisions.ledger.factsByKey
-        var room =
-            hasReceiver
-            ? Int.max
-            : Self.unsentByteCount
-                - EntitlementStore.waiting(in: state.device.ledger).reduce(0) { $0 + $1.data.count }
+        let waiting = EntitlementStore.waiting(in: state.device.ledger)
+        var room = waitingByteCount - waiting.reduce(0) { $0 + $1.data.count }
         return verified.compactMap { statement in
             guard isRestore || !statement.isKnown(to: server, state.device.ledger),
                 room >= statement.evidence.data.count

@@ -21,8 +21,8 @@ extension EntitlementStore {
     ///
     /// All of them are checked before the first is written. If a crash interrupts the write, record them again.
     ///
-    /// Evidence that was verified on this device is kept until the account's server has answered it. Without a server
-    /// that receives evidence, at most 1 MiB of it is kept; its facts are always recorded.
+    /// Evidence that was verified on this device is kept until the account's server has answered it: at most 2 MiB, or
+    /// 1 MiB without a server that receives evidence. The facts of all evidence are recorded.
     ///
     /// - Returns: The transactions, and the facts that were new.
     /// - Throws: The errors of ``record(_:)-(Evidence)``.
@@ -70,6 +70,38 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     package func purchaseCount() async throws(EntitlementError) -> Int {
         try await session.ledgers.current().facts.purchases.count
+    }
+
+    /// The facts that this device knows of the account.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    package func facts() async throws(EntitlementError) -> Facts { try await session.ledgers.current().facts }
+
+    /// The purchases that this device holds for other accounts, or for no account while one is logged in.
+    ///
+    /// A damaged ledger of another account holds nothing here: it must not keep this account's purchases out.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage`.
+    package func purchasesOfOthers() async throws(EntitlementError) -> Set<TransactionReference> {
+        let own = session.account
+        let entries = LedgerEntries(backend: local)
+        var purchases: Set<TransactionReference> = []
+        for account in try await Self.accounts(in: local) where account != own {
+            do throws(EntitlementError) {
+                let keys: LedgerKeys
+                do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
+                let ledger = try await entries.read(keys.ledger).ledger
+                // What an account has adopted moves to it, even if the move is not complete.
+                if let claim = ledger.claim, claim.account == own.name, claim.incarnation == own.incarnation {
+                    continue
+                }
+                let facts = Facts(account: ledger, device: try await entries.read(keys.device).ledger)
+                purchases.formUnion(facts.purchases.map(\.transaction))
+            } catch {
+                guard error.kind == .damaged || error.kind == .newerFormat else { throw error }
+            }
+        }
+        return purchases
     }
 
     /// Withdraws requests for approval that were made before `date` and are still pending.

@@ -38,17 +38,29 @@ extension EntitlementStore {
     public func run(
         pollingEvery interval: Duration = .seconds(60), noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400)
     ) async {
+        await run(pollingEvery: interval, noticeBeforeExpiry: notice) { _ in }
+    }
+
+    /// As ``run(pollingEvery:noticeBeforeExpiry:)``.
+    ///
+    /// - Parameter afterRound: Receives the failure of each round, or `nil` after a round without one.
+    package func run(
+        pollingEvery interval: Duration = .seconds(60), noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400),
+        afterRound: @escaping @Sendable (EntitlementError?) async -> Void
+    ) async {
         precondition(interval > .zero, "the polling interval must be positive")
         await withTaskGroup(of: Void.self) { group in
             for stream in [remote?.signals(), local.signals()].compactMap({ $0 }) {
                 group.addTask { for await _ in stream { self.wakeUp.signal() } }
             }
-            await keepCurrent(interval: interval, notice: notice)
+            await keepCurrent(interval: interval, notice: notice, afterRound: afterRound)
             group.cancelAll()
         }
     }
 
-    private func keepCurrent(interval: Duration, notice: Duration) async {
+    private func keepCurrent(
+        interval: Duration, notice: Duration, afterRound: @Sendable (EntitlementError?) async -> Void
+    ) async {
         var failures = 0
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
@@ -70,6 +82,7 @@ extension EntitlementStore {
             if Task.isCancelled { return }
             failures = failure == nil ? 0 : failures + 1
             if let failure { feed.publish(.failed(failure)) }
+            await afterRound(failure)
             await waitForSignal(atMost: pause(interval: interval, failures: failures, notice: notice))
         }
     }

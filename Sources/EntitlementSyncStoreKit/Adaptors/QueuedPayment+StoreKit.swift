@@ -4,6 +4,12 @@ public import StoreKit
 
 extension QueuedPayment {
     /// Reads a transaction of `SKPaymentQueue`.
+    @available(iOS, deprecated: 18, message: "use StoreKit 2")
+    @available(macOS, deprecated: 15, message: "use StoreKit 2")
+    @available(tvOS, deprecated: 18, message: "use StoreKit 2")
+    @available(watchOS, deprecated: 11, message: "use StoreKit 2")
+    @available(visionOS, deprecated: 2, message: "use StoreKit 2")
+    @available(macCatalyst, deprecated: 18, message: "use StoreKit 2")
     public init(_ transaction: SKPaymentTransaction) {
         let state: State =
             switch transaction.transactionState {
@@ -13,11 +19,13 @@ extension QueuedPayment {
             case .deferred: .deferred
             default: .purchasing
             }
-        let date = transaction.original?.transactionDate ?? transaction.transactionDate
+        // The original transaction is defined only for a restored purchase.
+        let original = state == .restored ? transaction.original : nil
+        let date = original?.transactionDate ?? transaction.transactionDate
         self.init(
             state, of: ProductID(transaction.payment.productIdentifier),
             transaction: transaction.transactionIdentifier.map { TransactionID($0) },
-            original: transaction.original?.transactionIdentifier.map { TransactionID($0) },
+            original: original?.transactionIdentifier.map { TransactionID($0) },
             date: date.map { Timestamp($0) }, quantity: Int64(transaction.payment.quantity))
     }
 }

@@ -2,9 +2,13 @@
 public import Entitlements
 import Foundation
 public import StoreKit
+import Synchronization
 
-/// The transactions of StoreKit 2.
-public struct StoreKitSource: TransactionSource {
+/// The App Store on this device, by StoreKit 2.
+public final class StoreKitSource: TransactionSource {
+    /// The transactions that StoreKit has delivered and the app has not finished.
+    private let delivered = Mutex<[UInt64: StoreKit.Transaction]>([:])
+
     /// Creates a source.
     public init() {}
 
@@ -28,19 +32,32 @@ public struct StoreKitSource: TransactionSource {
         guard let offer = try await StoreKit.Product.products(for: [product.rawValue]).first else {
             throw StoreKitFeedError.notOffered(product)
         }
-        let token = accountToken.flatMap(UUID.init(uuidString:))
-        return StoreKitFeed.Outcome(try await offer.purchase(options: Set(token.map { [.appAccountToken($0)] } ?? [])))
+        var options: Set<StoreKit.Product.PurchaseOption> = []
+        if let token = accountToken.flatMap(UUID.init(uuidString:)) { options.insert(.appAccountToken(token)) }
+        let result = try await offer.purchase(options: options)
+        if case .success(let result) = result { note(result) }
+        return StoreKitFeed.Outcome(result)
         #endif
+    }
+
+    /// Reads `AppTransaction.shared`.
+    public func environment() async -> EnvironmentID? {
+        do {
+            return EnvironmentID(try await AppTransaction.shared.unsafePayloadValue.environment.rawValue.lowercased())
+        } catch {
+            // The App Store is not reachable, or no user is signed in to it.
+            return nil
+        }
     }
 
     /// Listens to `Transaction.updates`.
     public func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
-        for await result in StoreKit.Transaction.updates { await receive(StoreKitTransaction(result)) }
+        for await result in StoreKit.Transaction.updates { await receive(note(result)) }
     }
 
     /// Reads `Transaction.unfinished`.
     public func unfinished() async -> [StoreKitTransaction] {
-        await StoreKit.Transaction.unfinished.reduce(into: []) { $0.append(StoreKitTransaction($1)) }
+        await StoreKit.Transaction.unfinished.reduce(into: []) { $0.append(note($1)) }
     }
 
     /// Reads `Transaction.all`.
@@ -48,16 +65,43 @@ public struct StoreKitSource: TransactionSource {
         await StoreKit.Transaction.all.reduce(into: []) { $0.append(StoreKitTransaction($1)) }
     }
 
-    /// Finishes the transaction, if StoreKit still lists it as unfinished.
+    /// Finishes the transaction.
     public func finish(_ transaction: StoreKitTransaction) async {
-        for await result in StoreKit.Transaction.unfinished {
-            let candidate = result.unsafePayloadValue
-            if candidate.id == transaction.id { await candidate.finish() }
+        if let value = delivered.withLock({ $0.removeValue(forKey: transaction.id) }) { return await value.finish() }
+        // A view of StoreKit has made the purchase.
+        for await result in StoreKit.Transaction.unfinished where result.unsafePayloadValue.id == transaction.id {
+            await result.unsafePayloadValue.finish()
+        }
+    }
+
+    /// Reads the status of each subscription in `Transaction.currentEntitlements`.
+    public func renewals() async -> [StoreKitRenewal] {
+        var renewals: [StoreKitRenewal] = []
+        for await result in StoreKit.Transaction.currentEntitlements {
+            guard let status = await result.unsafePayloadValue.subscriptionStatus else { continue }
+            renewals.append(StoreKitRenewal(status.renewalInfo))
+        }
+        return renewals
+    }
+
+    /// Listens to `Product.SubscriptionInfo.Status.updates`.
+    public func renewalUpdates(_ receive: @Sendable (StoreKitRenewal) async -> Void) async {
+        for await status in StoreKit.Product.SubscriptionInfo.Status.updates {
+            await receive(StoreKitRenewal(status.renewalInfo))
         }
     }
 
     /// Calls `AppStore.sync()`.
-    public func refresh() async throws { try await AppStore.sync() }
+    public func refresh() async throws {
+        do { try await AppStore.sync() } catch StoreKitError.userCancelled { throw CancellationError() }
+    }
+
+    @discardableResult
+    private func note(_ result: VerificationResult<StoreKit.Transaction>) -> StoreKitTransaction {
+        let transaction = result.unsafePayloadValue
+        delivered.withLock { $0[transaction.id] = transaction }
+        return StoreKitTransaction(result)
+    }
 }
 
 #if os(visionOS)
@@ -70,8 +114,6 @@ extension StoreKitTransaction {
     /// Reads a transaction and the result of its verification.
     public init(_ result: VerificationResult<StoreKit.Transaction>) {
         let transaction = result.unsafePayloadValue
-        var failure: String?
-        if case .unverified(_, let error) = result { failure = "\(error)" }
         self.init(
             id: transaction.id, originalID: transaction.originalID, product: ProductID(transaction.productID),
             productType: ProductType(transaction.productType), purchaseDate: Timestamp(transaction.purchaseDate),
@@ -80,7 +122,29 @@ extension StoreKitTransaction {
             quantity: Int64(transaction.purchasedQuantity),
             isIntroductory: transaction.offer?.type == .introductory,
             environment: EnvironmentID(transaction.environment.rawValue.lowercased()),
-            signedDate: Timestamp(transaction.signedDate), jws: result.jwsRepresentation, verificationFailure: failure)
+            signedDate: Timestamp(transaction.signedDate), jws: result.jwsRepresentation,
+            verificationFailure: result.failure)
+    }
+}
+
+extension StoreKitRenewal {
+    /// Reads a renewal state and the result of its verification.
+    public init(_ result: VerificationResult<StoreKit.Product.SubscriptionInfo.RenewalInfo>) {
+        let info = result.unsafePayloadValue
+        let next = info.autoRenewPreference
+        self.init(
+            originalID: info.originalTransactionID,
+            environment: EnvironmentID(info.environment.rawValue.lowercased()), willRenew: info.willAutoRenew,
+            graceEnd: info.gracePeriodExpirationDate.map { Timestamp($0) }, isInBillingRetry: info.isInBillingRetry,
+            pendingProduct: next == info.currentProductID ? nil : next.map { ProductID($0) },
+            signedDate: Timestamp(info.signedDate), verificationFailure: result.failure)
+    }
+}
+
+extension VerificationResult {
+    /// The reason why StoreKit does not accept the signature; `nil` if it does.
+    fileprivate var failure: String? {
+        if case .unverified(_, let error) = self { "\(error)" } else { nil }
     }
 }
 
@@ -106,10 +170,5 @@ extension StoreKitFeed.Outcome {
         @unknown default: self = .cancelled
         }
     }
-}
-
-extension Timestamp {
-    /// Rounds to milliseconds, the precision of signed transactions.
-    init(_ date: Date) { self.init(milliseconds: Int64((date.timeIntervalSince1970 * 1_000).rounded())) }
 }
 #endif

@@ -266,6 +266,21 @@ struct OutboxTests {
         #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 5)
     }
 
+    @Test("With a server that never answers, at most 2 MiB of evidence is kept, and all facts are recorded")
+    func unanswered() async throws {
+        let store = try await device()
+        for index in 1...9 {
+            let statement = VerifiedStatement(
+                kind: "app-store-transaction", subject: "production/\(index)",
+                data: [UInt8](repeating: 32, count: 300_000),
+                facts: try facts([TransactionID("\(index)")], date("2026-01-10T12:00:00Z")),
+                signedDate: try date("2026-01-10T12:00:00Z"))
+            try await store.record(.verified(statement))
+        }
+        #expect(try await store.waitingEvidenceCount() == 6)
+        #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 9)
+    }
+
     @Test("Evidence recorded before signing in moves with adoption, and is sent for the account")
     func adoption() async throws {
         try await AccountDirectory(backend: server.store).adopt(household.alice)

@@ -13,6 +13,8 @@ final class FakeStoreKit: TransactionSource {
         var finished: [UInt64] = []
         var updates: [StoreKitTransaction] = []
         var failsToRefresh = false
+        var renewals: [StoreKitRenewal] = []
+        var renewalUpdates: [StoreKitRenewal] = []
     }
     private let state: Mutex<State>
 
@@ -33,12 +35,29 @@ final class FakeStoreKit: TransactionSource {
         }
     }
 
+    /// Sets the renewal states at the next start.
+    func set(_ renewals: [StoreKitRenewal]) { state.withLock { $0.renewals = renewals } }
+
+    /// Delivers renewal states as updates to the next run of the feed.
+    func deliver(_ renewals: [StoreKitRenewal]) { state.withLock { $0.renewalUpdates = renewals } }
+
     func failToRefresh() { state.withLock { $0.failsToRefresh = true } }
 
     func offers(of products: [ProductID]) async throws -> [StoreKitOffer] { [] }
 
     func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome {
         throw StoreKitFeedError.notOffered(product)
+    }
+
+    func environment() async -> EnvironmentID? { nil }
+    func renewals() async -> [StoreKitRenewal] { state.withLock { $0.renewals } }
+
+    func renewalUpdates(_ receive: @Sendable (StoreKitRenewal) async -> Void) async {
+        let updates = state.withLock { state in
+            defer { state.renewalUpdates = [] }
+            return state.renewalUpdates
+        }
+        for update in updates { await receive(update) }
     }
 
     func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
@@ -79,6 +98,7 @@ final class FeedEvents: Sendable {
             case .unverified(let transaction, let reason): "\(transaction.id) unverified: \(reason)"
             case .failed(let transaction, let error, let isRetried):
                 "\(transaction.id) failed: \(error.kind)\(isRetried ? ", again" : "")"
+            case .renewalFailed(let renewal, let error): "\(renewal.originalID) renewal failed: \(error.kind)"
             case .withdrawalFailed(let error): "withdrawal failed: \(error.kind)"
             }
         events.withLock { $0.append(line) }

@@ -4,18 +4,21 @@ import HTTPStorage
 import Security
 import SyncCore
 
-/// The session of this device in the keychain, one for each server.
-struct KeychainSession: SessionStore {
+/// The session of this device in the keychain, one for each server and folder.
+///
+/// A program that is not signed with a keychain entitlement, such as one that `swift build` has built, keeps its session
+/// in a file instead.
+struct KeychainSessionStore: SessionStore {
     let server: String
-    /// Excludes the other users in this process.
-    private let turns = MemorySessionStore()
-
-    init(server: String) { self.server = server }
+    /// The name of the shop's folder.
+    let folder: String
+    /// The file for a program without a keychain. Its lock excludes other processes, such as an extension of the app.
+    let file: SessionFile
 
     private var query: [CFString: Any] {
         [
-            kSecClass: kSecClassGenericPassword, kSecAttrService: "EntitlementSync", kSecAttrAccount: server,
-            kSecUseDataProtectionKeychain: true,
+            kSecClass: kSecClassGenericPassword, kSecAttrService: "EntitlementSync \(folder)",
+            kSecAttrAccount: server, kSecUseDataProtectionKeychain: true,
         ]
     }
 
@@ -25,6 +28,7 @@ struct KeychainSession: SessionStore {
         var result: CFTypeRef?
         switch SecItemCopyMatching(query as CFDictionary, &result) {
         case errSecItemNotFound: return nil
+        case errSecMissingEntitlement: return try await file.load()
         case errSecSuccess:
             guard let data = result as? Data, let session = KeptSession(json: Array(data)) else {
                 throw BackendError(
@@ -43,18 +47,25 @@ struct KeychainSession: SessionStore {
         if status == errSecItemNotFound {
             status = SecItemAdd(query.merging(data) { $1 } as CFDictionary, nil)
         }
-        guard status == errSecSuccess else { throw Self.error(.write, status) }
+        switch status {
+        case errSecSuccess: return
+        case errSecMissingEntitlement: try await file.save(session)
+        default: throw Self.error(.write, status)
+        }
     }
 
     func delete() async throws(BackendError) {
-        let status = SecItemDelete(query as CFDictionary)
-        guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.error(.delete, status) }
+        switch SecItemDelete(query as CFDictionary) {
+        case errSecSuccess, errSecItemNotFound: return
+        case errSecMissingEntitlement: try await file.delete()
+        case let status: throw Self.error(.delete, status)
+        }
     }
 
     func exclusively<Outcome: Sendable>(
         _ body: @Sendable () async throws(BackendError) -> Outcome
     ) async throws(BackendError) -> Outcome {
-        try await turns.exclusively(body)
+        try await file.exclusively(body)
     }
 
     private static func error(_ operation: BackendError.Operation, _ status: OSStatus) -> BackendError {
