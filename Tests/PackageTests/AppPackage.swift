@@ -78,7 +78,7 @@ struct AppPackage {
 
     private func run(_ command: [String], environment: [String: String] = [:]) async throws -> CommandResult {
         // The output goes to a file: a full pipe without a reader would block the command.
-        let log = folder.appending(path: "output.log")
+        let log = folder.appending(path: "output-\(UUID().uuidString).log")
         try Data().write(to: log)
         let output = try FileHandle(forWritingTo: log)
         defer { try? output.close() }

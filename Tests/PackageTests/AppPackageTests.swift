@@ -89,7 +89,14 @@ struct AppPackageTests {
         #expect(try await shop("tablet", "show").contains("\(product)  3 Months of Random Owls  renew(until: "))
         #expect(try await shop("tablet", "restore") == "restored: 0\n")
         #expect(try await shop("tablet", "log-out") == "logged out\n")
-        #expect(try await shop("tablet", "restore").hasPrefix("shop: "))
+        #expect(try await shop("tablet", "restore") == "You are not logged in. Log in, and try again.\n")
+        // A shop that runs shows what another device buys.
+        _ = try await shop("laptop", "sign-up", "bob")
+        _ = try await shop("kiosk", "log-in", "bob")
+        async let page = shop("kiosk", "watch", "random-owls")
+        _ = try await shop("laptop", "buy", product, "order-2")
+        _ = try await shop("laptop", "show")
+        #expect(try await page.contains("\(product)  3 Months of Random Owls  renew(until: "))
         #expect(server.stop() == 0)
     }
 

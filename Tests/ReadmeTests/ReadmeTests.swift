@@ -32,7 +32,7 @@ struct ReadmeTests {
         #expect(restored == access)
     }
 
-    @Test("README.md shows the sample that is compiled here")
+    @Test("README.md and Docs/GettingStarted.md show the sample that is compiled here")
     func readmeShowsSample() throws {
         let source = try Self.text("Tests/ReadmeTests/ReadmeSample.swift")
         let shown = source.components(separatedBy: "// README begin\n").dropFirst()
@@ -41,6 +41,7 @@ struct ReadmeTests {
         let body = shown[1].split(separator: "\n", omittingEmptySubsequences: false)
             .map { $0.hasPrefix("    ") ? String($0.dropFirst(4)) : "" }.joined(separator: "\n")
         #expect(try Self.swiftBlocks(of: "README.md").first == shown[0] + body)
+        #expect(try Self.swiftBlocks(of: "Docs/GettingStarted.md").contains(shown[0] + body))
     }
 
     @Test("Docs/GettingStarted.md shows the program that .ci/check-docs runs")

@@ -12,6 +12,7 @@ let usage = """
       buy PRODUCT TRANSACTION  records a purchase that the seller has confirmed
       restore                  restores purchases
       has ENTITLEMENT          prints whether content is available
+      watch ENTITLEMENT        prints the shop page at each change, until content is available
 
     """
 
@@ -26,12 +27,26 @@ let shop = Shop(
     catalog: URL(filePath: arguments[0]), server: arguments[1], folder: URL(filePath: arguments[2]))
 let password = ProcessInfo.processInfo.environment["SHOP_PASSWORD"] ?? ""
 
+func show(_ shop: Shop) {
+    print(shop.account.map { "logged in: \($0)" } ?? "not logged in")
+    for row in shop.rows { print("\(row.id)  \(row.name)  \(row.offer)") }
+}
+
 do {
     switch (arguments[3], Array(arguments.dropFirst(4))) {
     case ("show", []):
         try await shop.refresh()
-        print(shop.account.map { "logged in: \($0)" } ?? "not logged in")
-        for row in shop.rows { print("\(row.id)  \(row.name)  \(row.offer)") }
+        show(shop)
+    case ("watch", let rest) where rest.count == 1:
+        let current = Task { await shop.run() }
+        while true {
+            let (changes, change) = AsyncStream<Void>.makeStream()
+            withObservationTracking { show(shop) } onChange: { change.yield() }
+            if try await shop.access(to: rest[0]).isGranted { break }
+            for await _ in changes.prefix(1) {}
+        }
+        current.cancel()
+        await current.value
     case ("sign-up", let rest) where rest.count == 1:
         let codes = try await shop.signUp(rest[0], password: password, earlierPurchases: .adopt)
         print("signed up: \(rest[0]), with \(codes.count) recovery codes")
@@ -51,6 +66,6 @@ do {
         print(access.isGranted ? "available" : "not available: \(access.denial.map { "\($0)" } ?? "")")
     default: fail(usage, 2)
     }
-} catch {
-    fail("shop: \(error)\n")
+} catch let error as ShopError {
+    fail("\(error.message)\n")
 }
