@@ -1,33 +1,37 @@
-#if canImport(Darwin) && !os(watchOS)
-public import Foundation
+#if canImport(Darwin)
+import Foundation
 import Synchronization
 
-/// `NSUbiquitousKeyValueStore.default`. The app needs the entitlement for iCloud's key-value storage.
+/// `NSUbiquitousKeyValueStore.default`. The app needs the capability iCloud, key-value storage, which adds the
+/// entitlement `com.apple.developer.ubiquity-kvstore-identifier`.
 public final class ICloudStore: UbiquitousStore {
-    private let observers = Mutex<[any NSObjectProtocol]>([])
+    private let observers = Mutex<[ChangeObserver]>([])
 
     /// Creates a wrapper of the app's store.
     public init() {}
 
-    deinit {
-        for observer in observers.withLock({ $0 }) { NotificationCenter.default.removeObserver(observer) }
-    }
-
-    private var store: NSUbiquitousKeyValueStore { .default }
-
-    /// The archived `ubiquityIdentityToken`.
-    public var account: [UInt8]? {
-        guard let token = FileManager.default.ubiquityIdentityToken,
-            let data = try? NSKeyedArchiver.archivedData(withRootObject: token, requiringSecureCoding: false)
-        else { return nil }
-        return Array(data)
-    }
+    private var store: NSUbiquitousKeyValueStore { NSUbiquitousKeyValueStore.default }
 
     /// The keys of all values.
     public var keys: [String] { Array(store.dictionaryRepresentation.keys) }
 
     /// The data of a key; `nil` if there is none, or if the value has another type.
-    public func value(of key: String) -> [UInt8]? { store.data(forKey: key).map { Array($0) } }
+    public func value(of key: String) -> [UInt8]? {
+        guard let data = store.object(forKey: key) as? Data else { return nil }
+        return Array(data)
+    }
+
+    /// The length of data; for other types, the length of the value as a binary property list.
+    public func byteCount(of key: String) -> Int? {
+        guard let value = store.object(forKey: key) else { return nil }
+        if let data = value as? Data { return data.count }
+        do {
+            return try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0).count
+        } catch {
+            // Not a property list, which the store does not accept. Its description has about the same length.
+            return String(describing: value).utf8.count
+        }
+    }
 
     /// Sets or removes the data of a key.
     public func set(_ value: [UInt8]?, of key: String) {
@@ -37,18 +41,36 @@ public final class ICloudStore: UbiquitousStore {
     /// Calls `NSUbiquitousKeyValueStore.synchronize()`.
     public func synchronize() -> Bool { store.synchronize() }
 
-    /// Observes `didChangeExternallyNotification`.
+    /// Observes `didChangeExternallyNotification` until this object is deallocated.
     public func observe(_ handler: @escaping @Sendable (UbiquitousChange) -> Void) {
-        let observer = NotificationCenter.default.addObserver(
-            forName: NSUbiquitousKeyValueStore.didChangeExternallyNotification, object: store, queue: nil
-        ) { notification in
-            switch notification.userInfo?[NSUbiquitousKeyValueStoreChangeReasonKey] as? Int {
-            case NSUbiquitousKeyValueStoreQuotaViolationChange: handler(.quotaExceeded)
-            case NSUbiquitousKeyValueStoreAccountChange: handler(.accountChanged)
-            default: handler(.received)
-            }
-        }
+        let observer = ChangeObserver(handler)
+        NotificationCenter.default.addObserver(
+            observer, selector: #selector(ChangeObserver.storeDidChange(_:)),
+            name: NSUbiquitousKeyValueStore.didChangeExternallyNotification, object: store)
         observers.withLock { $0.append(observer) }
+    }
+}
+
+/// The target of the notifications. The notification center does not retain it, and stops calling it when it is
+/// deallocated.
+private final class ChangeObserver: NSObject, Sendable {
+    private let handler: @Sendable (UbiquitousChange) -> Void
+
+    init(_ handler: @escaping @Sendable (UbiquitousChange) -> Void) {
+        self.handler = handler
+        super.init()
+    }
+
+    @objc func storeDidChange(_ notification: Notification) {
+        guard let reason = notification.userInfo?[NSUbiquitousKeyValueStoreChangeReasonKey] as? Int else {
+            return handler(.unspecified)
+        }
+        switch reason {
+        case NSUbiquitousKeyValueStoreServerChange: handler(.received)
+        case NSUbiquitousKeyValueStoreQuotaViolationChange: handler(.quotaExceeded)
+        case NSUbiquitousKeyValueStoreAccountChange: handler(.accountChanged)
+        default: handler(.unspecified)
+        }
     }
 }
 #endif

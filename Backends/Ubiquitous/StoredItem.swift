@@ -11,7 +11,7 @@ struct StoredItem {
 
     /// The reasons why a value is no item.
     enum Defect: Error {
-        /// Another program has written it, or it was changed.
+        /// The checksum or the structure is wrong.
         case damaged
         /// The value has a later format.
         case newer
@@ -22,8 +22,15 @@ struct StoredItem {
     private static let headByteCount = 4 + 16 + 8 + 2
     private static let namePrefix = "entitlementsync."
 
-    /// The key that shows that the store exists.
-    static let marker = namePrefix + "store"
+    private static let markerPrefix = namePrefix + "store."
+
+    /// The key of a marker in iCloud: 54 bytes. See ``StoreBinding``.
+    static func marker(_ id: String) -> String { markerPrefix + id }
+
+    /// The id of a marker; `nil` if `name` is not the key of a marker.
+    static func markerID(_ name: String) -> String? {
+        name.hasPrefix(markerPrefix) ? String(name.dropFirst(markerPrefix.count)) : nil
+    }
 
     /// The key of an entry in iCloud: 48 bytes.
     static func name(of key: EntryKey) -> String {
@@ -37,7 +44,7 @@ struct StoredItem {
     }
 
     /// Returns `true` if `name` may be the key of an entry.
-    static func isName(_ name: String) -> Bool { name.hasPrefix(namePrefix) && name != marker }
+    static func isName(_ name: String) -> Bool { name.hasPrefix(namePrefix) && markerID(name) == nil }
 
     init(key: EntryKey, entry: Entry) { (self.key, self.entry) = (key, entry) }
 

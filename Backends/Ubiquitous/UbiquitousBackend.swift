@@ -8,14 +8,24 @@ import Synchronization
 /// - **No acknowledged durability.** A write is kept in the local copy. The system uploads it later, and reports no
 ///   success. Purchases are therefore safe in the device's own store only; iCloud passes them on.
 /// - **Small.** iCloud holds 1 MiB and 1,024 keys for each app. A write beyond that is `full`.
-/// - **Explicit absence.** A store that was never created, was deleted in the settings of the device, or has not been
-///   downloaded yet is `missing`, unless `creating` is true.
+/// - **Created explicitly.** iCloud does not report if its store is empty or not downloaded yet. Every operation is
+///   `missing` until ``create(replacingBinding:)`` was called, or the store of another device was downloaded.
+/// - **Bound to one store.** The device's local store remembers the store in iCloud. If that was deleted, operations
+///   are `missing`; if another iCloud account with a store is signed in, they are `permissionDenied`. Neither is taken
+///   for an empty store, and no purchase reaches another iCloud account unless the app asks for it.
+///
+/// All devices use the same `Account`, for example `Account("icloud")`, because the store itself belongs to one iCloud
+/// account.
 ///
 /// ```swift
-/// let remote = try UbiquitousBackend(ICloudStore())
+/// let cloud = UbiquitousBackend(ICloudStore(), boundIn: local)
+/// let store = try await EntitlementStore(
+///     catalog: catalog, local: local, remote: cloud, account: Account("icloud"))
+/// // After the first purchase on this device, and harmless after every other.
+/// try await cloud.create()
 /// ```
 public final class UbiquitousBackend: KeyValueBackend {
-    /// The space of an app, in bytes of keys and values.
+    /// The space of an app, in bytes of values.
     public static let byteCountLimit = 1 << 20
     /// The largest number of keys.
     public static let keyCountLimit = 1_024
@@ -27,41 +37,69 @@ public final class UbiquitousBackend: KeyValueBackend {
     /// `icloud:`.
     public let label = "icloud:"
 
-    private let store: any UbiquitousStore
-    private let creating: Bool
-    private let host: HostServices
-    private let account: [UInt8]
+    let store: any UbiquitousStore
+    let local: any KeyValueBackend
+    let host: HostServices
+    /// Never held during a call of `store`, which may call ``receive(_:)``.
+    let state = Mutex(State())
     private let hub = SignalHub()
-    private let state = Mutex(State())
 
-    private struct State {
+    struct State {
+        /// True once ``UbiquitousStore/synchronize()`` has succeeded.
+        var hasSynchronized = false
         /// True from the moment at which iCloud reported that the values exceed its space until the next write, which
         /// fails.
         var isOverQuota = false
+        /// True if a marker that is in iCloud has outlived the first download: it was there when the app started, or
+        /// values of another device have arrived since.
+        var canConfirm = true
         var hasAccountChanged = false
     }
 
-    /// Creates a backend on the store of the iCloud account that is signed in.
+    /// Creates a backend. It accesses neither store before the first operation.
     ///
     /// - Parameters:
     ///   - store: iCloud's key-value store.
-    ///   - creating: Determines whether the first write creates the store. Otherwise a store that does not exist, or
-    ///     that was not downloaded yet, is an error and not empty.
-    ///   - host: The source of versions.
-    /// - Throws: `BackendError.Kind.unavailable` if no iCloud account is signed in.
-    public init(
-        _ store: any UbiquitousStore, creating: Bool = false, host: HostServices = .system
-    ) throws(BackendError) {
-        guard let account = store.account else { throw Self.signedOut(.read) }
-        (self.store, self.creating, self.host, self.account) = (store, creating, host, account)
+    ///   - local: The device's local store. It remembers, under one key, to which store in iCloud the device belongs.
+    ///   - host: The source of versions and ids.
+    public init(_ store: any UbiquitousStore, boundIn local: any KeyValueBackend, host: HostServices = .system) {
+        (self.store, self.local, self.host) = (store, local, host)
         store.observe { [weak self] change in self?.receive(change) }
     }
 
-    /// A form of this backend that does not create the store.
-    public var requiringExisting: any KeyValueBackend {
-        guard creating else { return self }
-        // The account was signed in when this backend was opened. If it no longer is, each call reports that.
-        return (try? UbiquitousBackend(store, host: host)) ?? self
+    /// Creates the store in iCloud, unless it exists.
+    ///
+    /// Call it after a purchase. Several devices may call it, also before the first download: their stores become one.
+    /// It does not create a store again that this device has used and that is gone.
+    ///
+    /// - Parameter replacingBinding: True to forget the store that this device has used, and to use or create the store
+    ///   of the iCloud account that is signed in now. Pass true only if the buyer has agreed: the next sync copies this
+    ///   device's purchases to that account. To keep them apart, open another local store instead.
+    /// - Throws: `BackendError.Kind.missing` if the store that this device has used is gone,
+    ///   `BackendError.Kind.permissionDenied` if the store is that of another iCloud account,
+    ///   `BackendError.Kind.full`, `BackendError.Kind.unavailable`, or an error of the local store.
+    public func create(replacingBinding: Bool = false) async throws(BackendError) {
+        try BackendError.throwIfCancelled(.open)
+        let binding: StoreBinding?
+        if replacingBinding {
+            try synchronizeOnce(.open, nil)
+            binding = nil
+        } else {
+            do { return try await check(.open, nil) } catch {
+                guard error.kind == .missing else { throw error }
+                binding = try await loadBinding()
+                guard binding == nil else { throw error }
+            }
+        }
+        state.withLock { ($0.canConfirm, $0.hasAccountChanged) = (false, false) }
+        if case .changed(let binding) = StoreBinding.match(binding, markerIDs) { return try await save(binding) }
+        var generator = host.generator
+        let id = EntryVersion.random(using: &generator).description
+        try checkRoom(for: 1, StoredItem.marker(id), .open, nil)
+        // The binding first: if the app ends here, the next operation writes the marker.
+        try await save(StoreBinding(ids: [id], isConfirmed: false))
+        try set([1], of: StoredItem.marker(id), .open, nil)
+        hub.signal()
     }
 
     /// Reads one key from the local copy.
@@ -69,13 +107,15 @@ public final class UbiquitousBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         try BackendError.throwIfCancelled(.read, key: key)
-        return try state.withLock { (state) throws(BackendError) in
-            try check(state, .read, key)
-            guard let bytes = store.value(of: StoredItem.name(of: key)) else { return Answer(.absent) }
-            let item = try item(bytes, .read, key)
-            guard item.key == key else { throw Self.damaged(.read, key) }
-            return Answer(item.entry.version == knownVersion ? .unchanged : .found(item.entry))
+        try await check(.read, key)
+        let name = StoredItem.name(of: key)
+        guard let bytes = store.value(of: name) else {
+            guard store.byteCount(of: name) == nil else { throw Self.damaged(.read, key) }
+            return Answer(.absent)
         }
+        let item = try Self.item(bytes, .read, key)
+        guard item.key == key else { throw Self.damaged(.read, key) }
+        return Answer(item.entry.version == knownVersion ? .unchanged : .found(item.entry))
     }
 
     /// Writes one key to the local copy.
@@ -89,24 +129,16 @@ public final class UbiquitousBackend: KeyValueBackend {
                 .tooLarge, operation: .write, key: key,
                 message: "a value must have at most \(maximum) bytes here, not \(value.count)")
         }
+        try await check(.write, key)
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))
         let name = StoredItem.name(of: key)
         let bytes = StoredItem(key: key, entry: entry).bytes
-        try state.withLock { (state) throws(BackendError) in
-            try check(state, .write, key)
-            if let other = store.value(of: name).flatMap({ try? StoredItem($0) }), other.key != key {
-                throw Self.damaged(.write, key)
-            }
-            try checkRoom(for: bytes.count, name, &state, key)
-            if creating { store.set([1], of: StoredItem.marker) }
-            store.set(bytes, of: name)
-            guard store.synchronize() else {
-                throw BackendError(
-                    .other, operation: .write, key: key, disposition: .outcomeUnknown,
-                    message: "the local copy of iCloud's store could not be saved")
-            }
+        if let other = store.value(of: name).flatMap({ try? StoredItem($0) }), other.key != key {
+            throw Self.damaged(.write, key)
         }
+        try checkRoom(for: bytes.count, name, .write, key)
+        try set(bytes, of: name, .write, key)
         hub.signal()
         return Answer(.written(entry.version))
     }
@@ -117,15 +149,8 @@ public final class UbiquitousBackend: KeyValueBackend {
     {
         try BackendError.throwIfCancelled(.delete, key: key)
         try refuse(precondition, .delete, key)
-        try state.withLock { (state) throws(BackendError) in
-            try check(state, .delete, key)
-            store.set(nil, of: StoredItem.name(of: key))
-            guard store.synchronize() else {
-                throw BackendError(
-                    .other, operation: .delete, key: key, disposition: .outcomeUnknown,
-                    message: "the local copy of iCloud's store could not be saved")
-            }
-        }
+        try await check(.delete, key)
+        try set(nil, of: StoredItem.name(of: key), .delete, key)
         hub.signal()
         return Answer(.deleted)
     }
@@ -137,72 +162,36 @@ public final class UbiquitousBackend: KeyValueBackend {
         -> Answer<KeyPage>
     {
         try BackendError.throwIfCancelled(.list)
-        let items = try state.withLock { (state) throws(BackendError) -> [KeyPage.Item] in
-            try check(state, .list, nil)
-            var items: [KeyPage.Item] = []
-            for name in store.keys where StoredItem.isName(name) {
-                guard let bytes = store.value(of: name), let item = Self.listed(bytes, under: name),
-                    item.key.text.utf8.starts(with: prefix.utf8), cursor.map({ $0 < item.key }) ?? true
-                else { continue }
-                items.append(item)
-            }
-            return items.sorted { $0.key < $1.key }
+        try await check(.list, nil)
+        var items: [KeyPage.Item] = []
+        for name in store.keys where StoredItem.isName(name) {
+            guard let bytes = store.value(of: name), let item = Self.listed(bytes, under: name),
+                item.key.text.utf8.starts(with: prefix.utf8), cursor.map({ $0 < item.key }) ?? true
+            else { continue }
+            items.append(item)
         }
+        items.sort { $0.key < $1.key }
         let page = Array(items.prefix(limit))
         return Answer(KeyPage(items: page, next: items.count > limit ? page.last?.key : nil))
     }
 
     /// Returns a stream that yields after every change, of this device and of others.
     public func signals() -> AsyncStream<Void> { hub.subscribe() }
-}
 
-extension UbiquitousBackend {
     private func receive(_ change: UbiquitousChange) {
         state.withLock { state in
             switch change {
-            case .received: break
+            case .received: state.canConfirm = true
             case .quotaExceeded: state.isOverQuota = true
-            case .accountChanged: state.hasAccountChanged = store.account != account
+            case .accountChanged: state.hasAccountChanged = true
+            case .unspecified: break
             }
         }
         hub.signal()
     }
+}
 
-    /// Checks that the store is that of the account with which the backend was opened, and that it exists.
-    private func check(
-        _ state: borrowing State, _ operation: BackendError.Operation, _ key: EntryKey?
-    ) throws(BackendError) {
-        guard let current = store.account else { throw Self.signedOut(operation) }
-        guard current == account, !state.hasAccountChanged else {
-            throw BackendError(
-                .permissionDenied, operation: operation, key: key,
-                message: "another iCloud account is signed in; open the store again")
-        }
-        guard creating || store.value(of: StoredItem.marker) != nil else {
-            throw BackendError(
-                .missing, operation: operation, key: key,
-                message: "iCloud has no store of this app, or has not downloaded it yet; create it once, or try later")
-        }
-    }
-
-    private func checkRoom(
-        for byteCount: Int, _ name: String, _ state: inout State, _ key: EntryKey
-    ) throws(BackendError) {
-        var names = Set(store.keys)
-        names.formUnion([name, StoredItem.marker])
-        let used = names.reduce(0) { sum, other in
-            sum + other.utf8.count + (other == name ? byteCount : store.value(of: other)?.count ?? 1)
-        }
-        let isOver = state.isOverQuota
-        state.isOverQuota = false
-        guard !isOver, used <= Self.byteCountLimit, names.count <= Self.keyCountLimit else {
-            throw BackendError(
-                .full, operation: .write, key: key,
-                message: "iCloud's space for this app is full: 1 MiB and 1,024 keys; remove other values of the app, "
-                    + "or use a server")
-        }
-    }
-
+extension UbiquitousBackend {
     private static func listed(_ bytes: [UInt8], under name: String) -> KeyPage.Item? {
         do throws(StoredItem.Defect) {
             let item = try StoredItem(bytes)
@@ -214,12 +203,12 @@ extension UbiquitousBackend {
         }
     }
 
-    private func item(
+    private static func item(
         _ bytes: [UInt8], _ operation: BackendError.Operation, _ key: EntryKey?
     ) throws(BackendError) -> StoredItem {
         do { return try StoredItem(bytes) } catch {
             switch error {
-            case .damaged: throw Self.damaged(operation, key)
+            case .damaged: throw damaged(operation, key)
             case .newer:
                 throw BackendError(
                     .newerFormat, operation: operation, key: key,
@@ -240,12 +229,7 @@ extension UbiquitousBackend {
 
     private static func damaged(_ operation: BackendError.Operation, _ key: EntryKey?) -> BackendError {
         BackendError(
-            .damaged, operation: operation, key: key, message: "a value in iCloud is not as it was written")
-    }
-
-    private static func signedOut(_ operation: BackendError.Operation) -> BackendError {
-        BackendError(
-            .unavailable, operation: operation,
-            message: "no iCloud account is signed in, or iCloud is off for this app; see the device's settings")
+            .damaged, operation: operation, key: key,
+            message: "a value in iCloud is damaged: its checksum, its key or its type is wrong")
     }
 }

@@ -2,35 +2,39 @@
 /// a fake.
 ///
 /// The store is a local copy. The system chooses when to exchange it with iCloud. It does so key by key, and the last
-/// writer of a key wins.
+/// writer of a key wins. Nothing here identifies the iCloud account: `FileManager.ubiquityIdentityToken` belongs to
+/// iCloud Drive, and is `nil` if Drive is off or the app may use the key-value store only.
 public protocol UbiquitousStore: Sendable {
-    /// Identifies the iCloud account of this device; `nil` if none is signed in, or if iCloud is off for this app.
-    var account: [UInt8]? { get }
-
     /// The keys of all values, including those of other parts of the app.
     var keys: [String] { get }
 
-    /// The value of a key in the local copy; `nil` if there is none.
+    /// The value of a key in the local copy; `nil` if there is none, or if the value is not data.
     func value(of key: String) -> [UInt8]?
+
+    /// The size of a value of any type, or an estimate of it; `nil` if the key has no value.
+    func byteCount(of key: String) -> Int?
 
     /// Changes the local copy. `nil` removes the value.
     func set(_ value: [UInt8]?, of key: String)
 
     /// Writes the local copy to disk, and asks the system for an exchange with iCloud.
     ///
-    /// - Returns: `false` if the local copy could not be written.
+    /// - Returns: `false` if the local copy could not be written, or if the app lacks the entitlement.
     func synchronize() -> Bool
 
-    /// Calls `handler` for each change that does not come from this process.
+    /// Calls `handler` for each change that does not come from this process. The call may come from any thread, and
+    /// during a call of another method.
     func observe(_ handler: @escaping @Sendable (UbiquitousChange) -> Void)
 }
 
 /// The reasons for a change of the local copy.
 public enum UbiquitousChange: Hashable, Sendable {
-    /// Another device has written, or the first download is complete.
+    /// iCloud has delivered values that another device has written.
     case received
     /// The values exceed the space of the app, and are not uploaded.
     case quotaExceeded
-    /// Another iCloud account is signed in. The local copy is that of the new account.
+    /// Another iCloud account is signed in. The system replaces the local copy by that of the new account.
     case accountChanged
+    /// The first download has begun or ended, or the reason is unknown. The download may discard earlier writes.
+    case unspecified
 }

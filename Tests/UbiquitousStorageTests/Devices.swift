@@ -1,4 +1,6 @@
+import SyncCore
 import Synchronization
+import UbiquitousStorage
 
 /// Devices that a test has made, each with a cloud of its own.
 final class Devices: Sendable {
@@ -6,9 +8,12 @@ final class Devices: Sendable {
 
     var all: [FakeDevice] { devices.withLock { $0 } }
 
-    func make() -> FakeDevice {
+    /// Creates a device, and the store of its iCloud account.
+    func makeStore() async throws -> UbiquitousBackend {
         let device = FakeDevice(FakeCloud())
         devices.withLock { $0.append(device) }
-        return device
+        let backend = UbiquitousBackend(device, boundIn: MemoryBackend())
+        try await backend.create()
+        return backend
     }
 }

@@ -8,13 +8,11 @@ final class FakeCloud: Sendable {
     struct Value: Sendable {
         var bytes: [UInt8]?
         var time: Int
+        /// False for a string or a dictionary of another part of the app.
+        var isData = true
     }
 
-    struct Account: Sendable {
-        var values: [String: Value] = [:]
-    }
-
-    private let accounts = Mutex<[UInt8: Account]>([:])
+    private let accounts = Mutex<[UInt8: [String: Value]]>([:])
     private let clock = Mutex(0)
 
     func tick() -> Int {
@@ -24,27 +22,34 @@ final class FakeCloud: Sendable {
         }
     }
 
-    /// Uploads what the device has written, and downloads the rest. An upload beyond the quota is refused as a whole.
+    /// Uploads the values that the device has written, and downloads the others. An upload beyond the quota is refused
+    /// as a whole.
     func exchange(_ device: FakeDevice) {
-        guard let account = device.accountNumber else { return }
+        guard let account = device.account else { return }
         let outcome = accounts.withLock { accounts -> (values: [String: Value], isOver: Bool) in
-            var merged = accounts[account, default: Account()].values
+            var merged = accounts[account, default: [:]]
             for (key, value) in device.local where value.time > merged[key]?.time ?? 0 { merged[key] = value }
-            let size = merged.reduce(0) { $0 + ($1.value.bytes.map(\.count) ?? 0) + $1.key.utf8.count }
+            let size = merged.reduce(0) { $0 + ($1.value.bytes.map(\.count) ?? 0) }
             let count = merged.count { $0.value.bytes != nil }
-            let isOver =
-                size > UbiquitousBackend.byteCountLimit || count > UbiquitousBackend.keyCountLimit
-            if !isOver { accounts[account] = Account(values: merged) }
-            return (accounts[account, default: Account()].values, isOver)
+            let isOver = size > UbiquitousBackend.byteCountLimit || count > UbiquitousBackend.keyCountLimit
+            if !isOver { accounts[account] = merged }
+            return (accounts[account, default: [:]], isOver)
         }
-        device.receive(outcome.values, isOver: outcome.isOver)
+        device.receive(outcome.values, outcome.isOver ? .quotaExceeded : .received)
+    }
+
+    /// Performs the first download of a device, which discards the values that it has written before.
+    func downloadFirst(_ device: FakeDevice) {
+        guard let account = device.account else { return }
+        device.forget()
+        device.receive(accounts.withLock { $0[account, default: [:]] }, .unspecified)
     }
 
     /// Deletes the app's data in iCloud, as a user can in the settings.
     func deleteAll(_ account: UInt8) {
         accounts.withLock { accounts in
-            for key in accounts[account, default: Account()].values.keys {
-                accounts[account]?.values[key] = Value(bytes: nil, time: tick())
+            for key in accounts[account, default: [:]].keys {
+                accounts[account]?[key] = Value(bytes: nil, time: tick())
             }
         }
     }
@@ -57,6 +62,7 @@ final class FakeDevice: UbiquitousStore {
         var values: [String: FakeCloud.Value] = [:]
         var handlers: [@Sendable (UbiquitousChange) -> Void] = []
         var failsToSave = false
+        var notifiesInCalls = false
         /// Keys that are too long. The real store throws an exception that ends the app.
         var misuses: [String] = []
     }
@@ -68,23 +74,36 @@ final class FakeDevice: UbiquitousStore {
         state = Mutex(State(account: account))
     }
 
-    var accountNumber: UInt8? { state.withLock { $0.account } }
+    var account: UInt8? { state.withLock { $0.account } }
     var local: [String: FakeCloud.Value] { state.withLock { $0.values } }
     var misuses: [String] { state.withLock { $0.misuses } }
-    var account: [UInt8]? { accountNumber.map { [$0] } }
-    var keys: [String] { state.withLock { $0.values.filter { $0.value.bytes != nil }.keys.sorted() } }
+    var keys: [String] {
+        notifyInCall()
+        return state.withLock { $0.values.filter { $0.value.bytes != nil }.keys.sorted() }
+    }
 
-    func value(of key: String) -> [UInt8]? { state.withLock { $0.values[key]?.bytes } }
+    func value(of key: String) -> [UInt8]? {
+        notifyInCall()
+        return state.withLock { $0.values[key].flatMap { $0.isData ? $0.bytes : nil } }
+    }
 
-    func set(_ value: [UInt8]?, of key: String) {
+    func byteCount(of key: String) -> Int? { state.withLock { $0.values[key]?.bytes?.count } }
+
+    func set(_ value: [UInt8]?, of key: String) { set(value, of: key, isData: true) }
+
+    func set(_ value: [UInt8]?, of key: String, isData: Bool) {
         let time = cloud.tick()
         state.withLock { state in
             if key.utf8.count > 64 { state.misuses.append(key) }
-            state.values[key] = FakeCloud.Value(bytes: value, time: time)
+            state.values[key] = FakeCloud.Value(bytes: value, time: time, isData: isData)
         }
+        notifyInCall()
     }
 
-    func synchronize() -> Bool { state.withLock { !$0.failsToSave } }
+    func synchronize() -> Bool {
+        notifyInCall()
+        return state.withLock { !$0.failsToSave }
+    }
 
     func observe(_ handler: @escaping @Sendable (UbiquitousChange) -> Void) {
         state.withLock { $0.handlers.append(handler) }
@@ -92,20 +111,29 @@ final class FakeDevice: UbiquitousStore {
 
     /// Signs in another account, or none. The local copy is replaced.
     func signIn(_ account: UInt8?) {
-        let handlers = state.withLock { state in
-            (state.account, state.values) = (account, [:])
-            return state.handlers
-        }
-        for handler in handlers { handler(.accountChanged) }
+        state.withLock { ($0.account, $0.values) = (account, [:]) }
+        notify(.accountChanged)
     }
 
-    func failToSave() { state.withLock { $0.failsToSave = true } }
+    func failToSave(_ fails: Bool = true) { state.withLock { $0.failsToSave = fails } }
 
-    fileprivate func receive(_ values: [String: FakeCloud.Value], isOver: Bool) {
-        let handlers = state.withLock { state in
+    /// Delivers a notification during each call of the store.
+    func notifyInCalls() { state.withLock { $0.notifiesInCalls = true } }
+
+    fileprivate func forget() { state.withLock { $0.values = [:] } }
+
+    fileprivate func receive(_ values: [String: FakeCloud.Value], _ change: UbiquitousChange) {
+        state.withLock { state in
             for (key, value) in values where value.time > state.values[key]?.time ?? 0 { state.values[key] = value }
-            return state.handlers
         }
-        for handler in handlers { handler(isOver ? .quotaExceeded : .received) }
+        notify(change)
+    }
+
+    private func notify(_ change: UbiquitousChange) {
+        for handler in state.withLock({ $0.handlers }) { handler(change) }
+    }
+
+    private func notifyInCall() {
+        if state.withLock({ $0.notifiesInCalls }) { notify(.received) }
     }
 }
