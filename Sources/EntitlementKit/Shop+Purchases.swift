@@ -21,11 +21,14 @@ extension Shop {
     ///
     /// An app that buys with StoreKit's own views passes their results to `take(_:of:)`.
     ///
-    /// - Throws: ``ShopError`` of kind `notRunning` if ``run()`` does not run: an approval or a refund would then be
-    ///   missed; of kind `catalog` for a product that the catalogue lacks, or to which it gives another type than the
-    ///   App Store; of kind `logInNeeded` for a product that requires an account; of kind `appStore`, always on visionOS,
-    ///   where SwiftUI's `purchase` action buys; of kind `otherEnvironment`, if the purchase was saved and grants nothing;
-    ///   or of kind `full` or `storage`, if it could not be saved. The App Store then delivers it again.
+    /// - Throws: ``ShopError``. Its kinds, in the order of the checks:
+    ///   - `notRunning`: ``run()`` does not run, so an approval or a refund would be missed.
+    ///   - `catalog`: The catalogue lacks the product, or gives it another type than the App Store.
+    ///   - `logInNeeded`: The product requires an account.
+    ///   - `appStore`: The App Store failed, or does not offer the product. Always on visionOS, where SwiftUI's
+    ///     `purchase` action buys.
+    ///   - `full` or `storage`: The purchase could not be saved. The App Store delivers it again.
+    ///   - `otherEnvironment`: The purchase was saved, and grants nothing.
     public func buy(_ product: String) async throws(ShopError) -> Outcome {
         let product = ProductID(product)
         let opened = try await open()
@@ -53,8 +56,8 @@ extension Shop {
                 guard transaction.environment == opened.store.environment else {
                     throw ShopError(
                         .otherEnvironment,
-                        "the purchase is of the environment \(transaction.environment.rawValue.singleLine), and the shop "
-                            + "counts \(opened.store.environment.rawValue): pass no environment to the shop")
+                        "the purchase is of the environment \(transaction.environment.rawValue.singleLine), and the "
+                            + "shop counts \(opened.store.environment.rawValue): pass no environment to the shop")
                 }
                 return .bought
             case .pending: return .pending

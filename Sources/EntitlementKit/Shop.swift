@@ -64,7 +64,7 @@ public final class Shop {
     /// The token of an account for the App Store.
     @ObservationIgnored var accountToken: (account: Account, token: UUID)?
 
-    /// What may fail in the background, the most serious first.
+    /// The activities that may fail in the background, the most serious failure first.
     enum Activity: Int {
         case opening, catalogue, purchases, account, sync, offers
     }

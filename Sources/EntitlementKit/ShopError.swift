@@ -17,7 +17,8 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         /// The catalogue cannot be read, lacks the product or the entitlement, or differs from the App Store. A mistake
         /// of the app.
         public static let catalog = Kind(name: "catalog")
-        /// The address of the server is missing or wrong, or another kind of server answers there. A mistake of the app.
+        /// The address of the server is missing or wrong, or another kind of server answers there. A mistake of the
+        /// app.
         public static let noServer = Kind(name: "noServer")
         /// ``Shop/buy(_:)`` was called while ``Shop/run()`` does not run. A mistake of the app.
         public static let notRunning = Kind(name: "notRunning")

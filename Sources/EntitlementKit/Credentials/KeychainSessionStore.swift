@@ -6,8 +6,8 @@ import SyncCore
 
 /// The session of this device in the keychain, one for each server and folder.
 ///
-/// A program that is not signed with a keychain entitlement, such as one that `swift build` has built, keeps its session
-/// in a file instead.
+/// A program that is not signed with a keychain entitlement, such as one that `swift build` has built, keeps its
+/// session in a file instead.
 struct KeychainSessionStore: SessionStore {
     let server: String
     /// The name of the shop's folder.

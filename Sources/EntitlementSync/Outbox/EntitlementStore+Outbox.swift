@@ -76,8 +76,9 @@ extension EntitlementStore {
                 answers = try await evidenceReceiver.submit(
                     chunk.map(\.data), account: (name, session.account.incarnation), isRestore: isRestore)
             } catch {
-                // A server without verifiers, or of an earlier version.
-                if error.kind == .unsupported { return answered }
+                // The server has no verifiers, or is of an earlier version. Or the account may not send: the rest of
+                // the sync finds the reason, for example that the account was erased.
+                if error.kind == .unsupported || error.isRefusal { return answered }
                 throw EntitlementError(remote: error)
             }
             guard answers.count == chunk.count else {

@@ -160,6 +160,22 @@ struct OutboxTests {
         #expect(try await !store.hasUnsentFacts(household.alice))
     }
 
+    @Test("A server that refuses all evidence of an erased account does not keep a device from learning of the erasure")
+    func erased() async throws {
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        server.update {
+            $0.failure = BackendError(.permissionDenied, disposition: .permanent, message: "the account was erased")
+        }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 1)
+        let key = try LedgerKeys(household.alice).ledger
+        _ = try await server.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .any)
+        let error = await #expect(throws: EntitlementError.self) { try await store.sync() }
+        #expect(error?.kind == .accountErased)
+        #expect(store.account == .anonymous)
+    }
+
     @Test("Evidence that was signed again with the same content writes and sends nothing")
     func signedAgain() async throws {
         let store = try await device()

@@ -41,7 +41,11 @@ do {
         let current = Task { await shop.run() }
         while true {
             let (changes, change) = AsyncStream<Void>.makeStream()
-            withObservationTracking { show(shop) } onChange: { change.yield() }
+            withObservationTracking {
+                show(shop)
+            } onChange: {
+                change.yield()
+            }
             if try await shop.access(to: rest[0]).isGranted { break }
             for await _ in changes.prefix(1) {}
         }
