@@ -89,7 +89,7 @@ struct AppPackageTests {
         #expect(try await shop("tablet", "show").contains("\(product)  3 Months of Random Owls  renew(until: "))
         #expect(try await shop("tablet", "restore") == "restored: 0\n")
         #expect(try await shop("tablet", "log-out") == "logged out\n")
-        #expect(try await shop("tablet", "restore") == "You are not logged in. Log in, and try again.\n")
+        #expect(try await shop("tablet", "restore").hasPrefix("You are not logged in. Log in, and try again.\n"))
         // A shop that runs shows what another device buys.
         _ = try await shop("laptop", "sign-up", "bob")
         _ = try await shop("kiosk", "log-in", "bob")

@@ -1,5 +1,6 @@
 import EntitlementKit
 import Foundation
+import Observation
 
 // A shop on the console. Each command is one run of the app; the folder stands for a device.
 
@@ -27,6 +28,7 @@ let shop = Shop(
     catalog: URL(filePath: arguments[0]), server: arguments[1], folder: URL(filePath: arguments[2]))
 let password = ProcessInfo.processInfo.environment["SHOP_PASSWORD"] ?? ""
 
+@MainActor
 func show(_ shop: Shop) {
     print(shop.account.map { "logged in: \($0)" } ?? "not logged in")
     for row in shop.rows { print("\(row.id)  \(row.name)  \(row.offer)") }
@@ -70,6 +72,7 @@ do {
         print(access.isGranted ? "available" : "not available: \(access.denial.map { "\($0)" } ?? "")")
     default: fail(usage, 2)
     }
-} catch let error as ShopError {
-    fail("\(error.message)\n")
+} catch {
+    // The first line is for the user, the second for the log.
+    fail("\(error.localizedDescription)\n\(error)\n")
 }
