@@ -1,3 +1,4 @@
+import SQLiteStorage
 import SyncCore
 
 /// The pages of a database after its last commit, from the WAL if it has them, otherwise from the file.

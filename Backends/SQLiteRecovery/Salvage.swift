@@ -1,39 +1,18 @@
-import GRDB
+import SQLiteStorage
 import SyncCore
 
 /// Copies the intact rows from the pages of a damaged store to a new store.
 struct Salvage {
     let pages: PageSource
-    let host: HostServices
 
-    /// Creates the new store at `path`.
-    func run(into path: String) throws -> RecoveryReport {
-        let file = StoreFile(path: path, mayBeCreated: true)
-        try file.make(host: host)
-        var configuration = Configuration()
-        configuration.prepareDatabase { db in
-            // The file is renamed only after it was synced completely, and must not have a WAL then.
-            try db.execute(sql: "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA")
-        }
-        let database = try DatabaseQueue(path: path, configuration: configuration)
-        var report = RecoveryReport(recoveredCount: 0, lostKeys: [], missingCount: 0, damagedRowCount: 0)
-        try database.inDatabase { db in
-            try db.inTransaction(.exclusive) {
-                try fill(db, file: file, &report)
-                return .commit
-            }
-        }
-        try database.close()
-        return report
-    }
-
-    private func fill(_ db: Database, file: StoreFile, _ report: inout RecoveryReport) throws {
-        var recovery = Recovery(db: db, file: file)
+    /// Fills the new store.
+    func run(into draft: inout StoreDraft) throws -> RecoveryReport {
+        var recovery = Recovery()
         for number in stride(from: 1, through: pages.pageCount, by: 1) {
             let (isTable, cells) = Cell.cells(onPage: number, of: pages)
             for cell in cells {
                 if let row = cell.flatMap(Self.row), isTable {
-                    try recovery.put(row, tag: host.randomBits())
+                    try recovery.put(row, into: &draft)
                 } else if let change = cell.flatMap(Self.change) {
                     recovery.note(change)
                 } else if let cell {
@@ -43,22 +22,22 @@ struct Salvage {
                 }
             }
         }
-        try recovery.dropOutdated()
+        try recovery.dropOutdated(from: draft)
         let missed = recovery.missed
         if !missed.isEmpty {
             for number in stride(from: 1, through: pages.pageCount, by: 1) {
                 let rows = Cell.suspectedCells(onPage: number, of: pages).compactMap(Self.row)
-                for row in rows where missed.contains(row.key) { try recovery.put(row, tag: host.randomBits()) }
+                for row in rows where missed.contains(row.key) { try recovery.put(row, into: &draft) }
             }
-            try recovery.dropOutdated()
+            try recovery.dropOutdated(from: draft)
         }
         guard pages.isStore || !recovery.isEmpty else {
             throw BackendError(.notAStore, message: "\(pages.path): the file has no part of a store")
         }
-        report.recoveredCount = recovery.liveCount
-        report.missingCount = recovery.missingCount
-        report.damagedRowCount = recovery.damagedRowCount
-        report.lostKeys = recovery.missed.sorted { $0.lexicographicallyPrecedes($1) }.map { EntryTable.readable($0) }
+        return RecoveryReport(
+            recoveredCount: recovery.liveCount,
+            lostKeys: recovery.missed.sorted { $0.lexicographicallyPrecedes($1) }.map { EntryTable.readable($0) },
+            missingCount: recovery.missingCount, damagedRowCount: recovery.damagedRowCount)
     }
 
     /// The change in `cell`, if it is intact.

@@ -6,7 +6,7 @@ import SyncCore
 /// first frame that does not match and silently ignores the rest, because a transaction that was interrupted by a power
 /// cut looks like this. However, a transaction begins only after the previous one was synced. So if two commits follow
 /// the mismatch, the first of them was acknowledged, and the mismatch is damage.
-struct WriteAheadLog {
+package struct WriteAheadLog {
     /// A place in the WAL after which there are commits that SQLite would ignore.
     struct Damage: Equatable {
         /// The offset in the file of the damaged header or frame.
@@ -16,10 +16,10 @@ struct WriteAheadLog {
     }
 
     /// The offset in the file of each page's content, as SQLite reads the WAL.
-    private(set) var committed: [Int: Int] = [:]
+    package private(set) var committed: [Int: Int] = [:]
     /// The offsets of the frames that SQLite would ignore, in order; empty without damage. Only the row checksums can
     /// verify their content.
-    private(set) var ignored: [Int] = []
+    package private(set) var ignored: [Int] = []
     private(set) var damage: Damage?
 
     static let headerByteCount = 32
@@ -33,7 +33,7 @@ struct WriteAheadLog {
     private var frameCount: Int { max(0, file.byteCount - Self.headerByteCount) / frameByteCount }
 
     /// Reads the whole WAL.
-    init(_ file: RawFile, pageSize: Int) throws {
+    package init(_ file: RawFile, pageSize: Int) throws {
         self.file = file
         self.pageSize = pageSize
         header = try file.bytes(from: 0, count: Self.headerByteCount)

@@ -1,4 +1,4 @@
-import GRDB
+import SQLiteStorage
 import SyncCore
 
 /// Writes recovered rows to the new store, and tracks which keys are missing.
@@ -19,9 +19,6 @@ struct Recovery {
 
     /// The number of damaged rows.
     var damagedRowCount = 0
-    private let db: Database
-    private let entries: EntryTable
-    private let changes: ChangeTable
     /// The recovered keys, with their sequences in the damaged store.
     private var recovered: [[UInt8]: (sequence: Int64, isLive: Bool)] = [:]
     /// The latest sequence found in a damaged row, for each key.
@@ -30,13 +27,6 @@ struct Recovery {
     private var latest: [Int64: Int64] = [:]
     /// The keys that the index names.
     private var named: Set<[UInt8]> = []
-    private var sequence: Int64 = 0
-
-    init(db: Database, file: StoreFile) {
-        self.db = db
-        entries = EntryTable(db: db, file: file)
-        changes = ChangeTable(db: db, file: file)
-    }
 
     /// The number of keys with a recovered entry.
     var liveCount: Int { recovered.values.count { $0.isLive } }
@@ -57,14 +47,10 @@ struct Recovery {
     var missed: Set<[UInt8]> { named.union(damaged.keys).filter { recovered[$0] == nil } }
 
     /// Stores `row`, unless a later one of its key was recovered.
-    mutating func put(_ row: Row, tag: UInt64) throws {
+    mutating func put(_ row: Row, into draft: inout StoreDraft) throws {
         if let known = recovered[row.key], known.sequence >= row.sequence { return }
         recovered[row.key] = (row.sequence, row.entry != nil)
-        sequence += 1
-        let place = try entries.lookup().locate(row.key)
-        try entries.put(row.entry, under: row.key, at: place, sequence: sequence)
-        try changes.append(sequence: sequence, tag: tag, entry: place.number, superseding: 0)
-        if place.sequence > 0 { try remove(change: place.sequence) }
+        try draft.put(row.entry, under: row.key)
     }
 
     /// Records the key of a damaged row or of an index entry.
@@ -87,7 +73,7 @@ struct Recovery {
     }
 
     /// Drops recovered rows that are older than a damaged row of the same key, because they are outdated.
-    mutating func dropOutdated() throws {
+    mutating func dropOutdated(from draft: StoreDraft) throws {
         // The unused part of a page may have intact but outdated rows. The changes have the key's last sequence.
         for (key, row) in recovered {
             if let last = latest[RowChecksums.number(of: key)], last > row.sequence {
@@ -97,13 +83,7 @@ struct Recovery {
         for (key, sequence) in damaged {
             guard let known = recovered[key], known.sequence < sequence else { continue }
             recovered[key] = nil
-            let place = try entries.lookup().locate(key)
-            try db.change("DELETE FROM entry WHERE id = ?", .integer(place.number))
-            try remove(change: place.sequence)
+            try draft.remove(key)
         }
-    }
-
-    private func remove(change sequence: Int64) throws {
-        try db.change("DELETE FROM change WHERE sequence = ?", .integer(sequence))
     }
 }

@@ -15,19 +15,6 @@ public struct IntegrityReport: Hashable, Sendable {
     public var isIntact: Bool { damagedKeys.isEmpty && problems.isEmpty }
 }
 
-/// The result of recovering a damaged store.
-public struct RecoveryReport: Hashable, Sendable {
-    /// The number of keys whose entry was recovered.
-    public var recoveredCount: Int
-    /// The keys that were found in the file but whose entry was not recovered, in ascending order.
-    public var lostKeys: [String]
-    /// The number of further keys that existed according to the table of changes, but whose key and entry were not
-    /// found.
-    public var missingCount: Int
-    /// The number of damaged rows, with or without a readable key.
-    public var damagedRowCount: Int
-}
-
 extension SQLiteBackend {
     /// Checks the structure of the database and the checksums of all rows.
     ///
@@ -65,34 +52,6 @@ extension SQLiteBackend {
             }
             try NewFile.make(at: path, like: store.file, draftingIn: drafts, host: store.host) {
                 try connections.copy(to: $0)
-            }
-        }
-    }
-
-    /// Writes all intact entries to a new store at `path`, from a file that may be damaged anywhere: header, tables,
-    /// index, missing parts.
-    ///
-    /// It reads all pages of the file and of the WAL beside it without SQLite, and keeps the rows whose checksums
-    /// match. If there are several rows for one key, it keeps the latest. Versions are preserved; cursors expire. The
-    /// damaged file is not changed. No process should write to it meanwhile.
-    ///
-    /// - Returns: The number of recovered entries and the keys that were lost. A key of which no trace is left cannot
-    ///   be named.
-    /// - Throws: `missing` if the file does not exist, `unsupported` if a file already exists at `path`.
-    @discardableResult
-    public func recover(to path: String) async throws(BackendError) -> RecoveryReport {
-        let store = store
-        return try await SerialQueue(label: "SQLiteStorage recovery").run { () throws(BackendError) in
-            guard try store.file.isThere() else {
-                throw BackendError(.missing, message: "\(store.file.path): the file does not exist")
-            }
-            do {
-                return try NewFile.make(at: path, like: store.file, host: store.host) { path in
-                    let pages = try PageSource(path: store.file.path)
-                    return try Salvage(pages: pages, host: store.host).run(into: path)
-                }
-            } catch {
-                throw BackendError(error, at: store.file.path)
             }
         }
     }

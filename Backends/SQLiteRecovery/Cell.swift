@@ -1,3 +1,5 @@
+import SQLiteStorage
+
 /// A record in a page of a table or index, assembled from the page and its overflow pages.
 struct Cell {
     /// One column of a record.
