@@ -374,7 +374,9 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
-        .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
+        .testTarget(
+            name: "SyncsimTests",
+            dependencies: ["Entitlements", "SyncCoreTesting", "SyncSimulation", "TestSupport", "syncsim"]),
     ]
 )
 

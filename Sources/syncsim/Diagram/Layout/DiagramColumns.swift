@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The horizontal position of a lane, in whole pixels from the left edge of the first lane.
 struct DiagramColumn: Hashable, Sendable {
     var left: Int

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The path of a message from one lane to another.
 struct DiagramJourney: Hashable, Sendable {
     /// The end of a path.

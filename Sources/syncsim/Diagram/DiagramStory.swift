@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// A trace prepared for drawing: violations are merged into the events, and related events are linked.
 struct DiagramStory: Sendable {
     let lanes: [Trace.Lane]

@@ -1,7 +1,8 @@
 import SyncCoreTesting
+import SyncSimulation
 import Testing
 
-@testable import SyncSimulation
+@testable import syncsim
 
 @Suite("The layout of a diagram")
 struct DiagramLayoutTests {

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 extension DiagramDrawing {
     /// Draws an arrow. It is dashed if the network repeated the message, and ends in a cross before its target if the
     /// message was lost.

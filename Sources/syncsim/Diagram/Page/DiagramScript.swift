@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The page's script: highlights related events and switches between light and dark. It copies text only as text,
 /// never as markup.
 enum DiagramScript {

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 extension DiagramDrawing {
     /// Draws the mark of an event on its lane. Marks differ in shape, so they can be distinguished without colour.
     func mark(_ index: Int, in page: inout Markup) {

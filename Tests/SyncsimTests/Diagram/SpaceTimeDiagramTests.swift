@@ -1,6 +1,7 @@
+import SyncSimulation
 import Testing
 
-@testable import SyncSimulation
+@testable import syncsim
 
 @Suite("A space-time diagram")
 struct SpaceTimeDiagramTests {

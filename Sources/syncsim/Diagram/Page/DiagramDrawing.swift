@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// Draws lanes, bands, lines, bars, arrows, marks and labels, from back to front.
 struct DiagramDrawing: Sendable {
     let story: DiagramStory

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The page around the drawing: heading, violations, legend, the list of events and the table of events.
 struct DiagramPage: Sendable {
     let title: String

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// A text on a lane, truncated to the available width.
 struct DiagramLabel: Hashable, Sendable {
     /// The style of a label.

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// A shaded part of a lane: a period with a fault.
 struct DiagramBand: Hashable, Sendable {
     /// The kind of fault.

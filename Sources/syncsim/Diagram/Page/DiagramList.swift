@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The rows beside and behind the drawing: times on the left, descriptions on the right.
 struct DiagramList: Sendable {
     let story: DiagramStory

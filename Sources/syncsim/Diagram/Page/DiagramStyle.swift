@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The page's style sheets.
 enum DiagramStyle {
     /// The style of everything around the drawing.

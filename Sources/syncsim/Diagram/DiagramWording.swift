@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The texts for an event: a sentence for the list, and a short label for the lane.
 struct DiagramWording: Sendable {
     let story: DiagramStory

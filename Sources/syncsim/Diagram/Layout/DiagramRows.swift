@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// A row of the diagram, in whole pixels from its top.
 struct DiagramRow: Hashable, Sendable {
     /// The content of a row.

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The expiry that a replica derives for a group during a period, as a bar along its line.
 struct DiagramBelief: Hashable, Sendable {
     var lane: Int

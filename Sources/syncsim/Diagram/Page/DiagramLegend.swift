@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The legend, drawn with the same shapes as the diagram.
 struct DiagramLegend: Sendable {
     func write(in page: inout Markup) {

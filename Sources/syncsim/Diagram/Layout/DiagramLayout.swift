@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// The position of every element, in whole pixels from the top left corner of the lanes. A pure value.
 struct DiagramLayout: Sendable {
     let columns: DiagramColumns

@@ -1,3 +1,5 @@
+import SyncSimulation
+
 /// Draws a trace as one self-contained HTML page.
 ///
 /// Time runs down the page. Each device has a column with its store beside it, and the remote has its own column. All
@@ -10,7 +12,7 @@
 ///     trace, title: "Seed 42", subtitle: "latestExpiryWins", violations: violations, epoch: 1_767_225_600_000)
 /// let page = diagram.html
 /// ```
-public struct SpaceTimeDiagram: Sendable {
+struct SpaceTimeDiagram: Sendable {
     private let title: String
     private let subtitle: String
     private let story: DiagramStory
@@ -22,14 +24,14 @@ public struct SpaceTimeDiagram: Sendable {
     ///   - violations: The violations of the run. Those that are missing in the trace get an event at their time;
     ///     those that only the trace contains are listed too.
     ///   - epoch: The start of the run in milliseconds since 1970 UTC, for dates.
-    public init(_ trace: Trace, title: String, subtitle: String, violations: [Violation], epoch: Int64) {
+    init(_ trace: Trace, title: String, subtitle: String, violations: [Violation], epoch: Int64) {
         self.title = title
         self.subtitle = subtitle
         story = DiagramStory(trace, violations: violations, epoch: epoch)
     }
 
     /// The whole page.
-    public var html: String {
+    var html: String {
         let page = DiagramPage(title: title, subtitle: subtitle, story: story, layout: DiagramLayout(story))
         return page.html
     }
