@@ -14,6 +14,7 @@ let package = Package(
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
+        .library(name: "SQLiteRecovery", targets: ["SQLiteRecovery"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
         .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
@@ -86,6 +87,7 @@ let package = Package(
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
             ],
             path: "Backends/SQLite"),
+        .target(name: "SQLiteRecovery", dependencies: ["SQLiteStorage", "SyncCore"], path: "Backends/SQLiteRecovery"),
         .target(
             name: "SyncProtocol",
             dependencies: ["ProtoCoding", "SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
@@ -180,9 +182,9 @@ let package = Package(
         .executableTarget(
             name: "syncd",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
-                "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol", "SyncServer",
-                "SyncService",
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
+                "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
+                "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
@@ -205,8 +207,8 @@ let package = Package(
         .testTarget(
             name: "SQLiteStorageTests",
             dependencies: [
-                "Checksums", "FileWatching", "SQLiteStorage", "StoreProbe", "SyncCore", "SyncCoreTesting",
-                "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+                "Checksums", "FileWatching", "SQLiteRecovery", "SQLiteStorage", "StoreProbe", "SyncCore",
+                "SyncCoreTesting", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
             ]),
         .testTarget(
             name: "SyncProtocolTests",
@@ -373,7 +375,9 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),
-        .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
+        .testTarget(
+            name: "SyncsimTests",
+            dependencies: ["Entitlements", "SyncCoreTesting", "SyncSimulation", "TestSupport", "syncsim"]),
     ]
 )
 

@@ -22,9 +22,9 @@ internal import Tracing
 /// ```swift
 /// let backend = ObservedBackend(.sqlite("/var/lib/example/store.sqlite"), as: "main", logger: logger)
 /// ```
-public struct ObservedBackend: KeyValueBackend {
+public struct ObservedBackend: ForwardingBackend {
     /// The observed backend.
-    public let wrapped: any KeyValueBackend
+    public let base: any KeyValueBackend
     /// The name in metrics and spans.
     public let name: String
     private let logger: Logger
@@ -32,27 +32,27 @@ public struct ObservedBackend: KeyValueBackend {
     private let meters: Meters
     private let host: HostServices
 
-    /// Observes `wrapped`.
+    /// Observes `base`.
     ///
     /// - Parameters:
-    ///   - wrapped: the backend to observe.
+    ///   - base: the backend to observe.
     ///   - name: the name in metrics and spans. Use few names, because each creates its own time series.
     ///   - logger: the logger. Transient failures are logged at `notice`, others at `error`, and every request at
     ///     `trace`.
     ///   - showsKeys: true to include keys, which contain account names, in spans and in the log.
     ///   - host: the timer that measures requests.
     public init(
-        _ wrapped: any KeyValueBackend, as name: String, logger: Logger = Logger(label: "entitlementsync.storage"),
+        _ base: any KeyValueBackend, as name: String, logger: Logger = Logger(label: "entitlementsync.storage"),
         showsKeys: Bool = false, host: HostServices = .system
     ) {
-        self.init(wrapped, name, logger, showsKeys, Meters(store: name), host)
+        self.init(base, name, logger, showsKeys, Meters(store: name), host)
     }
 
     private init(
-        _ wrapped: any KeyValueBackend, _ name: String, _ logger: Logger, _ showsKeys: Bool, _ meters: Meters,
+        _ base: any KeyValueBackend, _ name: String, _ logger: Logger, _ showsKeys: Bool, _ meters: Meters,
         _ host: HostServices
     ) {
-        self.wrapped = wrapped
+        self.base = base
         self.name = name
         self.logger = logger
         self.showsKeys = showsKeys
@@ -60,13 +60,9 @@ public struct ObservedBackend: KeyValueBackend {
         self.host = host
     }
 
-    /// The capabilities of the wrapped backend.
-    public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped backend.
-    public var label: String { wrapped.label }
     /// The wrapped backend's form that requires an existing store, observed under the same name.
     public var requiringExisting: any KeyValueBackend {
-        ObservedBackend(wrapped.requiringExisting, name, logger, showsKeys, meters, host)
+        ObservedBackend(base.requiringExisting, name, logger, showsKeys, meters, host)
     }
 
     /// Reads one key.
@@ -74,7 +70,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         try await observing(.read, key, \.outcome.name) { () async throws(BackendError) in
-            let answer = try await wrapped.read(key, unless: knownVersion)
+            let answer = try await base.read(key, unless: knownVersion)
             meters.didRead(answer.outcome)
             return answer
         }
@@ -85,7 +81,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await observing(.write, key, \.outcome.name) { () async throws(BackendError) in
-            let answer = try await wrapped.write(value, to: key, if: precondition)
+            let answer = try await base.write(value, to: key, if: precondition)
             meters.didWrite(value, answer.outcome)
             return answer
         }
@@ -96,7 +92,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await observing(.delete, key, \.outcome.name) { () async throws(BackendError) in
-            let answer = try await wrapped.delete(key, if: precondition)
+            let answer = try await base.delete(key, if: precondition)
             meters.didWrite(nil, answer.outcome)
             return answer
         }
@@ -107,7 +103,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<KeyPage>
     {
         try await observing(.list, cursor, { _ in "page" }) { () async throws(BackendError) in
-            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
 
@@ -116,7 +112,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
         try await observing(.readBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
-            let answer = try await wrapped.read(requests)
+            let answer = try await base.read(requests)
             for (request, result) in zip(requests, answer.outcome) {
                 switch result {
                 case .success(let outcome):
@@ -134,7 +130,7 @@ public struct ObservedBackend: KeyValueBackend {
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
         try await observing(.writeBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
-            let answer = try await wrapped.write(requests)
+            let answer = try await base.write(requests)
             for (request, result) in zip(requests, answer.outcome) {
                 switch result {
                 case .success(let outcome):
@@ -150,12 +146,9 @@ public struct ObservedBackend: KeyValueBackend {
     /// Reads changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await observing(.changes, nil, { _ in "page" }) { () async throws(BackendError) in
-            try await wrapped.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, limit: limit)
         }
     }
-
-    /// The signals of the wrapped backend.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
 extension ObservedBackend {

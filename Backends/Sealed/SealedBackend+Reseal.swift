@@ -55,7 +55,7 @@ extension SealedBackend {
     private func resealAll(with current: SealingKey) async throws(BackendError) -> Int {
         var (count, cursor) = (0, EntryKey?.none)
         repeat {
-            let page = try await wrapped.list(prefix: "", after: cursor, limit: 256).outcome
+            let page = try await base.list(prefix: "", after: cursor, limit: 256).outcome
             for item in page.items where try await reseal(item.key, with: current) { count += 1 }
             cursor = page.next
         } while cursor != nil
@@ -64,12 +64,12 @@ extension SealedBackend {
 
     private func reseal(_ key: EntryKey, with current: SealingKey) async throws(BackendError) -> Bool {
         while true {
-            guard case .found(let entry) = try await wrapped.read(key).outcome,
+            guard case .found(let entry) = try await base.read(key).outcome,
                 !SealedValue.isSealed(entry.value, with: current)
             else { return false }
             let value = try await open(entry.value, under: key, during: .read)
             let sealed = try seal(value, under: key, with: current)
-            switch try await wrapped.write(sealed, to: key, if: .matches(entry.version)).outcome {
+            switch try await base.write(sealed, to: key, if: .matches(entry.version)).outcome {
             case .written: return true
             case .conflict, .deleted: continue
             }

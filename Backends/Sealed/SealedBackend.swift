@@ -17,60 +17,63 @@ internal import Synchronization
 /// let key = try SealingKey(contentsOf: "/etc/example/store.key")
 /// let remote = SealedBackend(.file("/mnt/share/example"), keys: SealingKeys(key))
 /// ```
-public struct SealedBackend: KeyValueBackend {
+public struct SealedBackend: ForwardingBackend {
     /// The backend of the sealed values.
-    public let wrapped: any KeyValueBackend
+    public let base: any KeyValueBackend
     let keyring: Keyring
     private let host: HostServices
 
     /// The number of bytes by which sealing lengthens a value.
     public static let overhead = SealedValue.overhead
 
-    /// Seals the values of `wrapped`.
+    /// Seals the values of `base`.
     ///
     /// - Parameters:
-    ///   - wrapped: the backend of the sealed values.
+    ///   - base: the backend of the sealed values.
     ///   - keys: the current key, and older keys that open existing values.
     ///   - host: the source of salts. Its random bits must be unpredictable, as those of the system are.
-    public init(_ wrapped: any KeyValueBackend, keys: SealingKeys, host: HostServices = .system) {
-        self.init(wrapped, host: host) { keys }
+    public init(_ base: any KeyValueBackend, keys: SealingKeys, host: HostServices = .system) {
+        self.init(base, host: host) { keys }
     }
 
-    /// Seals the values of `wrapped` with keys from a key store.
+    /// Seals the values of `base` with keys from a key store.
     ///
     /// The keys are loaded at first use, when a value was sealed with an unknown key, and by ``reloadKeys()`` and
     /// ``reseal()``. If the key store changes in between, this object keeps using the keys it has. ``reseal()``
     /// describes how to rotate a key.
     ///
     /// - Parameters:
-    ///   - wrapped: the backend of the sealed values.
+    ///   - base: the backend of the sealed values.
     ///   - host: the source of salts. Its random bits must be unpredictable, as those of the system are.
     ///   - keys: loads the keys. An error becomes `BackendError.Kind.unavailable` with that cause.
     public init(
-        _ wrapped: any KeyValueBackend, host: HostServices = .system,
+        _ base: any KeyValueBackend, host: HostServices = .system,
         keys: @escaping @Sendable () async throws -> SealingKeys
     ) {
-        self.init(wrapped, Keyring(keys), host)
+        self.init(base, Keyring(keys), host)
     }
 
-    private init(_ wrapped: any KeyValueBackend, _ keyring: Keyring, _ host: HostServices) {
-        self.wrapped = wrapped
+    private init(_ base: any KeyValueBackend, _ keyring: Keyring, _ host: HostServices) {
+        self.base = base
         self.keyring = keyring
         self.host = host
     }
 
     /// The capabilities of the wrapped backend, with a maximum value length reduced by ``overhead``.
     public var capabilities: Capabilities {
-        var capabilities = wrapped.capabilities
+        var capabilities = base.capabilities
         capabilities.maximumValueByteCount = capabilities.maximumValueByteCount.map { max(0, $0 - Self.overhead) }
         return capabilities
     }
 
     /// `sealed:` followed by the label of the wrapped backend.
-    public var label: String { "sealed:" + wrapped.label }
+    public var label: String { "sealed:" + base.label }
 
     /// The wrapped backend's form that requires an existing store, sealed with the same keys.
-    public var requiringExisting: any KeyValueBackend { SealedBackend(wrapped.requiringExisting, keyring, host) }
+    public var requiringExisting: any KeyValueBackend { SealedBackend(base.requiringExisting, keyring, host) }
+
+    /// `nil`: a server that verifies evidence writes values that are not sealed.
+    public var evidenceReceiver: (any EvidenceReceiver)? { nil }
 
     /// Reads and opens one value.
     ///
@@ -79,7 +82,7 @@ public struct SealedBackend: KeyValueBackend {
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
-        let answer = try await wrapped.read(key, unless: knownVersion)
+        let answer = try await base.read(key, unless: knownVersion)
         return Answer(try await open(answer.outcome, under: key), serverTime: answer.serverTime)
     }
 
@@ -88,7 +91,7 @@ public struct SealedBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         let sealed = try await seal(value, under: key)
-        let answer = try await wrapped.write(sealed, to: key, if: precondition)
+        let answer = try await base.write(sealed, to: key, if: precondition)
         return Answer(try await open(answer.outcome, under: key, during: .write), serverTime: answer.serverTime)
     }
 
@@ -96,7 +99,7 @@ public struct SealedBackend: KeyValueBackend {
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        let answer = try await wrapped.delete(key, if: precondition)
+        let answer = try await base.delete(key, if: precondition)
         return Answer(try await open(answer.outcome, under: key, during: .delete), serverTime: answer.serverTime)
     }
 
@@ -104,7 +107,7 @@ public struct SealedBackend: KeyValueBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        var answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        var answer = try await base.list(prefix: prefix, after: cursor, limit: limit)
         for index in answer.outcome.items.indices { answer.outcome.items[index].byteCount = nil }
         return answer
     }
@@ -113,7 +116,7 @@ public struct SealedBackend: KeyValueBackend {
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
-        let answer = try await wrapped.read(requests)
+        let answer = try await base.read(requests)
         var results: [Result<ReadOutcome, BackendError>] = []
         for (request, result) in zip(requests, answer.outcome) {
             do throws(BackendError) {
@@ -134,7 +137,7 @@ public struct SealedBackend: KeyValueBackend {
             if let value = request.value { request.value = try await seal(value, under: request.key) }
             sealed.append(request)
         }
-        let answer = try await wrapped.write(sealed)
+        let answer = try await base.write(sealed)
         var results: [Result<WriteOutcome, BackendError>] = []
         for (request, result) in zip(requests, answer.outcome) {
             let operation: BackendError.Operation = request.value == nil ? .delete : .write
@@ -146,14 +149,6 @@ public struct SealedBackend: KeyValueBackend {
         }
         return Answer(results, serverTime: answer.serverTime)
     }
-
-    /// The changes of the wrapped backend.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await wrapped.changes(since: cursor, limit: limit)
-    }
-
-    /// The signals of the wrapped backend.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
 extension SealedBackend {

@@ -1,14 +1,15 @@
 public import SyncCore
 import Synchronization
 
-/// A wrapper that counts the requests to a backend. A batch counts as one request.
+/// A wrapper that counts the requests to a backend. A batch counts as one request. Signals and evidence are not
+/// counted.
 ///
 /// ```swift
 /// let remote = CountingBackend(MemoryBackend())
 /// try await engine.sync(key)
 /// #expect(remote.takeCounts().total == 1)
 /// ```
-public final class CountingBackend: KeyValueBackend {
+public final class CountingBackend: ForwardingBackend {
     /// The number of requests of each kind.
     public struct Counts: Hashable, Sendable, CustomStringConvertible {
         /// Reads of one key.
@@ -49,17 +50,18 @@ public final class CountingBackend: KeyValueBackend {
         let fetched = Atomic(0)
     }
 
-    private let wrapped: any KeyValueBackend
+    /// The wrapped backend.
+    public let base: any KeyValueBackend
     private let totals: Totals
 
-    /// Creates a wrapper that counts the requests to `wrapped`.
-    public init(_ wrapped: any KeyValueBackend) {
-        self.wrapped = wrapped
+    /// Creates a wrapper that counts the requests to `base`.
+    public init(_ base: any KeyValueBackend) {
+        self.base = base
         totals = Totals()
     }
 
-    private init(_ wrapped: any KeyValueBackend, totals: Totals) {
-        self.wrapped = wrapped
+    private init(_ base: any KeyValueBackend, totals: Totals) {
+        self.base = base
         self.totals = totals
     }
 
@@ -77,19 +79,15 @@ public final class CountingBackend: KeyValueBackend {
         }
     }
 
-    /// The capabilities of the wrapped backend.
-    public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped backend.
-    public var label: String { wrapped.label }
     /// The ``requiringExisting`` form of the wrapped backend, which shares these counters.
-    public var requiringExisting: any KeyValueBackend { CountingBackend(wrapped.requiringExisting, totals: totals) }
+    public var requiringExisting: any KeyValueBackend { CountingBackend(base.requiringExisting, totals: totals) }
 
     /// Reads one key and counts it.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
         totals.counts.withLock { $0.reads += 1 }
-        let answer = try await wrapped.read(key, unless: knownVersion)
+        let answer = try await base.read(key, unless: knownVersion)
         note(answer.outcome)
         return answer
     }
@@ -103,7 +101,7 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         totals.counts.withLock { $0.writes += 1 }
-        return try await wrapped.write(value, to: key, if: precondition)
+        return try await base.write(value, to: key, if: precondition)
     }
 
     /// Deletes one key and counts it.
@@ -111,7 +109,7 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         totals.counts.withLock { $0.deletes += 1 }
-        return try await wrapped.delete(key, if: precondition)
+        return try await base.delete(key, if: precondition)
     }
 
     /// Lists a page and counts it.
@@ -119,7 +117,7 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<KeyPage>
     {
         totals.counts.withLock { $0.lists += 1 }
-        return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        return try await base.list(prefix: prefix, after: cursor, limit: limit)
     }
 
     /// Reads several keys and counts one request.
@@ -127,7 +125,7 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
         totals.counts.withLock { $0.readBatches += 1 }
-        let answer = try await wrapped.read(requests)
+        let answer = try await base.read(requests)
         for case .success(let outcome) in answer.outcome { note(outcome) }
         return answer
     }
@@ -137,15 +135,12 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
         totals.counts.withLock { $0.writeBatches += 1 }
-        return try await wrapped.write(requests)
+        return try await base.write(requests)
     }
 
     /// Reads a page of changes and counts it.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         totals.counts.withLock { $0.changes += 1 }
-        return try await wrapped.changes(since: cursor, limit: limit)
+        return try await base.changes(since: cursor, limit: limit)
     }
-
-    /// The signals of the wrapped backend, which are not counted.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }

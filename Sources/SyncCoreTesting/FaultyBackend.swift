@@ -4,7 +4,7 @@ import Synchronization
 /// A wrapper that makes calls fail, according to a script, a seed, or a closure that sees each call.
 ///
 /// The faults are those of real stores, with correct dispositions, so code that works with this wrapper works over a
-/// network. Every item of a batch is a separate call.
+/// network. Every item of a batch is a separate call. Signals and evidence are passed on without faults.
 ///
 /// ```swift
 /// let flaky = FaultyBackend(MemoryBackend(), plan: .seeded(7, rate: 0.2))
@@ -14,7 +14,7 @@ import Synchronization
 ///     return nil
 /// }
 /// ```
-public final class FaultyBackend: KeyValueBackend {
+public final class FaultyBackend: ForwardingBackend {
     /// A fault of one call.
     public enum Fault: Hashable, Sendable {
         /// The operation is not done; the same call may succeed later.
@@ -72,40 +72,39 @@ public final class FaultyBackend: KeyValueBackend {
         let next = Mutex(0)
     }
 
-    private let wrapped: any KeyValueBackend
+    /// The wrapped backend.
+    public let base: any KeyValueBackend
     private let plan: Plan
     private let numbering: Numbering
 
-    /// Creates a wrapper in which calls to `wrapped` fail according to `plan`.
-    public init(_ wrapped: any KeyValueBackend, plan: Plan) {
-        self.wrapped = wrapped
+    /// Creates a wrapper in which calls to `base` fail according to `plan`.
+    public init(_ base: any KeyValueBackend, plan: Plan) {
+        self.base = base
         self.plan = plan
         numbering = Numbering()
     }
 
-    private init(_ wrapped: any KeyValueBackend, plan: Plan, numbering: Numbering) {
-        self.wrapped = wrapped
+    private init(_ base: any KeyValueBackend, plan: Plan, numbering: Numbering) {
+        self.base = base
         self.plan = plan
         self.numbering = numbering
     }
 
-    /// Creates a wrapper in which calls to `wrapped` fail according to `fault`, which is asked before each call.
+    /// Creates a wrapper in which calls to `base` fail according to `fault`, which is asked before each call.
     public convenience init(
-        _ wrapped: any KeyValueBackend, fault: @escaping @Sendable (Call) async -> Fault?
+        _ base: any KeyValueBackend, fault: @escaping @Sendable (Call) async -> Fault?
     ) {
-        self.init(wrapped, plan: Plan(fault))
+        self.init(base, plan: Plan(fault))
     }
 
     /// The number of calls so far.
     public var callCount: Int { numbering.next.withLock { $0 } }
 
-    /// The capabilities of the wrapped backend.
-    public var capabilities: Capabilities { wrapped.capabilities }
     /// `faulty` and the label of the wrapped backend.
-    public var label: String { "faulty \(wrapped.label)" }
+    public var label: String { "faulty \(base.label)" }
     /// The ``requiringExisting`` form of the wrapped backend, with the same plan and one numbering for both.
     public var requiringExisting: any KeyValueBackend {
-        FaultyBackend(wrapped.requiringExisting, plan: plan, numbering: numbering)
+        FaultyBackend(base.requiringExisting, plan: plan, numbering: numbering)
     }
 
     /// Reads one key, unless the plan lets the call fail.
@@ -113,7 +112,7 @@ public final class FaultyBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         try await failing(.read, key) { () async throws(BackendError) in
-            try await wrapped.read(key, unless: knownVersion)
+            try await base.read(key, unless: knownVersion)
         }
     }
 
@@ -122,7 +121,7 @@ public final class FaultyBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await failing(.write, key) { () async throws(BackendError) in
-            try await wrapped.write(value, to: key, if: precondition)
+            try await base.write(value, to: key, if: precondition)
         }
     }
 
@@ -131,7 +130,7 @@ public final class FaultyBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await failing(.delete, key) { () async throws(BackendError) in
-            try await wrapped.delete(key, if: precondition)
+            try await base.delete(key, if: precondition)
         }
     }
 
@@ -140,19 +139,16 @@ public final class FaultyBackend: KeyValueBackend {
         -> Answer<KeyPage>
     {
         try await failing(.list, nil) { () async throws(BackendError) in
-            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
 
     /// Reads a page of changes, unless the plan lets the call fail.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await failing(.changes, nil) { () async throws(BackendError) in
-            try await wrapped.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, limit: limit)
         }
     }
-
-    /// The signals of the wrapped backend.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 
     private func failing<Outcome>(
         _ operation: BackendError.Operation, _ key: EntryKey?,

@@ -7,40 +7,34 @@ public import SyncCore
 /// ```swift
 /// let remote = UnconditionalBackend(MemoryBackend())
 /// ```
-public struct UnconditionalBackend: KeyValueBackend {
-    private let wrapped: any KeyValueBackend
+public struct UnconditionalBackend: ForwardingBackend {
+    /// The wrapped backend.
+    public let base: any KeyValueBackend
 
-    /// Creates a wrapper that rejects preconditions and passes other operations to `wrapped`.
-    public init(_ wrapped: any KeyValueBackend) {
-        self.wrapped = wrapped
+    /// Creates a wrapper that rejects preconditions and passes other operations to `base`.
+    public init(_ base: any KeyValueBackend) {
+        self.base = base
     }
 
     /// The capabilities of the wrapped backend, without compare-and-swap.
     public var capabilities: Capabilities {
-        var capabilities = wrapped.capabilities
+        var capabilities = base.capabilities
         capabilities.compareAndSwap = false
         return capabilities
     }
 
     /// `unconditional` and the label of the wrapped backend.
-    public var label: String { "unconditional \(wrapped.label)" }
+    public var label: String { "unconditional \(base.label)" }
 
     /// The ``requiringExisting`` form of the wrapped backend, without preconditions.
-    public var requiringExisting: any KeyValueBackend { UnconditionalBackend(wrapped.requiringExisting) }
-
-    /// Reads one key.
-    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
-        -> Answer<ReadOutcome>
-    {
-        try await wrapped.read(key, unless: knownVersion)
-    }
+    public var requiringExisting: any KeyValueBackend { UnconditionalBackend(base.requiringExisting) }
 
     /// Writes one key under `any`, and rejects other preconditions.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         try check(precondition, .write, key)
-        return try await wrapped.write(value, to: key, if: .any)
+        return try await base.write(value, to: key, if: .any)
     }
 
     /// Deletes one key under `any`, and rejects other preconditions.
@@ -48,30 +42,15 @@ public struct UnconditionalBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try check(precondition, .delete, key)
-        return try await wrapped.delete(key, if: .any)
-    }
-
-    /// Lists keys.
-    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
-        -> Answer<KeyPage>
-    {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        return try await base.delete(key, if: .any)
     }
 
     /// Reads several keys, in one request where the wrapped backend can.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
-        try await wrapped.read(requests)
+        try await base.read(requests)
     }
-
-    /// Reads a page of changes.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await wrapped.changes(since: cursor, limit: limit)
-    }
-
-    /// The signals of the wrapped backend.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 
     private func check(
         _ precondition: Precondition, _ operation: BackendError.Operation, _ key: EntryKey

@@ -254,7 +254,7 @@ public final class EntitlementService: Sendable {
             let cryptography = accounts.cryptography
             rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
-        if isCounted { rules = QuotaRules(store: rules, usage: usage, scope: caller.scope, now: host.now()) }
+        if isCounted { rules = QuotaRules(base: rules, usage: usage, scope: caller.scope, now: host.now()) }
         var values = KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
         values.charge = { [limiter, host, name = caller.account.name ?? ""] reads, writes in
             limiter.charge(account: name, batchedReads: reads, batchedWrites: writes, now: host.now())

@@ -138,7 +138,7 @@ struct BrokenStoreTests {
             let memory = MemoryBackend()
             return StoreUnderTest(
                 memory,
-                failing: { SwallowsErrors(wrapped: FaultyBackend(memory, plan: .seeded(7, rate: 0.2))) })
+                failing: { SwallowsErrors(base: FaultyBackend(memory, plan: .seeded(7, rate: 0.2))) })
         }
     }
 

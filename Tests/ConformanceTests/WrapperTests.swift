@@ -5,33 +5,11 @@ import Testing
 @Suite("The `requiringExisting` form of a wrapper")
 struct WrapperTests {
     /// A store with a different store as its `requiringExisting` form.
-    private struct SeparateRemoteBackend: KeyValueBackend {
-        let own = MemoryBackend()
+    private struct SeparateRemoteBackend: ForwardingBackend {
+        let base: any KeyValueBackend = MemoryBackend()
         let remote = MemoryBackend()
 
-        var capabilities: Capabilities { own.capabilities }
-        var label: String { own.label }
         var requiringExisting: any KeyValueBackend { remote }
-
-        func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-            try await own.read(key, unless: known)
-        }
-
-        func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-            -> Answer<WriteOutcome>
-        {
-            try await own.write(value, to: key, if: precondition)
-        }
-
-        func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
-            -> Answer<WriteOutcome>
-        {
-            try await own.delete(key, if: precondition)
-        }
-
-        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-            try await own.list(prefix: prefix, after: cursor, limit: limit)
-        }
     }
 
     @Test("of a counting store wraps that of the wrapped store, with shared counters")

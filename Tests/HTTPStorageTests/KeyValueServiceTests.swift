@@ -169,31 +169,26 @@ struct KeyValueServiceTests {
 }
 
 /// A backend that throws `error` for every operation on one key.
-private struct FailingBackend: KeyValueBackend {
+private struct FailingBackend: ForwardingBackend {
     let failing: EntryKey
     let error: BackendError
-    let store = MemoryBackend()
-    var capabilities: Capabilities { store.capabilities }
+    let base: any KeyValueBackend = MemoryBackend()
     let label = "failing:"
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key != failing else { throw error }
-        return try await store.read(key, unless: known)
+        return try await base.read(key, unless: known)
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         guard key != failing else { throw error }
-        return try await store.write(value, to: key, if: precondition)
+        return try await base.write(value, to: key, if: precondition)
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         guard key != failing else { throw error }
-        return try await store.delete(key, if: precondition)
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await store.list(prefix: prefix, after: cursor, limit: limit)
+        return try await base.delete(key, if: precondition)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import SQLiteRecovery
 import SQLiteStorage
 import SyncCore
 import SyncCoreTesting

@@ -63,18 +63,15 @@ struct StoreWalkTests {
 }
 
 /// A store in which some keys cannot be read or listed, each for a number of calls.
-private final class UnreliableBackend: KeyValueBackend, @unchecked Sendable {
-    private let wrapped: any KeyValueBackend
+private final class UnreliableBackend: ForwardingBackend, @unchecked Sendable {
+    let base: any KeyValueBackend
     private let lock = NSLock()
     private var faults: [EntryKey: (count: Int, error: BackendError)]
 
-    init(_ wrapped: any KeyValueBackend, _ faults: [EntryKey: (Int, BackendError)]) {
-        self.wrapped = wrapped
+    init(_ base: any KeyValueBackend, _ faults: [EntryKey: (Int, BackendError)]) {
+        self.base = base
         self.faults = faults.mapValues { ($0.0, $0.1) }
     }
-
-    var capabilities: Capabilities { wrapped.capabilities }
-    var label: String { wrapped.label }
 
     private func meet(_ key: EntryKey, _ operation: BackendError.Operation) throws(BackendError) {
         let error = lock.withLock { () -> BackendError? in
@@ -87,20 +84,12 @@ private final class UnreliableBackend: KeyValueBackend, @unchecked Sendable {
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try meet(key, .read)
-        return try await wrapped.read(key, unless: knownVersion)
+        return try await base.read(key, unless: knownVersion)
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        let page = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        let page = try await base.list(prefix: prefix, after: cursor, limit: limit)
         for item in page.outcome.items { try meet(item.key, .list) }
         return page
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    { try await wrapped.write(value, to: key, if: precondition) }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await wrapped.delete(key, if: precondition)
     }
 }

@@ -1,4 +1,4 @@
-import SyncCore
+package import SyncCore
 
 #if canImport(Glibc)
 import Glibc
@@ -14,30 +14,30 @@ import Darwin
 ///
 /// It is determined by path, never through a separate descriptor: closing such a descriptor would release the locks
 /// that SQLite holds on the file for this whole process.
-struct FileIdentity: Hashable, Sendable {
+package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let number: UInt64
-    let byteCount: Int64
+    package let byteCount: Int64
 
     /// The result of examining a path.
-    enum Finding: Equatable {
+    package enum Finding: Equatable {
         case missing
         case file(FileIdentity)
         case folder
         case other
     }
 
-    static func == (left: FileIdentity, right: FileIdentity) -> Bool {
+    package static func == (left: FileIdentity, right: FileIdentity) -> Bool {
         left.device == right.device && left.number == right.number
     }
 
-    func hash(into hasher: inout Hasher) {
+    package func hash(into hasher: inout Hasher) {
         hasher.combine(device)
         hasher.combine(number)
     }
 
     /// Examines `path`, following symbolic links as SQLite does.
-    static func look(at path: String) throws(BackendError) -> Finding {
+    package static func look(at path: String) throws(BackendError) -> Finding {
         var status = stat()
         guard stat(path, &status) == 0 else {
             switch errno {
@@ -72,7 +72,7 @@ struct FileIdentity: Hashable, Sendable {
     }
 
     /// Resolves the symbolic links in `path`. SQLite keeps its other files beside the resolved file.
-    static func resolved(_ path: String) -> String {
+    package static func resolved(_ path: String) -> String {
         var path = path
         // The number of links that the system follows.
         for _ in 0..<40 {

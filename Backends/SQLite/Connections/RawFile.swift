@@ -6,13 +6,13 @@ import SyncCore
 ///
 /// SQLite does not open the file as a database: nothing is locked, rolled back, created or verified. A separate
 /// descriptor is not an option (see ``FileIdentity``).
-final class RawFile {
+package final class RawFile {
     private let connection: OpaquePointer
     private let file: UnsafeMutablePointer<sqlite3_file>
-    let byteCount: Int
+    package let byteCount: Int
 
     /// Opens the regular file at `path`.
-    init(path: String) throws {
+    package init(path: String) throws {
         var connection: OpaquePointer?
         let code = sqlite3_open_v2(path, &connection, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nil)
         var file: UnsafeMutablePointer<sqlite3_file>?
@@ -37,7 +37,7 @@ final class RawFile {
     deinit { sqlite3_close(connection) }
 
     /// Reads `count` bytes from `offset`, or fewer at the end of the file. Throws if the disk cannot read them.
-    func bytes(from offset: Int, count: Int) throws -> [UInt8] {
+    package func bytes(from offset: Int, count: Int) throws -> [UInt8] {
         let count = max(0, min(count, byteCount - offset))
         guard count > 0, let methods = file.pointee.pMethods else { return [] }
         var code = SQLITE_OK
@@ -52,7 +52,7 @@ final class RawFile {
 
 extension [UInt8] {
     /// The big-endian number in `count` bytes at `offset`.
-    func bigEndian(at offset: Int, count: Int = 4) -> Int {
+    package func bigEndian(at offset: Int, count: Int = 4) -> Int {
         self[offset..<(offset + count)].reduce(0) { $0 << 8 | Int($1) }
     }
 }

@@ -12,7 +12,7 @@ import Darwin
 #endif
 
 /// Examines, verifies and creates the file of a store.
-final class StoreFile: Sendable {
+package final class StoreFile: Sendable {
     let path: String
     /// True if a missing store may be created here.
     let mayBeCreated: Bool
@@ -156,7 +156,7 @@ final class StoreFile: Sendable {
     ///
     /// SQLite writes the opposite to the disk before it starts a WAL, and removes the WAL before it states this again
     /// (sqlite.org/fileformat2.html, 1.3.3). It is true for backups, and for a store after ``SQLiteBackend/close()``.
-    static func hasNoLog(header: [UInt8]) -> Bool { header.count >= 20 && header[18] == 1 }
+    package static func hasNoLog(header: [UInt8]) -> Bool { header.count >= 20 && header[18] == 1 }
 
     /// Returns `true` if the WAL has commits although the database states that it has none.
     ///

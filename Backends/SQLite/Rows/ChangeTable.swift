@@ -68,7 +68,7 @@ struct ChangeTable {
 
     /// The rows of `entry` whose keys were deleted by a change in the given range, and the sequence of that change.
     ///
-    /// Damaged rows are omitted, because ``Salvage`` may still read something from them.
+    /// Damaged rows are omitted, because a recovery may still read something from them.
     private func deletedRows(after old: Int64, upTo new: Int64) throws -> [(number: Int64, sequence: Int64)] {
         var rows: [(Int64, Int64)] = []
         try db.forEachRow(of: Self.deleted, .integer(old), .integer(new)) { row in

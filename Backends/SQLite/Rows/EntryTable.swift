@@ -2,7 +2,7 @@ import GRDB
 import SyncCore
 
 /// Finds, lists and changes the rows of `entry` on one connection.
-struct EntryTable {
+package struct EntryTable {
     let db: Database
     let file: StoreFile
 
@@ -145,7 +145,7 @@ struct EntryTable {
 
     private func damage(_ what: String) -> BackendError { BackendError(damagedAt: file.path, what) }
 
-    static func readable(_ bytes: [UInt8]) -> String {
+    package static func readable(_ bytes: [UInt8]) -> String {
         String(decoding: bytes.prefix(80).map { $0 < 0x20 || $0 == 0x7F ? UInt8(ascii: "?") : $0 }, as: UTF8.self)
     }
 }

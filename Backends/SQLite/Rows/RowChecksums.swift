@@ -2,9 +2,9 @@ import Checksums
 import SyncCore
 
 /// The checksums of a store's rows. They detect accidents, not forgery.
-enum RowChecksums {
+package enum RowChecksums {
     /// The first row number for a key, derived from its hash.
-    static func number(of key: [UInt8]) -> Int64 {
+    package static func number(of key: [UInt8]) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: key))
     }
 
@@ -15,12 +15,12 @@ enum RowChecksums {
     }
 
     /// The checksum of a value. A tombstone row has 0 instead.
-    static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
+    package static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: value, seed: 1))
     }
 
     /// The row checksum for `entry`, over everything except the value itself.
-    static func checksum(
+    package static func checksum(
         key: UnsafeRawBufferPointer, version: UnsafeRawBufferPointer, sequence: Int64, checksum: Int64
     ) -> Int64 {
         let overKey = XXHash64.digest(of: key, seed: UInt64(key.count))
@@ -29,7 +29,7 @@ enum RowChecksums {
     }
 
     /// The row checksum for `change`.
-    static func checksum(sequence: Int64, tag: Int64, entry: Int64) -> Int64 {
+    package static func checksum(sequence: Int64, tag: Int64, entry: Int64) -> Int64 {
         number(of: (sequence, tag), seed: UInt64(bitPattern: entry))
     }
 

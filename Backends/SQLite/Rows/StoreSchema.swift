@@ -8,14 +8,14 @@ import GRDB
 ///   long as a cursor may need the deletion (see ``ChangeTable``).
 /// - `checksum` is the checksum of the value. `seal` is the row checksum, over all other columns and `checksum`.
 /// - `change` has the latest change of each key, and recent superseded changes to recognize cursors.
-enum StoreSchema {
+package enum StoreSchema {
     /// The `PRAGMA application_id` of a store: "EnSy".
-    static let applicationID: Int64 = 0x456E_5379
+    package static let applicationID: Int64 = 0x456E_5379
 
     /// The `PRAGMA user_version` after all steps.
     static var version: Int64 { Int64(steps.count) }
 
-    static let pageSize = 4_096
+    package static let pageSize = 4_096
 
     /// The statements that migrate each version to the next. A released step never changes.
     ///

@@ -4,6 +4,10 @@ import Entitlements
 ///
 /// This reader is safe for untrusted files. It reads only the top level, so deep nesting and repeated references cost
 /// nothing, and its errors contain the position of the mistake.
+///
+/// Foundation's readers are no alternative. In Swift 6.3 on Linux, `PropertyListDecoder` overflows the stack on deep
+/// nesting, traps on some damaged binary files, and shifts XML dates before 1583 by days. `PropertyListSerialization`
+/// crashes on some damaged files too, and needs all of Foundation, which adds 3 to 4 ms to the start of a process.
 struct PropertyList {
     /// The value of a key.
     enum Value: Hashable {

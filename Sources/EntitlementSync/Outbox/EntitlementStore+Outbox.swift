@@ -101,13 +101,6 @@ extension EntitlementStore {
     }
 }
 
-extension KeyValueBackend {
-    /// This backend, or the one that it retries, if it receives evidence.
-    var evidenceReceiver: (any EvidenceReceiver)? {
-        self as? any EvidenceReceiver ?? (self as? RetryBackend)?.wrapped as? any EvidenceReceiver
-    }
-}
-
 /// Evidence with the answer of the account's server.
 struct AnsweredEvidence: Sendable {
     var evidence: StoredEvidence

@@ -58,8 +58,8 @@ public final class EntitlementStore: Sendable {
     ///   - remote: The backend that all devices share, if any. Its store must already exist, see
     ///     `KeyValueBackend.requiringExisting`. Wrap the backend in `RetryBackend` if it can be unreachable for short
     ///     times.
-    ///   - evidenceReceiver: The server that verifies evidence. The default is the remote itself, or the backend that
-    ///     it wraps, if it can receive evidence.
+    ///   - evidenceReceiver: The server that verifies evidence. The default is the remote's
+    ///     `KeyValueBackend.evidenceReceiver`.
     ///   - account: The account to use. The default is the account that is logged in on this device, see
     ///     ``logIn(_:adoptAnonymous:)``, or the anonymous account if there is none.
     ///   - environment: The environment whose transactions count.
@@ -81,7 +81,7 @@ public final class EntitlementStore: Sendable {
         self.evidenceReceiver = evidenceReceiver ?? remote?.evidenceReceiver
         let relatedVersions = relatedVersions
         let remote = remote.map {
-            TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)
+            TimekeepingBackend(base: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)
         }
         self.clock = clock
         // Requests outside of a sync must not create a missing remote store either.

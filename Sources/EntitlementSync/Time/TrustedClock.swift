@@ -192,15 +192,13 @@ extension ClockMarks {
 }
 
 /// A backend that reports the times of the remote's answers to the clock, and notes related versions.
-struct TimekeepingBackend: KeyValueBackend {
-    let wrapped: any KeyValueBackend
+struct TimekeepingBackend: ForwardingBackend {
+    let base: any KeyValueBackend
     let clock: TrustedClock
     let relatedVersions: RelatedVersions
 
-    var capabilities: Capabilities { wrapped.capabilities }
-    var label: String { wrapped.label }
     var requiringExisting: any KeyValueBackend {
-        TimekeepingBackend(wrapped: wrapped.requiringExisting, clock: clock, relatedVersions: relatedVersions)
+        TimekeepingBackend(base: base.requiringExisting, clock: clock, relatedVersions: relatedVersions)
     }
 
     private func timed<Outcome: Sendable>(
@@ -214,38 +212,36 @@ struct TimekeepingBackend: KeyValueBackend {
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await timed(about: key) { () throws(BackendError) in try await wrapped.read(key, unless: knownVersion) }
+        try await timed(about: key) { () throws(BackendError) in try await base.read(key, unless: knownVersion) }
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         try await timed(about: key) { () throws(BackendError) in
-            try await wrapped.write(value, to: key, if: precondition)
+            try await base.write(value, to: key, if: precondition)
         }
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await timed { () throws(BackendError) in try await wrapped.delete(key, if: precondition) }
+        try await timed { () throws(BackendError) in try await base.delete(key, if: precondition) }
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         try await timed { () throws(BackendError) in
-            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
 
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        try await timed { () throws(BackendError) in try await wrapped.read(requests) }
+        try await timed { () throws(BackendError) in try await base.read(requests) }
     }
 
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
-        try await timed { () throws(BackendError) in try await wrapped.write(requests) }
+        try await timed { () throws(BackendError) in try await base.write(requests) }
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await timed { () throws(BackendError) in try await wrapped.changes(since: cursor, limit: limit) }
+        try await timed { () throws(BackendError) in try await base.changes(since: cursor, limit: limit) }
     }
-
-    func signals() -> AsyncStream<Void> { wrapped.signals() }
 }

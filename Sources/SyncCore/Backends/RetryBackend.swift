@@ -5,6 +5,7 @@
 /// - A write of unknown outcome is **not** repeated; its error is thrown. Its first attempt may have taken effect, so
 ///   the repeated write could conflict with it, and only the caller can recognize its own entry.
 /// - In a batch only the failed items are sent again.
+/// - Evidence is passed on without retries.
 ///
 /// Pauses follow the ``RetryPolicy`` and are extended by the time that the store asked for
 /// (``BackendError/retryAfter``). If the task is cancelled during a pause, the wrapper throws
@@ -13,27 +14,23 @@
 /// ```swift
 /// let remote = server.retrying(RetryPolicy(maximumAttempts: 6))
 /// ```
-public struct RetryBackend: KeyValueBackend {
+public struct RetryBackend: ForwardingBackend {
     /// The backend whose operations are repeated.
-    public let wrapped: any KeyValueBackend
+    public let base: any KeyValueBackend
     /// The number of attempts and the pauses between them.
     public let policy: RetryPolicy
     private let host: HostServices
 
-    /// Wraps `wrapped`. The host supplies the timer for the pauses and the randomness for their length.
-    public init(_ wrapped: any KeyValueBackend, policy: RetryPolicy = RetryPolicy(), host: HostServices = .system) {
-        self.wrapped = wrapped
+    /// Wraps `base`. The host supplies the timer for the pauses and the randomness for their length.
+    public init(_ base: any KeyValueBackend, policy: RetryPolicy = RetryPolicy(), host: HostServices = .system) {
+        self.base = base
         self.policy = policy
         self.host = host
     }
 
-    /// The capabilities of the wrapped backend.
-    public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped backend.
-    public var label: String { wrapped.label }
     /// The ``KeyValueBackend/requiringExisting`` of the wrapped backend, with the same retries.
     public var requiringExisting: any KeyValueBackend {
-        RetryBackend(wrapped.requiringExisting, policy: policy, host: host)
+        RetryBackend(base.requiringExisting, policy: policy, host: host)
     }
 
     /// Reads one key. Retries after `transient` and `outcomeUnknown`.
@@ -41,7 +38,7 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         try await retrying(.read, key: key) { () async throws(BackendError) in
-            try await wrapped.read(key, unless: knownVersion)
+            try await base.read(key, unless: knownVersion)
         }
     }
 
@@ -50,7 +47,7 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await retrying(.write, key: key) { () async throws(BackendError) in
-            try await wrapped.write(value, to: key, if: precondition)
+            try await base.write(value, to: key, if: precondition)
         }
     }
 
@@ -59,7 +56,7 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try await retrying(.delete, key: key) { () async throws(BackendError) in
-            try await wrapped.delete(key, if: precondition)
+            try await base.delete(key, if: precondition)
         }
     }
 
@@ -68,14 +65,14 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<KeyPage>
     {
         try await retrying(.list) { () async throws(BackendError) in
-            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
 
     /// Reads the sequence of changes. Retries after `transient` and `outcomeUnknown`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await retrying(.changes) { () async throws(BackendError) in
-            try await wrapped.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, limit: limit)
         }
     }
 
@@ -84,7 +81,7 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
         try await retryingEach(.read, requests) { (pending) async throws(BackendError) in
-            try await wrapped.read(pending)
+            try await base.read(pending)
         }
     }
 
@@ -93,12 +90,9 @@ public struct RetryBackend: KeyValueBackend {
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
         try await retryingEach(.write, requests) { (pending) async throws(BackendError) in
-            try await wrapped.write(pending)
+            try await base.write(pending)
         }
     }
-
-    /// The signals of the wrapped backend.
-    public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
 extension RetryBackend {

@@ -52,7 +52,7 @@ extension LedgerRules {
         let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
         let free = try await owners.free(among: some, for: account, at: host.now(), beside: others)
         guard !free.isEmpty, !environment.clockGuard.isBehind,
-            case .found(let entry) = try await store.read(keys.ledger).outcome
+            case .found(let entry) = try await base.read(keys.ledger).outcome
         else { return decided.version }
         try takeDecoding(entry.value.count, keys.ledger)
         let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
@@ -103,7 +103,7 @@ extension LedgerRules {
     ) async throws(BackendError) -> EntryVersion? {
         for _ in 0..<32 {
             let stored: Entry? =
-                if case .found(let entry) = try await store.read(keys.decisions).outcome {
+                if case .found(let entry) = try await base.read(keys.decisions).outcome {
                     entry
                 } else {
                     nil
@@ -138,8 +138,7 @@ extension LedgerRules {
             let bytes = LedgerDocument(ledger: joined).encoded()
             do throws(BackendError) {
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-                if case .written(let version) = try await store.write(bytes, to: keys.decisions, if: condition).outcome
-                {
+                if case .written(let version) = try await base.write(bytes, to: keys.decisions, if: condition).outcome {
                     return version
                 }
             } catch {

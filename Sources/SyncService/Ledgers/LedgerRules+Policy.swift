@@ -11,7 +11,7 @@ extension LedgerRules {
     /// what other clients wrote.
     func checkPolicy() async throws(BackendError) {
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
-        switch (try await store.read(keys.decisions, unless: decoded?.version).outcome, decoded) {
+        switch (try await base.read(keys.decisions, unless: decoded?.version).outcome, decoded) {
         case (.found(let entry), _): _ = try await policyVersion(replacing: entry)
         case (.unchanged, let decoded?) where decoded.policy == policy: break
         case (.absent, _) where policy == .trusted: break
@@ -52,7 +52,7 @@ extension LedgerRules {
     func statingPolicy(_ decided: Entry?) async throws(BackendError) -> Entry? {
         if let decided, try await policyVersion(replacing: decided) == nil { return decided }
         try await environment.writer.statePolicy(to: account)
-        guard case .found(let entry) = try await store.read(keys.decisions).outcome else { return nil }
+        guard case .found(let entry) = try await base.read(keys.decisions).outcome else { return nil }
         return entry
     }
 }

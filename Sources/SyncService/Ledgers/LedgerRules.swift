@@ -8,7 +8,7 @@ import SyncCore
 /// have a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
 ///
 /// All requests of a caller share one object.
-final class LedgerRules: KeyValueBackend {
+final class LedgerRules: ForwardingBackend {
     /// The parts that all accounts share.
     struct Environment: Sendable {
         let store: any KeyValueBackend
@@ -38,20 +38,18 @@ final class LedgerRules: KeyValueBackend {
         (self.environment, self.account, self.keys) = (environment, account, keys)
     }
 
-    var store: any KeyValueBackend { environment.store }
+    var base: any KeyValueBackend { environment.store }
     var host: HostServices { environment.host }
     var owners: TransactionOwners { environment.owners }
-    var capabilities: Capabilities { store.capabilities }
-    var label: String { store.label }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else {
             if key == keys.decisions, policy == .verified { try await checkPolicy() }
-            return try await store.read(key, unless: knownVersion)
+            return try await base.read(key, unless: knownVersion)
         }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
         // Reads both in one call, because an answer about a ledger names the version of its decisions.
-        let results = try await store.read([
+        let results = try await base.read([
             ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions, unless: decoded?.version),
         ]).outcome
         guard results.count == 2 else { throw Self.incomplete }
@@ -112,7 +110,7 @@ final class LedgerRules: KeyValueBackend {
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        guard key == keys.ledger else { return try await store.write(value, to: key, if: precondition) }
+        guard key == keys.ledger else { return try await base.write(value, to: key, if: precondition) }
         // A ledger may be long, and the caller may be on the thread of an event loop.
         return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
             try await writeLedger(value, if: precondition)
@@ -124,7 +122,7 @@ final class LedgerRules: KeyValueBackend {
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         let key = keys.ledger
         let mark = environment.claims.mark()
-        let results = try await store.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
+        let results = try await base.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
         guard results.count == 2 else { throw Self.incomplete }
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
         var decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
@@ -151,7 +149,7 @@ final class LedgerRules: KeyValueBackend {
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
         guard !newPurchases.isEmpty else {
-            let outcome = try await store.write(value, to: key, if: condition).outcome
+            let outcome = try await base.write(value, to: key, if: condition).outcome
             if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
             return Answer(outcome, relatedVersion: decided?.version)
         }
@@ -192,7 +190,7 @@ final class LedgerRules: KeyValueBackend {
                 try await decide(about: newPurchases, beyond: change.known, change.decided, for: &attempt)
                 ?? change.decided?.version
             isOver = false
-            outcome = try await store.write(change.value, to: key, if: change.condition).outcome
+            outcome = try await base.write(change.value, to: key, if: change.condition).outcome
         } catch {
             await end(change, attempt, beside: nil, isOver: isOver || error.disposition != .outcomeUnknown)
             throw error
@@ -284,14 +282,14 @@ final class LedgerRules: KeyValueBackend {
                 .refused, operation: .delete, key: key,
                 message: "a ledger is never deleted; erase the account (/v1/accounts/self/erasure)")
         }
-        return try await store.delete(key, if: precondition)
+        return try await base.delete(key, if: precondition)
     }
 
     /// One call of the store, unless the ledger is among the requests.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
         guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.decisions && policy == .verified })
         else {
-            return try await store.read(requests)
+            return try await base.read(requests)
         }
         var results: [Result<ReadOutcome, BackendError>] = []
         for request in requests {
@@ -306,7 +304,7 @@ final class LedgerRules: KeyValueBackend {
 
     /// One call of the store, unless the ledger is among the requests.
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
-        if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.write(requests) }
+        if !requests.contains(where: { $0.key == keys.ledger }) { return try await base.write(requests) }
         var results: [Result<WriteOutcome, BackendError>] = []
         for request in requests {
             do throws(BackendError) {
@@ -323,16 +321,6 @@ final class LedgerRules: KeyValueBackend {
         }
         return Answer(results)
     }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await store.list(prefix: prefix, after: cursor, limit: limit)
-    }
-
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await store.changes(since: cursor, limit: limit)
-    }
-
-    func signals() -> AsyncStream<Void> { store.signals() }
 }
 
 extension LedgerRules {

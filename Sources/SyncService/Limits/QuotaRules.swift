@@ -5,30 +5,23 @@ struct QuotaReached: Error {}
 
 /// The store as one account sees it, with a quota for the keys beside its ledger. Changes that reduce the usage are
 /// always allowed.
-struct QuotaRules: KeyValueBackend {
-    let store: any KeyValueBackend
+struct QuotaRules: ForwardingBackend {
+    let base: any KeyValueBackend
     let usage: AccountUsage
     let scope: KeyScope
     let now: Int64
 
-    var capabilities: Capabilities { store.capabilities }
-    var label: String { store.label }
-
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await store.read(key, unless: knownVersion)
-    }
-
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        try await store.read(requests)
+        try await base.read(requests)
     }
 
     func write(
         _ value: [UInt8], to key: EntryKey, if precondition: Precondition
     ) async throws(BackendError) -> Answer<WriteOutcome> {
-        guard scope.isCounted(key) else { return try await store.write(value, to: key, if: precondition) }
+        guard scope.isCounted(key) else { return try await base.write(value, to: key, if: precondition) }
         try await reserve(value.count, under: key)
         do throws(BackendError) {
-            let answer = try await store.write(value, to: key, if: precondition)
+            let answer = try await base.write(value, to: key, if: precondition)
             settle(key, value.count, .success(answer.outcome))
             return answer
         } catch {
@@ -38,10 +31,10 @@ struct QuotaRules: KeyValueBackend {
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        guard scope.isCounted(key) else { return try await store.delete(key, if: precondition) }
+        guard scope.isCounted(key) else { return try await base.delete(key, if: precondition) }
         usage.beginDeleting(key)
         do throws(BackendError) {
-            let answer = try await store.delete(key, if: precondition)
+            let answer = try await base.delete(key, if: precondition)
             settle(key, 0, .success(answer.outcome))
             return answer
         } catch {
@@ -54,14 +47,14 @@ struct QuotaRules: KeyValueBackend {
         _ requests: [WriteRequest]
     ) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
         if requests.contains(where: { $0.value != nil && scope.isCounted($0.key) }) {
-            try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+            try await usage.count(scope.prefix, in: base, now: now, isCounted: scope.isCounted)
         }
         var verdicts: [BackendError?] = []
         for request in requests { verdicts.append(await verdict(request)) }
         let allowed = zip(requests, verdicts).filter { $0.1 == nil }.map(\.0)
         guard !allowed.isEmpty else { return Answer(verdicts.compactMap { $0 }.map { .failure($0) }) }
         let answer: Answer<[Result<WriteOutcome, BackendError>]>
-        do throws(BackendError) { answer = try await store.write(allowed) } catch {
+        do throws(BackendError) { answer = try await base.write(allowed) } catch {
             usage.forget(scope.prefix, after: allowed.map(\.key))
             throw error
         }
@@ -95,7 +88,7 @@ struct QuotaRules: KeyValueBackend {
     /// most.
     private func reserve(_ count: Int, under key: EntryKey) async throws(BackendError) {
         for _ in 0..<4 {
-            try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+            try await usage.count(scope.prefix, in: base, now: now, isCounted: scope.isCounted)
             if try usage.reserve(count, under: key, of: scope.prefix, now: now) { return }
         }
         throw BackendError(
@@ -113,14 +106,4 @@ struct QuotaRules: KeyValueBackend {
         case .failure: usage.forget(scope.prefix, after: [key])
         }
     }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await store.list(prefix: prefix, after: cursor, limit: limit)
-    }
-
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await store.changes(since: cursor, limit: limit)
-    }
-
-    func signals() -> AsyncStream<Void> { store.signals() }
 }

@@ -3,14 +3,12 @@ import SyncCoreTesting
 
 /// A device's own store as seen by one of its processes. It injects errors, a full disk and delays, and fails every
 /// operation of a crashed process. Single-threaded.
-struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
+struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
     let process: SimulatedProcess
 
-    private var device: SimulatedDevice { process.device }
+    var base: any KeyValueBackend { device.contents }
 
-    var capabilities: Capabilities { device.contents.capabilities }
-    /// The same for all processes of the device and after a restart.
-    var label: String { device.contents.label }
+    private var device: SimulatedDevice { process.device }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try await perform(.read, key) { (contents) async throws(BackendError) in
@@ -45,8 +43,6 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
             try await contents.changes(since: cursor, limit: limit)
         }
     }
-
-    func signals() -> AsyncStream<Void> { device.contents.signals() }
 
     private func perform<Outcome: Sendable>(
         _ operation: BackendError.Operation, _ key: EntryKey?,

@@ -2,7 +2,7 @@ import SyncCore
 
 /// Wraps a store of a run: forwards every call, mirrors the contents, and reports each completed write.
 /// Single-threaded.
-final class StoreContents: KeyValueBackend, @unchecked Sendable {
+final class StoreContents: ForwardingBackend, @unchecked Sendable {
     /// A completed write, with the old and the new value.
     struct Change {
         var key: EntryKey
@@ -18,7 +18,7 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
         var backup: MemoryBackend.Backup?
     }
 
-    private let wrapped: any KeyValueBackend
+    let base: any KeyValueBackend
     /// The wrapped store if it is in memory: only such a store can be copied and restored.
     private let memory: MemoryBackend?
     private let executor: SimulationExecutor
@@ -32,48 +32,43 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
     /// Called for each access from a thread other than the run's.
     var didEscape: () -> Void = {}
 
-    /// - Parameter memory: The store that `wrapped` wraps, if any.
-    init(_ wrapped: any KeyValueBackend, memory: (any KeyValueBackend)? = nil, executor: SimulationExecutor) {
-        self.wrapped = wrapped
-        self.memory = (memory ?? wrapped) as? MemoryBackend
+    /// - Parameter memory: The store that `base` wraps, if any.
+    init(_ base: any KeyValueBackend, memory: (any KeyValueBackend)? = nil, executor: SimulationExecutor) {
+        self.base = base
+        self.memory = (memory ?? base) as? MemoryBackend
         self.executor = executor
     }
 
-    var capabilities: Capabilities { wrapped.capabilities }
-    var label: String { wrapped.label }
-
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         check()
-        return try await wrapped.read(key, unless: knownVersion)
+        return try await base.read(key, unless: knownVersion)
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         check()
-        let answer = try await wrapped.write(value, to: key, if: precondition)
+        let answer = try await base.write(value, to: key, if: precondition)
         if case .written(let version) = answer.outcome { note(key, value, version) }
         return answer
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         check()
-        let answer = try await wrapped.delete(key, if: precondition)
+        let answer = try await base.delete(key, if: precondition)
         if case .deleted = answer.outcome { note(key, nil, nil) }
         return answer
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         check()
-        return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        return try await base.list(prefix: prefix, after: cursor, limit: limit)
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         check()
-        return try await wrapped.changes(since: cursor, limit: limit)
+        return try await base.changes(since: cursor, limit: limit)
     }
-
-    func signals() -> AsyncStream<Void> { wrapped.signals() }
 
     private func check() {
         if !executor.isOnItsThread { didEscape() }
@@ -135,10 +130,10 @@ extension StoreContents {
         let old = values[key]
         remember(key)
         if let value {
-            guard case .written(let version) = try await wrapped.write(value, to: key, if: .any).outcome else { return }
+            guard case .written(let version) = try await base.write(value, to: key, if: .any).outcome else { return }
             versions[key] = version
         } else {
-            _ = try await wrapped.delete(key, if: .any)
+            _ = try await base.delete(key, if: .any)
             versions[key] = nil
         }
         values[key] = value

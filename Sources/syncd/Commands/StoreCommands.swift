@@ -1,6 +1,7 @@
 import Entitlements
 import ArgumentParser
 import Foundation
+import SQLiteRecovery
 import SQLiteStorage
 import SyncCore
 

@@ -7,10 +7,10 @@ import Synchronization
 /// No fault is simulated: the store meets EFBIG at its own system calls, in the middle of an operation, and reports
 /// its own errors. The limit applies to the whole process (`setrlimit`), so other objects that are used at the same
 /// moment meet it too.
-final class FaultyStore: KeyValueBackend {
+final class FaultyStore: ForwardingBackend {
     private let open: @Sendable () -> any KeyValueBackend
     /// The store that stays open across faults.
-    private let shared: any KeyValueBackend
+    let base: any KeyValueBackend
     private let generator: Mutex<SeededGenerator>
 
     /// - Parameters:
@@ -18,12 +18,9 @@ final class FaultyStore: KeyValueBackend {
     ///   - open: Opens the store.
     init(seed: UInt64, open: @escaping @Sendable () -> any KeyValueBackend) {
         self.open = open
-        shared = open()
+        base = open()
         generator = Mutex(SeededGenerator(seed: seed))
     }
-
-    var capabilities: Capabilities { shared.capabilities }
-    var label: String { shared.label }
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try await withFaults { store throws(BackendError) in try await store.read(key, unless: known) }
@@ -52,9 +49,9 @@ final class FaultyStore: KeyValueBackend {
     private func withFaults<Outcome>(
         _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
-        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await body(shared) }
+        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await body(base) }
         defer { FileSizeLimit.end() }
-        return try await body(reopens ? open() : shared)
+        return try await body(reopens ? open() : base)
     }
 
     /// For one call in four: the limit on file sizes, and whether to reopen the store.

@@ -43,32 +43,17 @@ struct AlwaysUnchanged: OneFault {
 }
 
 /// Reports a failed read as absence.
-struct SwallowsErrors: KeyValueBackend {
-    let wrapped: any KeyValueBackend
+struct SwallowsErrors: ForwardingBackend {
+    let base: any KeyValueBackend
 
-    var capabilities: Capabilities { wrapped.capabilities }
     var label: String { "broken:" }
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         do throws(BackendError) {
-            return try await wrapped.read(key, unless: known)
+            return try await base.read(key, unless: known)
         } catch {
             return Answer(.absent)
         }
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await wrapped.write(value, to: key, if: precondition)
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await wrapped.delete(key, if: precondition)
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
     }
 }
 

@@ -4,8 +4,9 @@ import SyncCore
 import Synchronization
 
 /// A remote with a server ledger for Alice: it answers evidence, and reports the version of the ledger with each read.
-final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
+final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
     let store = MemoryBackend()
+    var base: any KeyValueBackend { store }
     private let keys: LedgerKeys
     private let catalog: Catalog
     private let state = Mutex(State())
@@ -73,7 +74,6 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
         return answers
     }
 
-    var capabilities: Capabilities { store.capabilities }
     var label: String { "evidence server" }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
@@ -100,20 +100,6 @@ final class EvidenceServer: KeyValueBackend, EvidenceReceiver {
         }
         return entry.version
     }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await store.delete(key, if: precondition)
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await store.list(prefix: prefix, after: cursor, limit: limit)
-    }
-
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await store.changes(since: cursor, limit: limit)
-    }
-
-    func signals() -> AsyncStream<Void> { store.signals() }
 }
 
 extension Fact {

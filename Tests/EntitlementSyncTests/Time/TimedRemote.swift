@@ -2,8 +2,8 @@ import SyncCore
 import Synchronization
 
 /// A remote that reports a server time, which a test sets.
-final class TimedRemote: KeyValueBackend {
-    private let wrapped = MemoryBackend()
+final class TimedRemote: ForwardingBackend {
+    let base: any KeyValueBackend = MemoryBackend()
     private let clock: Mutex<Int64?>
     /// Runs after the server has read its clock and before its answer arrives.
     private let transit: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
@@ -21,7 +21,6 @@ final class TimedRemote: KeyValueBackend {
         transit.withLock { $0 = work }
     }
 
-    var capabilities: Capabilities { wrapped.capabilities }
     var label: String { "server" }
 
     private func stamped<Outcome: Sendable>(_ answer: Answer<Outcome>) -> Answer<Outcome> {
@@ -31,20 +30,20 @@ final class TimedRemote: KeyValueBackend {
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        stamped(try await wrapped.read(key, unless: knownVersion))
+        stamped(try await base.read(key, unless: knownVersion))
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        stamped(try await wrapped.write(value, to: key, if: precondition))
+        stamped(try await base.write(value, to: key, if: precondition))
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        stamped(try await wrapped.delete(key, if: precondition))
+        stamped(try await base.delete(key, if: precondition))
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        stamped(try await wrapped.list(prefix: prefix, after: cursor, limit: limit))
+        stamped(try await base.list(prefix: prefix, after: cursor, limit: limit))
     }
 }

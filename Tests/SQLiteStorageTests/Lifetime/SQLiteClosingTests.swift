@@ -1,4 +1,5 @@
 import Foundation
+import SQLiteRecovery
 import SQLiteStorage
 import SyncCore
 import SyncCoreTesting

@@ -2,16 +2,13 @@ import SyncCore
 import Synchronization
 
 /// A backend that runs a test's code before each read, write and delete of one key. The code may throw to make it fail.
-final class HookedBackend: KeyValueBackend {
+final class HookedBackend: ForwardingBackend {
     typealias Hook = @Sendable (EntryKey, Bool) async throws(BackendError) -> Void
 
-    private let wrapped = MemoryBackend()
+    let base: any KeyValueBackend = MemoryBackend()
     private let hook = Mutex<Hook?>(nil)
     private let keyHook = Mutex<(@Sendable (EntryKey) async -> Void)?>(nil)
     private let readHook = Mutex<(@Sendable () async throws(BackendError) -> Void)?>(nil)
-
-    var capabilities: Capabilities { wrapped.capabilities }
-    var label: String { wrapped.label }
 
     /// Calls `body` before each change from now on, with the key and `true` for a delete.
     func before(_ body: Hook?) { hook.withLock { $0 = body } }
@@ -24,16 +21,16 @@ final class HookedBackend: KeyValueBackend {
 
     /// All keys.
     func keys() async throws -> [String] {
-        try await wrapped.list(prefix: "", after: nil, limit: 10_000).outcome.items.map(\.key.text)
+        try await base.list(prefix: "", after: nil, limit: 10_000).outcome.items.map(\.key.text)
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         await keyHook.withLock { $0 }?(key)
-        return try await wrapped.read(key, unless: knownVersion)
+        return try await base.read(key, unless: knownVersion)
     }
 
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        let answer = try await wrapped.read(requests)
+        let answer = try await base.read(requests)
         try await readHook.withLock { $0 }?()
         return answer
     }
@@ -42,25 +39,19 @@ final class HookedBackend: KeyValueBackend {
         _ value: [UInt8], to key: EntryKey, if precondition: Precondition
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         try await hook.withLock { $0 }?(key, false)
-        return try await wrapped.write(value, to: key, if: precondition)
+        return try await base.write(value, to: key, if: precondition)
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         try await hook.withLock { $0 }?(key, true)
-        return try await wrapped.delete(key, if: precondition)
+        return try await base.delete(key, if: precondition)
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        let answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        let answer = try await base.list(prefix: prefix, after: cursor, limit: limit)
         try await readHook.withLock { $0 }?()
         return answer
     }
-
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await wrapped.changes(since: cursor, limit: limit)
-    }
-
-    func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
 /// Pauses the first task that passes after the gate was closed, until the gate is opened.

@@ -142,7 +142,7 @@ struct AccountUsageTests {
         let counts = counting.takeCounts()
         #expect(counts.lists == 1 && counts.total == 1 && !hasRoom(401))
         #expect(hasRoom(400))
-        let sizeless = SizelessBackend(wrapped: store)
+        let sizeless = SizelessBackend(base: store)
         usage.forget("a/", after: [])
         try await usage.count("a/", in: sizeless, now: 0) { _ in true }
         #expect(!hasRoom(401))
@@ -237,27 +237,11 @@ struct AccountUsageTests {
     }
 
     /// A backend whose listings have no sizes.
-    private struct SizelessBackend: KeyValueBackend {
-        let wrapped: HookedBackend
-        var capabilities: Capabilities { wrapped.capabilities }
-        var label: String { wrapped.label }
-
-        func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-            try await wrapped.read(key, unless: known)
-        }
-
-        func write(
-            _ value: [UInt8], to key: EntryKey, if precondition: Precondition
-        ) async throws(BackendError) -> Answer<WriteOutcome> {
-            try await wrapped.write(value, to: key, if: precondition)
-        }
-
-        func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-            try await wrapped.delete(key, if: precondition)
-        }
+    private struct SizelessBackend: ForwardingBackend {
+        let base: any KeyValueBackend
 
         func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-            var answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            var answer = try await base.list(prefix: prefix, after: cursor, limit: limit)
             for index in answer.outcome.items.indices { answer.outcome.items[index].byteCount = nil }
             return answer
         }

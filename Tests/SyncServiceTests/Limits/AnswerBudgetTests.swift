@@ -15,12 +15,9 @@ struct AnswerBudgetTests {
     init() async throws { service = try await EntitlementService.open(store) }
 
     /// Forwards to a memory backend and records the number of values that each call has returned.
-    private final class RecordingStore: KeyValueBackend {
-        private let wrapped = MemoryBackend()
+    private final class RecordingStore: ForwardingBackend {
+        let base: any KeyValueBackend = MemoryBackend()
         private let counts = Mutex<[Int]>([])
-
-        var capabilities: Capabilities { wrapped.capabilities }
-        var label: String { wrapped.label }
 
         /// The number of requests in each call since the last time that this method was called.
         func takeCounts() -> [Int] {
@@ -34,39 +31,31 @@ struct AnswerBudgetTests {
 
         func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
             note(1)
-            return try await wrapped.read(key, unless: known)
+            return try await base.read(key, unless: known)
         }
 
         func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
             note(requests.count)
-            return try await wrapped.read(requests)
+            return try await base.read(requests)
         }
 
         func write(
             _ value: [UInt8], to key: EntryKey, if precondition: Precondition
         ) async throws(BackendError) -> Answer<WriteOutcome> {
             note(1)
-            return try await wrapped.write(value, to: key, if: precondition)
+            return try await base.write(value, to: key, if: precondition)
         }
 
         func write(
             _ requests: [WriteRequest]
         ) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
             note(requests.count)
-            return try await wrapped.write(requests)
+            return try await base.write(requests)
         }
 
         func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
             note(1)
-            return try await wrapped.delete(key, if: precondition)
-        }
-
-        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
-        }
-
-        func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-            try await wrapped.changes(since: cursor, limit: limit)
+            return try await base.delete(key, if: precondition)
         }
     }
 

@@ -27,17 +27,14 @@ struct CallerThreadTests {
     }
 
     /// A backend that records its calls, and whether each ran on the executor's queue.
-    private final class CallRecorder: KeyValueBackend {
-        private let wrapped = MemoryBackend()
+    private final class CallRecorder: ForwardingBackend {
+        let base: any KeyValueBackend = MemoryBackend()
         private let calls = Mutex<Set<Call>>([])
 
         struct Call: Hashable {
             var name: String
             var isOnQueue: Bool
         }
-
-        var capabilities: Capabilities { wrapped.capabilities }
-        var label: String { wrapped.label }
 
         private func record(_ name: String) {
             calls.withLock { _ = $0.insert(Call(name: name, isOnQueue: QueueExecutor.isCurrent)) }
@@ -55,39 +52,37 @@ struct CallerThreadTests {
             _ key: EntryKey, unless knownVersion: EntryVersion?
         ) async throws(BackendError) -> Answer<ReadOutcome> {
             record("read")
-            return try await wrapped.read(key, unless: knownVersion)
+            return try await base.read(key, unless: knownVersion)
         }
 
         func read(
             _ requests: [ReadRequest]
         ) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
             record("read")
-            return try await wrapped.read(requests)
+            return try await base.read(requests)
         }
 
         func write(
             _ value: [UInt8], to key: EntryKey, if precondition: Precondition
         ) async throws(BackendError) -> Answer<WriteOutcome> {
             record("write")
-            return try await wrapped.write(value, to: key, if: precondition)
+            return try await base.write(value, to: key, if: precondition)
         }
 
         func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
             record("delete")
-            return try await wrapped.delete(key, if: precondition)
+            return try await base.delete(key, if: precondition)
         }
 
         func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
             record("list")
-            return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            return try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
 
         func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
             record(limit > 1 ? "changes" : "one change")
-            return try await wrapped.changes(since: cursor, limit: limit)
+            return try await base.changes(since: cursor, limit: limit)
         }
-
-        func signals() -> AsyncStream<Void> { wrapped.signals() }
     }
 
     @Test(

@@ -61,30 +61,13 @@ struct EscapeTests {
 }
 
 /// A store whose reads run in a detached task.
-private struct DetachedBackend: KeyValueBackend {
-    let wrapped: MemoryBackend
+private struct DetachedBackend: ForwardingBackend {
+    let base: any KeyValueBackend
 
-    init(_ wrapped: MemoryBackend) { self.wrapped = wrapped }
-
-    var capabilities: Capabilities { wrapped.capabilities }
-    var label: String { wrapped.label }
+    init(_ base: MemoryBackend) { self.base = base }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         await Task.detached {}.value
-        return try await wrapped.read(key, unless: knownVersion)
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await wrapped.write(value, to: key, if: precondition)
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await wrapped.delete(key, if: precondition)
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        return try await base.read(key, unless: knownVersion)
     }
 }

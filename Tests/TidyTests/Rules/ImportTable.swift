@@ -72,6 +72,8 @@ struct ImportTable {
             module: "SQLiteStorage", folder: "Backends/SQLite", imports: ["SyncCore"],
             leaves: ["Checksums", "FileWatching"], packages: ["GRDB", "GRDBSQLite"]),
         Row(
+            module: "SQLiteRecovery", folder: "Backends/SQLiteRecovery", imports: ["SQLiteStorage"]),
+        Row(
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
         Row(

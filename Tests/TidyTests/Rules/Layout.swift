@@ -1,4 +1,4 @@
-/// Rules for the layout: top-level entries, folder sizes, and names of modules and types.
+/// Rules for the layout: top-level entries, empty modules, and names of modules and types.
 enum Layout {
     static let topLevel: Set = [
         "Package.swift", "Sources", "Tests", "Backends", "Docs", "README.md", "Makefile", "LICENSE", "Benchmarks",
@@ -6,7 +6,6 @@ enum Layout {
         // Written by SwiftPM and not checked in.
         "Package.resolved",
     ]
-    static let maximumFilesInFolder = 12
 
     /// Top-level entries that the list does not contain. Hidden entries belong to tools and are allowed.
     static func strangers(amongTopLevel entries: [String]) -> [Violation] {
@@ -15,22 +14,13 @@ enum Layout {
         }
     }
 
-    /// Folders of `files` with too many Swift files, and module folders directly below `tops` with none.
-    static func folders(of files: [String], below tops: [String]) -> [Violation] {
+    /// Module folders directly below `tops` without a Swift file.
+    static func emptyModules(of files: [String], below tops: [String]) -> [Violation] {
         let swiftFiles = files.filter { $0.hasSuffix(".swift") }
-        let counts = Dictionary(grouping: swiftFiles, by: folder).mapValues(\.count)
-        let crowded = counts.filter { $0.value > maximumFilesInFolder }.map { folder, count in
-            Violation(path: folder, line: 1, message: "\(count) Swift files, at most \(maximumFilesInFolder) allowed")
-        }
         let modules = Set(files.compactMap { path in module(of: path, below: tops) })
-        let empty = modules.filter { module in !swiftFiles.contains { $0.hasPrefix(module + "/") } }.map {
+        return modules.filter { module in !swiftFiles.contains { $0.hasPrefix(module + "/") } }.sorted().map {
             Violation(path: $0, line: 1, message: "the module has no Swift file")
         }
-        return (crowded + empty).sorted { $0.path < $1.path }
-    }
-
-    private static func folder(of path: String) -> String {
-        path.split(separator: "/").dropLast().joined(separator: "/")
     }
 
     private static func module(of path: String, below tops: [String]) -> String? {

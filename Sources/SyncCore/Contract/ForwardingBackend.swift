@@ -1,0 +1,94 @@
+/// A backend that wraps another one and changes part of its behaviour.
+///
+/// A wrapper implements ``base`` and the calls that it changes. All other calls go to ``base``: its capabilities and
+/// label, reads, writes, deletes, listings, changes, signals, and ``KeyValueBackend/evidenceReceiver``.
+///
+/// **Batches** are divided into single calls of the wrapper, in order. A wrapper that changes `write(_:to:if:)`
+/// therefore also changes each write of a batch, and no call bypasses it. A wrapper that passes whole batches on
+/// implements the two batch methods itself, for example to keep one request to a server one request.
+///
+/// **``KeyValueBackend/requiringExisting``** is the wrapper itself. If ``base`` may be a backend that creates its store
+/// on first use, the wrapper must implement this property and wrap the ``KeyValueBackend/requiringExisting`` of
+/// ``base``. Otherwise a share that is not mounted looks like an empty store.
+///
+/// A wrapper answers for everything that it passes on. If it changes values, it also changes
+/// ``Capabilities/maximumValueByteCount`` and the entry of a conflict, leaves the sizes out of listings, and returns
+/// `nil` as ``KeyValueBackend/evidenceReceiver``: a server that verifies evidence writes values of its own.
+///
+/// ```swift
+/// /// A wrapper that refuses all changes.
+/// struct ReadOnlyBackend: ForwardingBackend {
+///     let base: any KeyValueBackend
+///
+///     var requiringExisting: any KeyValueBackend { ReadOnlyBackend(base: base.requiringExisting) }
+///
+///     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+///         -> Answer<WriteOutcome>
+///     {
+///         throw BackendError(.refused, operation: .write, key: key, message: "\(label) is read-only")
+///     }
+///
+///     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+///         throw BackendError(.refused, operation: .delete, key: key, message: "\(label) is read-only")
+///     }
+/// }
+/// ```
+public protocol ForwardingBackend: KeyValueBackend {
+    /// The backend that this one wraps.
+    var base: any KeyValueBackend { get }
+}
+
+extension ForwardingBackend {
+    /// The capabilities of ``base``.
+    public var capabilities: Capabilities { base.capabilities }
+
+    /// The label of ``base``.
+    public var label: String { base.label }
+
+    /// The wrapper itself if it receives evidence, otherwise the receiver of ``base``.
+    public var evidenceReceiver: (any EvidenceReceiver)? { self as? any EvidenceReceiver ?? base.evidenceReceiver }
+
+    /// Reads one key from ``base``.
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        try await base.read(key, unless: knownVersion)
+    }
+
+    /// Writes one key to ``base``.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await base.write(value, to: key, if: precondition)
+    }
+
+    /// Deletes one key from ``base``.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await base.delete(key, if: precondition)
+    }
+
+    /// Lists the keys of ``base``.
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        try await base.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    /// Returns the changes of ``base``.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await base.changes(since: cursor, limit: limit)
+    }
+
+    /// Returns the signals of ``base``.
+    public func signals() -> AsyncStream<Void> { base.signals() }
+}
+
+extension SynchronousReading where Self: ForwardingBackend {
+    /// Reads from ``ForwardingBackend/base`` if that reads synchronously. Only a wrapper that does not change
+    /// ``KeyValueBackend/read(_:unless:)`` may adopt this implementation.
+    package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+        (base as? any SynchronousReading)?.readSynchronously(key, unless: knownVersion)
+    }
+}
