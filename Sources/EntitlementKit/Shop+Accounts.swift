@@ -98,18 +98,19 @@ extension Shop {
     public func logOut() async throws(ShopError) {
         try await accountChanges.exclusively { () async throws(ShopError) in
             let opened = try await open()
-            do { try await opened.store.logOut() } catch { throw ShopError(error) }
+            do { try await opened.store.logOut() } catch {
+                // An interrupted log-out may have left the session.
+                guard error.kind == .signInNeeded, try await opened.hasSession() else { throw ShopError(error) }
+            }
             account = opened.store.account.name
             await opened.model.refresh()
             guard let client = opened.client, let tokens = opened.tokens else { return }
-            do {
-                let session = try await tokens.session()
-                try await tokens.forget()
-                // The token of this session only: another account may have logged in since.
-                if let token = session?.accessToken { try await client.logOut { _ in token } }
-            } catch {
-                note(ShopError(error), in: .account)
-            }
+            var token: String?
+            do { token = try await tokens.session()?.accessToken } catch { note(ShopError(error), in: .account) }
+            do { try await tokens.forget() } catch { throw ShopError(error) }
+            // The token of this session only: another account may have logged in since.
+            guard let token else { return }
+            do { try await client.logOut { _ in token } } catch { note(ShopError(error), in: .account) }
         }
     }
 
@@ -121,7 +122,11 @@ extension Shop {
         try await accountChanges.exclusively { () async throws(ShopError) in
             let opened = try await open()
             let (client, tokens) = try opened.accounts()
-            guard let name = account else { throw ShopError(.logInNeeded, "no account is logged in") }
+            let name = account
+            // An interrupted deletion may have left the session.
+            guard try await name != nil || opened.hasSession() else {
+                throw ShopError(.logInNeeded, "no account is logged in")
+            }
             do {
                 do throws(AccountError) {
                     try await client.erase(password: password, token: tokens.token(refused:))
@@ -131,10 +136,10 @@ extension Shop {
                 }
                 do {
                     try await opened.store.sync()
-                    throw ShopError(.other, "the server still has the account \(name.singleLine): try again")
+                    throw ShopError(.notAllowed, "the server still has the account \((name ?? "").singleLine)")
                 } catch let error as EntitlementError {
                     // A running shop may have noticed the deletion first, and have logged the account out.
-                    guard error.kind == .accountErased || opened.store.account.name != name else { throw error }
+                    guard error.kind == .accountErased || opened.store.account.isAnonymous else { throw error }
                 }
                 try await tokens.forget()
             } catch {
@@ -145,7 +150,8 @@ extension Shop {
         }
     }
 
-    /// Logs in on this device, after the server has accepted the user. After a failure the former session is in use.
+    /// Logs in on this device, after the server has accepted the user. After a failure the former session is in use,
+    /// unless this device has switched to the new account already.
     private func enter(
         _ session: ServerSession, _ earlier: EarlierPurchases, _ opened: OpenedShop
     ) async throws(ShopError) {
@@ -156,17 +162,29 @@ extension Shop {
                 try await tokens.begin(session)
                 try await opened.store.logIn(session.account, adoptAnonymous: earlier == .adopt)
             } catch {
-                if let former { try await tokens.begin(former) } else { try await tokens.forget() }
+                do {
+                    let now = try await EntitlementStore.accountLoggedIn(in: opened.local)?.name
+                    if now != session.account {
+                        if let former { try await tokens.begin(former) } else { try await tokens.forget() }
+                    }
+                } catch {
+                    note(ShopError(error), in: .account)
+                }
                 throw error
             }
         } catch {
             throw ShopError(error)
         }
         account = opened.store.account.name
+        note(nil, in: .account)
     }
 
+    /// Restores the purchases, and fetches the account's token for the App Store.
     private func synchronize(_ opened: OpenedShop) async throws(ShopError) {
         do { try await opened.store.restore() } catch { throw ShopError(error) }
+        note(nil, in: .sync)
         await opened.model.refresh()
+        // Purchases do not depend on the token.
+        do throws(ShopError) { _ = try await appAccountToken() } catch { note(error, in: .account) }
     }
 }

@@ -49,15 +49,15 @@ extension Shop {
         }
         if offers[product.rawValue] == nil { try await loadOffers() }
         if let mismatch = mismatch(of: known) { throw mismatch }
-        let token = await tokenForPurchase()?.uuidString.lowercased()
         do {
-            switch try await feed.buy(product, accountToken: token) {
+            switch try await feed.buy(product, accountToken: tokenForPurchase?.uuidString.lowercased()) {
             case .purchased(let transaction):
                 guard transaction.environment == opened.store.environment else {
                     throw ShopError(
                         .otherEnvironment,
                         "the purchase is of the environment \(transaction.environment.rawValue.singleLine), and the "
-                            + "shop counts \(opened.store.environment.rawValue): pass no environment to the shop")
+                            + "shop counts \(opened.store.environment.rawValue): "
+                            + (settings.environment == nil ? "restart the app" : "pass no environment to the shop"))
                 }
                 return .bought
             case .pending: return .pending
@@ -140,24 +140,10 @@ extension Shop {
         return token
     }
 
-    /// The token for a purchase; `nil` if the server does not answer within two seconds. The purchase does not depend
-    /// on it: this device sends the transaction to the server.
-    func tokenForPurchase() async -> UUID? {
-        let host = settings.host
-        return await withTaskGroup(of: UUID?.self) { group in
-            group.addTask {
-                do throws(ShopError) { return try await self.appAccountToken() } catch {
-                    await self.note(error, in: .account)
-                    return nil
-                }
-            }
-            group.addTask {
-                // The sleep throws only on cancellation, when the token has arrived.
-                do { try await host.sleep(for: .seconds(2)) } catch {}
-                return nil
-            }
-            defer { group.cancelAll() }
-            return await group.next() ?? nil
-        }
+    /// The token for a purchase, if it is known. The purchase does not depend on it: this device sends the transaction
+    /// to the server.
+    var tokenForPurchase: UUID? {
+        guard let accountToken, accountToken.account == opened?.store.account else { return nil }
+        return accountToken.token
     }
 }

@@ -42,7 +42,8 @@ public final class Shop {
     /// The name of the account that is logged in; `nil` for none, and until the purchases are open.
     public internal(set) var account: String?
 
-    /// The most serious failure in the background; `nil` if the last attempt of everything succeeded.
+    /// The most serious failure in the background that no later success of the same activity has settled; `nil` for
+    /// none. Each ``run()`` starts without failures of purchases.
     public var failure: ShopError? { failures.min { $0.key.rawValue < $1.key.rawValue }?.value }
 
     /// The products that are for sale in the catalogue, and that the App Store does not offer to this user. Their rows
@@ -55,7 +56,7 @@ public final class Shop {
     let settings: ShopSettings
     /// The offers of the App Store.
     private(set) var offers: [String: StoreKitOffer] = [:]
-    private var opened: OpenedShop?
+    private(set) var opened: OpenedShop?
     private var failures: [Activity: ShopError] = [:]
     @ObservationIgnored private let opening = Turns()
     /// Log-ins, log-outs and deletions happen one after another.
@@ -111,6 +112,8 @@ public final class Shop {
         guard let opened = await untilSuccess(.opening, { () async throws(ShopError) in try await open() }) else {
             return
         }
+        // Reported again if they persist.
+        note(nil, in: .purchases)
         let events = opened.store.events
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await opened.store.run { await self.note($0.map { ShopError($0) }, in: .sync) } }
@@ -119,7 +122,12 @@ public final class Shop {
             group.addTask {
                 await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
             }
-            if let feed = opened.feed { group.addTask { await feed.run() } }
+            if let feed = opened.feed {
+                group.addTask { await feed.run() }
+                group.addTask {
+                    await self.untilSuccess(.account) { () async throws(ShopError) in try await self.appAccountToken() }
+                }
+            }
         }
     }
 
@@ -132,6 +140,7 @@ public final class Shop {
         var failure: ShopError?
         if opened.client != nil, account != nil {
             do { try await opened.store.sync() } catch { failure = ShopError(error) }
+            note(failure, in: .sync)
         }
         account = opened.store.account.name
         await opened.model.refresh()

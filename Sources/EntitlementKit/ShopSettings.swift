@@ -87,7 +87,7 @@ struct ShopSettings: Sendable {
             guard let server else {
                 let store = try await EntitlementStore(
                     catalog: catalog, local: local, environment: environment, host: host)
-                return await parts(store, nil, nil, onEvent)
+                return await parts(store, local, nil, nil, onEvent)
             }
             let transport = try transport ?? Self.platformTransport()
             let client: AccountClient
@@ -100,7 +100,7 @@ struct ShopSettings: Sendable {
             let store = try await EntitlementStore(
                 catalog: catalog, local: local, remote: remote.retrying(host: host), environment: environment,
                 host: host)
-            return await parts(store, client, tokens, onEvent)
+            return await parts(store, local, client, tokens, onEvent)
         } catch {
             throw ShopError(error)
         }
@@ -117,18 +117,21 @@ struct ShopSettings: Sendable {
     }
 
     private func parts(
-        _ store: EntitlementStore, _ client: AccountClient?, _ tokens: SessionTokens?,
+        _ store: EntitlementStore, _ local: any KeyValueBackend, _ client: AccountClient?, _ tokens: SessionTokens?,
         _ onEvent: @escaping @Sendable (StoreKitFeed.Event) async -> Void
     ) async -> OpenedShop {
         let feed = source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) }
         return OpenedShop(
-            store: store, model: await EntitlementModel(store), client: client, tokens: tokens, feed: feed)
+            store: store, local: local, model: await EntitlementModel(store), client: client, tokens: tokens, feed: feed
+        )
     }
 }
 
 /// The opened parts of a shop.
 struct OpenedShop: Sendable {
     let store: EntitlementStore
+    /// The store of this device.
+    let local: any KeyValueBackend
     let model: EntitlementModel
     let client: AccountClient?
     let tokens: SessionTokens?
@@ -140,5 +143,10 @@ struct OpenedShop: Sendable {
             throw ShopError(.noServer, "this app has no server: pass its address to the shop")
         }
         return (client, tokens)
+    }
+
+    /// True if a session with the server is stored.
+    func hasSession() async throws(ShopError) -> Bool {
+        do { return try await tokens?.session() != nil } catch { throw ShopError(error) }
     }
 }

@@ -7,8 +7,9 @@ public import SyncCore
 /// A transaction is finished only after its purchase is durable in the store. One that cannot be recorded stays
 /// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
 ///
-/// A purchase that this device already holds for another account, or for no account while one is logged in, stays
-/// there: only ``restore()``, which the user asks for, claims it for the account that is logged in.
+/// What StoreKit reports about a purchase that this device already holds for another account, or for no account while
+/// one is logged in, is recorded there: only ``restore()`` and a new purchase, which the user asks for, are recorded for
+/// the account that is logged in in any case.
 ///
 /// ```swift
 /// let feed = StoreKitFeed(store, source: StoreKitSource())
@@ -17,7 +18,8 @@ public import SyncCore
 public struct StoreKitFeed: Sendable {
     /// An event of the feed, for a log or a message to the user.
     public enum Event: Sendable {
-        /// A transaction is durable and finished. `facts` are new to this device; they are empty if it knew them.
+        /// A transaction is durable, and finished unless it was before. `facts` are new to this device; they are empty
+        /// if it knew them.
         case recorded(StoreKitTransaction, facts: [Fact])
         /// StoreKit does not accept the signature. Nothing was recorded, and the transaction is not finished.
         case unverified(StoreKitTransaction, reason: String)
@@ -171,9 +173,8 @@ public struct StoreKitFeed: Sendable {
         for start in stride(from: 0, to: history.count, by: Self.batchCount) {
             let batch = history[start..<min(start + Self.batchCount, history.count)]
             do {
-                let others = try await store.purchasesOfOthers()
-                let own = batch.filter { $0.verificationFailure == nil && !others.contains($0.reference) }
-                _ = try await store.record(own.flatMap(\.evidence))
+                try await store.record(
+                    byHolder: batch.filter { $0.verificationFailure == nil }.map { ($0.line, $0.evidence) })
             } catch {
                 // One transaction must not keep the others out.
                 for transaction in batch where !Task.isCancelled { await process(transaction, finishes: false) }
@@ -192,9 +193,7 @@ public struct StoreKitFeed: Sendable {
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
             do {
-                // What another account holds is durable there.
-                let isOfOther = try await store.purchasesOfOthers().contains(transaction.reference)
-                let facts = isOfOther ? [] : try await store.record(transaction.evidence).newFacts
+                let facts = try await store.record(byHolder: [(transaction.line, transaction.evidence)])
                 if finishes { await source.finish(transaction) }
                 return await onEvent(.recorded(transaction, facts: facts))
             } catch {
@@ -213,8 +212,7 @@ public struct StoreKitFeed: Sendable {
         guard renewal.verificationFailure == nil else { return }
         do {
             if let known = try await store.facts().renewalStates[renewal.line], renewal.agrees(with: known) { return }
-            guard try await !store.purchasesOfOthers().contains(renewal.line) else { return }
-            try await store.record(renewal.evidence)
+            try await store.record(byHolder: [(renewal.line, [renewal.evidence])])
         } catch {
             await onEvent(.renewalFailed(renewal, error))
         }

@@ -63,6 +63,11 @@ public struct StoreKitTransaction: Hashable, Sendable, Identifiable {
 }
 
 extension StoreKitTransaction {
+    /// The first transaction of the subscription; the transaction itself for other products.
+    var line: TransactionReference {
+        TransactionReference(store: .appStore, environment: environment, id: TransactionID("\(originalID)"))
+    }
+
     /// The environment of transactions that Xcode signs. Their signatures prove nothing to a server.
     public static let xcode: EnvironmentID = "xcode"
 

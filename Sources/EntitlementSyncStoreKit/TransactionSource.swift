@@ -16,7 +16,7 @@ public protocol TransactionSource: Sendable {
     func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome
 
     /// The environment in which the app runs: `sandbox` in TestFlight and in Apple's review, too. `nil` if the App
-    /// Store does not tell, for example at the first start without a network.
+    /// Store does not report it, for example at the first start without a network.
     func environment() async -> EnvironmentID?
 
     /// The renewal states of the user's current subscriptions.

@@ -246,9 +246,13 @@ extension AccountClient {
         guard let token else { return nil }
         do throws(BackendError) { return try await token(refused) } catch {
             if let error = error.cause as? AccountError { throw error }
-            throw AccountError(
-                error.disposition == .transient ? .unreachable : .sessionOver, error.message,
-                retryAfter: error.retryAfter)
+            let kind: AccountError.Kind =
+                switch error.kind {
+                case .cancelled: .cancelled
+                case .permissionDenied, .damaged: .sessionOver
+                default: error.disposition == .transient ? .unreachable : .sessionOver
+                }
+            throw AccountError(kind, error.message, retryAfter: error.retryAfter)
         }
     }
 }

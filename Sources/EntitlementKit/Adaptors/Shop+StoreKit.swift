@@ -8,13 +8,13 @@ extension Shop {
     ///
     /// ```swift
     /// StoreView(ids: ids)
-    ///     .inAppPurchaseOptions { _ in await shop.purchaseOptions() }
+    ///     .inAppPurchaseOptions { _ in shop.purchaseOptions }
     ///     .onInAppPurchaseCompletion { product, result in
     ///         if case .success(let result) = result { try? await shop.take(result, of: product) }
     ///     }
     /// ```
     ///
-    /// An error may be ignored here: the transaction is not finished then, and ``run()`` records it.
+    /// After an error the transaction is not finished, and the next ``run()`` records it.
     ///
     /// - Throws: ``ShopError``.
     public func take(
@@ -27,9 +27,8 @@ extension Shop {
     }
 
     /// The options for a purchase in a view of StoreKit: the account's ``appAccountToken()``, if it is known.
-    public func purchaseOptions() async -> Set<StoreKit.Product.PurchaseOption> {
-        guard let token = await tokenForPurchase() else { return [] }
-        return [.appAccountToken(token)]
+    public var purchaseOptions: Set<StoreKit.Product.PurchaseOption> {
+        tokenForPurchase.map { [.appAccountToken($0)] } ?? []
     }
 }
 #endif

@@ -4,7 +4,7 @@ import HTTPStorage
 import Security
 import SyncCore
 
-/// The session of this device in the keychain, one for each server and folder.
+/// The session of this device in the keychain, one for each server and name of the shop's folder.
 ///
 /// A program that is not signed with a keychain entitlement, such as one that `swift build` has built, keeps its
 /// session in a file instead.

@@ -50,24 +50,27 @@ extension EntitlementStore {
     /// device has the server's word.
     ///
     /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
-    /// - Returns: The evidence and its answers. Empty if nothing waits, or if the server does not verify evidence.
+    /// - Returns: The evidence with its answers, empty if nothing waits or if the server does not verify evidence; and
+    ///   the error with which the server refused a request. The rest of the sync may find the reason of that, for
+    ///   example that the account was erased.
     /// - Throws: ``EntitlementError`` of kind `sync` if the server cannot be reached.
     func sendEvidence(
         of session: AccountSession, restored: Set<[UInt8]>
-    ) async throws(EntitlementError) -> [AnsweredEvidence] {
-        guard session.account.name != nil else { return [] }
+    ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
+        guard session.account.name != nil else { return ([], nil) }
         let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
         let presented = waiting.filter { restored.contains(Fact.evidence($0).record.key) }
         let others = waiting.filter { !restored.contains(Fact.evidence($0).record.key) }
-        var answered = try await send(presented, of: session, isRestore: true)
-        answered += try await send(others, of: session, isRestore: false)
-        return answered
+        let first = try await send(presented, of: session, isRestore: true)
+        guard first.refusal == nil else { return first }
+        let second = try await send(others, of: session, isRestore: false)
+        return (first.answered + second.answered, second.refusal)
     }
 
     private func send(
         _ waiting: [StoredEvidence], of session: AccountSession, isRestore: Bool
-    ) async throws(EntitlementError) -> [AnsweredEvidence] {
-        guard let evidenceReceiver, let name = session.account.name else { return [] }
+    ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
+        guard let evidenceReceiver, let name = session.account.name else { return ([], nil) }
         var answered: [AnsweredEvidence] = []
         for start in stride(from: 0, to: waiting.count, by: Self.requestCount) {
             let chunk = waiting[start..<min(start + Self.requestCount, waiting.count)]
@@ -76,9 +79,9 @@ extension EntitlementStore {
                 answers = try await evidenceReceiver.submit(
                     chunk.map(\.data), account: (name, session.account.incarnation), isRestore: isRestore)
             } catch {
-                // The server has no verifiers, or is of an earlier version. Or the account may not send: the rest of
-                // the sync finds the reason, for example that the account was erased.
-                if error.kind == .unsupported || error.isRefusal { return answered }
+                // The server has no verifiers, or is of an earlier version.
+                if error.kind == .unsupported { return (answered, nil) }
+                if error.isRefusal { return (answered, error) }
                 throw EntitlementError(remote: error)
             }
             guard answers.count == chunk.count else {
@@ -87,7 +90,7 @@ extension EntitlementStore {
             }
             answered += zip(chunk, answers).map { AnsweredEvidence(evidence: $0, answer: $1) }
         }
-        return answered
+        return (answered, nil)
     }
 
     /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy

@@ -33,11 +33,13 @@ extension EntitlementStore {
 
     /// - Parameter isRestore: True to keep verified evidence for the server even if the server has stated the same.
     @discardableResult
-    func record(_ evidence: [Evidence], isRestore: Bool) async throws(EntitlementError) -> RecordingReceipt {
+    func record(
+        _ evidence: [Evidence], isRestore: Bool, in session: AccountSession? = nil
+    ) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
         for item in evidence { try plan.add(item) }
-        let session = session
+        let session = session ?? self.session
         await refreshClock()
         let now = now
         let before = try await session.ledgers.current()
@@ -77,31 +79,60 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     package func facts() async throws(EntitlementError) -> Facts { try await session.ledgers.current().facts }
 
-    /// The purchases that this device holds for other accounts, or for no account while one is logged in.
+    /// Records statements about lines of purchases, each for the account that holds its line on this device.
+    ///
+    /// A line is a purchase with its renewals. One that the account of this store holds, or that no account holds, is
+    /// recorded for the account of this store. Otherwise what a store reports stays with the account that has it, for
+    /// example with the anonymous one if a log-in left earlier purchases on the device.
+    ///
+    /// - Returns: The facts that were new, of all accounts.
+    /// - Throws: The errors of ``record(_:)-(Evidence)``.
+    @discardableResult
+    package func record(
+        byHolder statements: [(line: TransactionReference, evidence: [Evidence])]
+    ) async throws(EntitlementError) -> [Fact] {
+        let own = session
+        let known = Set(try await own.ledgers.current().facts.purchases.map(\.line))
+        let others = try await linesOfOthers(than: own.account)
+        var evidence: [Account: [Evidence]] = [:]
+        for statement in statements {
+            let holder = known.contains(statement.line) ? nil : others[statement.line]
+            evidence[holder ?? own.account, default: []] += statement.evidence
+        }
+        var facts: [Fact] = []
+        for (account, evidence) in evidence {
+            let session = account == own.account ? own : try session(of: account)
+            facts += try await record(evidence, isRestore: false, in: session).newFacts
+        }
+        return facts
+    }
+
+    /// The lines of purchases that this device holds for other accounts than `own`.
     ///
     /// A damaged ledger of another account holds nothing here: it must not keep this account's purchases out.
-    ///
-    /// - Throws: ``EntitlementError`` of kind `storage`.
-    package func purchasesOfOthers() async throws(EntitlementError) -> Set<TransactionReference> {
-        let own = session.account
+    private func linesOfOthers(than own: Account) async throws(EntitlementError) -> [TransactionReference: Account] {
         let entries = LedgerEntries(backend: local)
-        var purchases: Set<TransactionReference> = []
+        var lines: [TransactionReference: Account] = [:]
         for account in try await Self.accounts(in: local) where account != own {
             do throws(EntitlementError) {
-                let keys: LedgerKeys
-                do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
+                let keys = try session(of: account).keys
                 let ledger = try await entries.read(keys.ledger).ledger
                 // What an account has adopted moves to it, even if the move is not complete.
-                if let claim = ledger.claim, claim.account == own.name, claim.incarnation == own.incarnation {
-                    continue
-                }
-                let facts = Facts(account: ledger, device: try await entries.read(keys.device).ledger)
-                purchases.formUnion(facts.purchases.map(\.transaction))
+                if ledger.claim != nil { continue }
+                let server = keys.isAnonymous ? Ledger() : try await entries.read(keys.knownDecisions).ledger
+                let device = try await entries.read(keys.device).ledger
+                let facts = Facts(account: ledger, device: device, server: server, remote: nil)
+                for purchase in facts.purchases { lines[purchase.line] = account }
             } catch {
                 guard error.kind == .damaged || error.kind == .newerFormat else { throw error }
             }
         }
-        return purchases
+        return lines
+    }
+
+    private func session(of account: Account) throws(EntitlementError) -> AccountSession {
+        try AccountSession(
+            account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
     }
 
     /// Withdraws requests for approval that were made before `date` and are still pending.

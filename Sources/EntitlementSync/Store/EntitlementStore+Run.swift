@@ -41,7 +41,7 @@ extension EntitlementStore {
         await run(pollingEvery: interval, noticeBeforeExpiry: notice) { _ in }
     }
 
-    /// As ``run(pollingEvery:noticeBeforeExpiry:)``.
+    /// Keeps this device up to date, and reports each round.
     ///
     /// - Parameter afterRound: Receives the failure of each round, or `nil` after a round without one.
     package func run(

@@ -89,7 +89,7 @@ extension EntitlementStore {
         let before = try await session.ledgers.current()
         let snapshotBefore = try await snapshot(of: before, in: session)
         // Sent first, so that the answer about the ledger names the server's newest word.
-        let answered = isDryRun ? [] : try await sendEvidence(of: session, restored: restored)
+        let (answered, refusal) = isDryRun ? ([], nil) : try await sendEvidence(of: session, restored: restored)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
             if !isDryRun { try await applyErasure(of: session) }
@@ -119,6 +119,7 @@ extension EntitlementStore {
             if report.unreadable.isEmpty { try await rememberRemote(for: session) }
             after = try await snapshot(of: try await publish(session), in: session)
         }
+        if let refusal { throw EntitlementError(remote: refusal) }
         return SyncReport(
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
             accessChanges: AccessChange.between(snapshotBefore, after),

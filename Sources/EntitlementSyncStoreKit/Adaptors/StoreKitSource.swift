@@ -34,7 +34,10 @@ public final class StoreKitSource: TransactionSource {
         }
         var options: Set<StoreKit.Product.PurchaseOption> = []
         if let token = accountToken.flatMap(UUID.init(uuidString:)) { options.insert(.appAccountToken(token)) }
-        let result = try await offer.purchase(options: options)
+        let result: StoreKit.Product.PurchaseResult
+        do { result = try await offer.purchase(options: options) } catch StoreKitError.userCancelled {
+            return .cancelled
+        }
         if case .success(let result) = result { note(result) }
         return StoreKitFeed.Outcome(result)
         #endif

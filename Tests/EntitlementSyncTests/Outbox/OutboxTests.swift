@@ -167,7 +167,10 @@ struct OutboxTests {
         server.update {
             $0.failure = BackendError(.permissionDenied, disposition: .permanent, message: "the account was erased")
         }
-        try await store.sync()
+        // The rest of the sync was done.
+        let refusal = await #expect(throws: EntitlementError.self) { try await store.sync() }
+        #expect(refusal?.kind == .sync && refusal?.message.contains("was erased") == true)
+        #expect(try await store.access(to: Owls.access).isGranted)
         #expect(try await store.waitingEvidenceCount() == 1)
         let key = try LedgerKeys(household.alice).ledger
         _ = try await server.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .any)

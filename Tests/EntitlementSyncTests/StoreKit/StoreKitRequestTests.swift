@@ -123,6 +123,17 @@ struct StoreKitRequestTests {
         await feed.run()
         #expect(try await store.facts().purchases.isEmpty)
         #expect(source.finished.contains(1))
+        // A refund is recorded where the purchase is.
+        var refunded = try owl(1)
+        refunded.revocationDate = try date("2026-01-10T11:00:00Z")
+        refunded.signedDate = try date("2026-01-10T13:00:00Z")
+        source.deliver([refunded])
+        await feed.run()
+        let anonymous = try await household.anonymousDevice(local, remote: remote)
+        #expect(try await anonymous.facts().revocations.count == 1)
+        refunded.revocationDate = nil
+        refunded.signedDate = try date("2026-01-10T14:00:00Z")
+        source.set(refunded)
         // Alice adopts it. After her log-out it belongs to her still.
         try await store.logOut()
         try await store.logIn("alice", adoptAnonymous: true)
