@@ -287,6 +287,12 @@ extension ProtoReader.Value {
     }
 
     func identifier<Subject>() throws(ProtoError) -> Identifier<Subject> {
+        // Almost all ids consist of printable ASCII, which one loop without an early exit can show.
+        let bytes = try data()
+        let hasOthers = bytes.reduce(false) { $0 || $1 < 0x20 || $1 >= 0x7F }
+        if !hasOthers, (1...maximumIdentifierByteCount).contains(bytes.count) {
+            return Identifier(String(decoding: bytes, as: UTF8.self))
+        }
         let identifier = Identifier<Subject>(try text())
         do { try identifier.validate() } catch { throw ProtoError(reason: error.reason) }
         return identifier

@@ -7,6 +7,19 @@ extension Ledger {
         return records.filter { known[$0.key] != $0 }
     }
 
+    /// The number of recordings.
+    var recordingCount: Int {
+        run.withUnsafeBytes { bytes in
+            var count = 0
+            var cursor = RecordRun(checked: bytes)
+            while let record = cursor {
+                if record.key.first == UInt8(FactKey.Field.recording << 3 | 2) { count += 1 }
+                cursor = record.following
+            }
+            return count
+        }
+    }
+
     /// True if the ledger contains a record that only the account's server may write.
     package var hasServerRecord: Bool {
         let tags = [FactKey.Field.acceptance, FactKey.Field.policy].map { UInt8($0 << 3 | 2) }

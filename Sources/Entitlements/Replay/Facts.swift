@@ -84,8 +84,8 @@ public struct Facts: Sendable {
             verified = verified.joined(with: Ledger(evidence.records.filter { stated.contains($0.key) }))
         }
         self.init(
-            DecodedFacts(known.difference(from: verified).added), count: known.count, device: deviceFacts,
-            server: serverFacts, verified: DecodedFacts(verified), remote: remote)
+            DecodedFacts(known.difference(from: verified).added), recordingCount: known.recordingCount,
+            device: deviceFacts, server: serverFacts, verified: DecodedFacts(verified), remote: remote)
         confirmedKeys?.formUnion(verified.records.map(\.key))
         read = Source(
             account: account, device: device, server: server, remote: remote, known: known, verified: verified)
@@ -95,16 +95,17 @@ public struct Facts: Sendable {
     ///
     /// - Parameters:
     ///   - known: The facts of the account's and the device's ledgers, except those that `verified` overrides.
-    ///   - count: The approximate number of `known`, to reserve memory.
+    ///   - recordingCount: The number of recordings in `known`, to reserve memory.
     ///   - device: The facts of the device's ledger.
     ///   - server: The facts of the server's ledger.
     ///   - verified: The facts that the server or this device has verified.
     ///   - remote: The ledger that the remote held at the last contact.
     init(
-        _ known: some Sequence<Fact>, count: Int = 0, device: [Fact] = [], server: [Fact] = [],
+        _ known: some Sequence<Fact>, recordingCount: Int = 0, device: [Fact] = [], server: [Fact] = [],
         verified: some Sequence<Fact> = EmptyCollection(), remote: Ledger? = nil
     ) {
         confirmedKeys = remote.map { Set($0.records.map(\.key)) }
+        recordings.reserveCapacity(recordingCount)
         for fact in server {
             latestTime = max(latestTime, fact.logicalTime)
             switch fact {
@@ -125,20 +126,24 @@ public struct Facts: Sendable {
 
     /// Sorts and indexes purchases, spends and assertions. All but those that were appended last are in order.
     private mutating func arrange(purchasesFrom purchase: Int = 0, spendsFrom spend: Int = 0) {
-        let purchaseStart = purchases.sort(from: purchase) { left, right in
-            left.date != right.date ? left.date < right.date : left.transaction < right.transaction
-        }
-        let spendStart = spends.sort(from: spend) { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
+        let purchaseStart = purchases.sort(from: purchase, by: \.date) { $0.transaction < $1.transaction }
+        let spendStart = spends.sort(from: spend, by: \.logicalTime) { $0.id < $1.id }
         assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
         if purchaseStart < purchase { purchaseIndices = [:] }
+        if spendStart < spend { spendIndices = [:] }
         purchaseIndex.reserveCapacity(purchases.count)
         // Without an index, a ledger with many products would need a scan of all facts for each product.
-        for index in purchases.indices[purchaseStart...] {
-            purchaseIndex[purchases[index].transaction] = index
-            purchaseIndices[purchases[index].product, default: []].append(index)
+        purchases.withUnsafeBufferPointer { purchases in
+            for index in purchases.indices[purchaseStart...] {
+                purchaseIndex[purchases[index].transaction] = index
+                purchaseIndices[purchases[index].product, default: []].append(index)
+            }
         }
-        if spendStart < spend { spendIndices = [:] }
-        for index in spends.indices[spendStart...] { spendIndices[spends[index].product, default: []].append(index) }
+        spends.withUnsafeBufferPointer { spends in
+            for index in spends.indices[spendStart...] {
+                spendIndices[spends[index].product, default: []].append(index)
+            }
+        }
     }
 
     /// Adds a fact that a client wrote.
@@ -171,12 +176,11 @@ public struct Facts: Sendable {
     }
 
     private mutating func add(_ purchase: Purchase) {
-        var purchase = purchase
+        purchases.append(purchase)
         if case .countsAsOf(let date)? = acceptances[purchase.transaction]?.decision {
             statedDates[purchase.transaction] = purchase.date
-            purchase.date = date
+            purchases[purchases.count - 1].date = date
         }
-        purchases.append(purchase)
     }
 
     private mutating func add(_ flag: Flag) {
@@ -394,15 +398,31 @@ extension [Recording] {
 }
 
 extension Array {
-    /// Sorts the array, whose elements before `start` are in order already.
+    /// Sorts the elements by `key`, and those with equal keys by `precedes`. Those before `start` are in order already.
+    ///
+    /// Sorts pairs of key and index, and then moves each element once. Exchanging large elements while sorting, and
+    /// copying them out of the array, would take several times as long.
     ///
     /// - Returns: The first index at which an element may have changed.
-    fileprivate mutating func sort(from start: Int, by precedes: (Element, Element) -> Bool) -> Int {
-        if start > 0 {
-            self[start...].sort(by: precedes)
-            guard start < count, precedes(self[start], self[start - 1]) else { return start }
+    fileprivate mutating func sort<Key: Comparable>(
+        from start: Int, by key: (Element) -> Key, then precedes: (Element, Element) -> Bool
+    ) -> Int {
+        withUnsafeMutableBufferPointer { elements in
+            func inOrder(_ left: (key: Key, index: Int), _ right: (key: Key, index: Int)) -> Bool {
+                left.key != right.key ? left.key < right.key : precedes(elements[left.index], elements[right.index])
+            }
+            let appended = elements.indices[Swift.max(0, start - 1)...].map { (key: key(elements[$0]), index: $0) }
+            if zip(appended, appended.dropFirst()).allSatisfy(inOrder) { return start }
+            let sorted = elements.indices.map { (key: key(elements[$0]), index: $0) }.sorted(by: inOrder)
+            var places = [Int](repeating: 0, count: sorted.count)
+            for (place, element) in sorted.enumerated() { places[element.index] = place }
+            for index in places.indices {
+                while places[index] != index {
+                    elements.swapAt(index, places[index])
+                    places.swapAt(index, places[index])
+                }
+            }
+            return 0
         }
-        sort(by: precedes)
-        return 0
     }
 }
