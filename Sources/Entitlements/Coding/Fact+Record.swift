@@ -76,8 +76,8 @@ extension Fact {
         }
     }
 
-    private init(_ key: FactKey, _ record: RawRecord) throws(ProtoError) {
-        switch key {
+    private init(_ key: consuming FactKey, _ record: RawRecord) throws(ProtoError) {
+        switch consume key {
         case .purchase(let transaction):
             let stamp = try FactOrder.stamp(record.order)
             self = .purchase(try Purchase(transaction: transaction, stamp: stamp, payload: record.payload))

@@ -147,15 +147,15 @@ public struct Facts: Sendable {
     }
 
     /// Adds a fact that a client wrote.
-    private mutating func addUnverified(_ fact: Fact) {
+    private mutating func addUnverified(_ fact: consuming Fact) {
         guard policy == .verified, fact.grantsWithoutPurchase else { return add(fact) }
         latestTime = max(latestTime, fact.logicalTime)
         unverified.append(fact)
     }
 
-    private mutating func add(_ fact: Fact) {
+    private mutating func add(_ fact: consuming Fact) {
         latestTime = max(latestTime, fact.logicalTime)
-        switch fact {
+        switch consume fact {
         case .purchase(let purchase): add(purchase)
         case .recording(let recording): recordings[recording.transaction, default: []].insert(recording)
         case .revocation(let revocation): revocations[revocation.transaction] = revocation
@@ -169,13 +169,15 @@ public struct Facts: Sendable {
         case .contradiction(let note): contradictions.append(note)
         case .acceptance(let acceptance):
             misplacedAcceptances[acceptance.transaction] = acceptance
-            unreadable.append(fact)
+            unreadable.append(.acceptance(acceptance))
         case .evidence: break  // Its facts are read separately.
-        case .reset, .policy, .unreadable: unreadable.append(fact)
+        case .reset(let reset): unreadable.append(.reset(reset))
+        case .policy(let statement): unreadable.append(.policy(statement))
+        case .unreadable(let record, let reason): unreadable.append(.unreadable(record, reason: reason))
         }
     }
 
-    private mutating func add(_ purchase: Purchase) {
+    private mutating func add(_ purchase: __owned Purchase) {
         purchases.append(purchase)
         if case .countsAsOf(let date)? = acceptances[purchase.transaction]?.decision {
             statedDates[purchase.transaction] = purchase.date
@@ -394,35 +396,5 @@ extension [Recording] {
     fileprivate mutating func insert(_ recording: Recording) {
         let place = lastIndex { $0.replica < recording.replica }.map { $0 + 1 } ?? 0
         insert(recording, at: place)
-    }
-}
-
-extension Array {
-    /// Sorts the elements by `key`, and those with equal keys by `precedes`. Those before `start` are in order already.
-    ///
-    /// Sorts pairs of key and index, and then moves each element once. Exchanging large elements while sorting, and
-    /// copying them out of the array, would take several times as long.
-    ///
-    /// - Returns: The first index at which an element may have changed.
-    fileprivate mutating func sort<Key: Comparable>(
-        from start: Int, by key: (Element) -> Key, then precedes: (Element, Element) -> Bool
-    ) -> Int {
-        withUnsafeMutableBufferPointer { elements in
-            func inOrder(_ left: (key: Key, index: Int), _ right: (key: Key, index: Int)) -> Bool {
-                left.key != right.key ? left.key < right.key : precedes(elements[left.index], elements[right.index])
-            }
-            let appended = elements.indices[Swift.max(0, start - 1)...].map { (key: key(elements[$0]), index: $0) }
-            if zip(appended, appended.dropFirst()).allSatisfy(inOrder) { return start }
-            let sorted = elements.indices.map { (key: key(elements[$0]), index: $0) }.sorted(by: inOrder)
-            var places = [Int](repeating: 0, count: sorted.count)
-            for (place, element) in sorted.enumerated() { places[element.index] = place }
-            for index in places.indices {
-                while places[index] != index {
-                    elements.swapAt(index, places[index])
-                    places.swapAt(index, places[index])
-                }
-            }
-            return 0
-        }
     }
 }

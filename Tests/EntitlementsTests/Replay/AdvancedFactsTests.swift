@@ -49,7 +49,7 @@ struct AdvancedFactsTests {
     @Test("One new fact among many decodes one")
     func decodesOne() throws {
         var random = SplitMix64(seed: 29)
-        var spends = (0..<500).map { Self.spend("s\($0)", using: &random) }
+        var spends = (0..<500).map { Self.spend(SpendID("s\($0)"), using: &random) }
         let new = spends.removeLast()
         let before = Facts(account: Ledger(spends.map(\.record)))
         let after = Ledger((spends + [new]).map(\.record))
