@@ -238,7 +238,10 @@ extension Assertion.Reference {
             switch field {
             case 1: group = try value.identifier()
             case 2: source = try value.identifier()
-            case 3: until = try value.timestamp()
+            case 3:
+                until = try value.timestamp()
+                // A date out of range is read as the nearest one, so it would be a second encoding of that one.
+                guard until.milliseconds == (try value.signed()) else { throw FactKey.notCanonical }
             case 4: environment = try value.identifier()
             default: throw FactKey.notCanonical
             }

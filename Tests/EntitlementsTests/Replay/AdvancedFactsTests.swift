@@ -6,9 +6,9 @@ import Testing
 
 @Suite("Facts and replays of later ledgers continue from earlier ones")
 struct AdvancedFactsTests {
-    /// 10,000, unless the environment variable `ADVANCED_ACCOUNTS` sets another number.
+    /// 5,000, unless the environment variable `ADVANCED_ACCOUNTS` sets another number.
     private static let accountCount =
-        ProcessInfo.processInfo.environment["ADVANCED_ACCOUNTS"].flatMap { Int($0) } ?? 10_000
+        ProcessInfo.processInfo.environment["ADVANCED_ACCOUNTS"].flatMap { Int($0) } ?? 5_000
 
     @Test("Continuing from an earlier replay gives the same as reading and replaying everything anew")
     func sameAsAnew() throws {
