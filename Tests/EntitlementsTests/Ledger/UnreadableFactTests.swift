@@ -156,7 +156,9 @@ struct UnreadableFactTests {
                 default: record.key.remove(at: index)
                 }
                 // The length of the message often fits again.
-                if random.chance(1, in: 2), (2...129).contains(record.key.count) { record.key[1] = UInt8(record.key.count - 2) }
+                if random.chance(1, in: 2), (2...129).contains(record.key.count) {
+                    record.key[1] = UInt8(record.key.count - 2)
+                }
                 if record.key.isEmpty { record.key = [0] }
             }
             let fact = Fact(record)
