@@ -70,6 +70,9 @@ struct Scenarios {
             stopwatch.measure("read facts", size: size, floor: floor.run) { _ in
                 Facts(account: first.left).latestTime.rawValue
             },
+            stopwatch.measure("read facts, one new", size: size, floor: floor.run) { _ in
+                first.facts.advanced(account: first.leftAndOne).latestTime.rawValue
+            },
             stopwatch.measure("replay", size: size, floor: floor.run) { _ in
                 UInt64(Replay(first.facts, catalog: first.catalog).timelines.count)
             },

@@ -51,6 +51,8 @@ struct Workload {
         let decoded = try? LedgerDocument(decoding: leftDocument)
         expect(decoded?.ledger == left, "decoding gives what was encoded")
         expect(facts.unreadable.isEmpty, "every fact is readable")
+        let (advanced, anew) = (facts.advanced(account: leftAndOne), Facts(account: leftAndOne))
+        expect(advanced.purchases == anew.purchases && advanced.spends == anew.spends, "one new fact is added")
         expect(left.records.map { Fact($0).record } == left.records, "a fact gives its record back")
         expect(replay.access(to: "random-owls", at: early) == .denied(.notPurchased), "nothing is granted too early")
     }

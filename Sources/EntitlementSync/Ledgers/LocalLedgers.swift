@@ -81,10 +81,10 @@ final class LocalLedgers: Sendable {
     ) -> State {
         let claim = keys.isAnonymous ? account.ledger.claim : nil
         let isReadable = claim == nil
-        let facts = Facts(
+        let earlier = lastReplay ?? Replay(Facts(account: Ledger()), catalog: catalog, environment: environment)
+        let replay = earlier.advanced(
             account: isReadable ? account.ledger : Ledger(), device: isReadable ? device.ledger : Ledger(),
             server: isReadable ? decisions.ledger : Ledger(), remote: remote?.ledger)
-        let replay = Replay(facts, catalog: catalog, environment: environment)
         let state = State(
             account: account, device: device, remote: remote, decisions: decisions, claim: claim, replay: replay)
         cache.withLock { $0 = state }

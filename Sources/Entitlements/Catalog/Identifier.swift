@@ -30,7 +30,8 @@ extension Identifier {
             throw IdentifierError(
                 reason: "an id must have at most \(maximumIdentifierByteCount) bytes, not \(count)")
         }
-        guard !withBytes({ $0.contains { $0 < 0x20 || $0 == 0x7F } }) else {
+        // Without an early exit, the loop takes several bytes at a time.
+        guard withBytes({ $0.reduce(true) { $0 && $1 >= 0x20 && $1 != 0x7F } }) else {
             throw IdentifierError(
                 reason: "\"\(rawValue.singleLine)\" contains control characters, which an id must not")
         }

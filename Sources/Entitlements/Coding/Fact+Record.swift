@@ -61,20 +61,23 @@ extension Fact {
     }
 
     /// Decodes a record. A record that this version cannot read becomes ``unreadable(_:reason:)``.
-    public init(_ record: Record) {
+    public init(_ record: Record) { self = record.withRawRecord { Fact($0) } }
+
+    /// Decodes a record in place.
+    init(_ record: RawRecord) {
         do {
             guard let key = try FactKey(record.key) else {
-                self = .unreadable(record, reason: "a kind of fact that this version does not know")
+                self = .unreadable(record.copy, reason: "a kind of fact that this version does not know")
                 return
             }
             self = try Fact(key, record)
         } catch {
-            self = .unreadable(record, reason: error.reason)
+            self = .unreadable(record.copy, reason: error.reason)
         }
     }
 
-    private init(_ key: FactKey, _ record: Record) throws(ProtoError) {
-        switch key {
+    private init(_ key: consuming FactKey, _ record: RawRecord) throws(ProtoError) {
+        switch consume key {
         case .purchase(let transaction):
             let stamp = try FactOrder.stamp(record.order)
             self = .purchase(try Purchase(transaction: transaction, stamp: stamp, payload: record.payload))

@@ -92,7 +92,7 @@ enum FactKey: Hashable {
     ///
     /// - Throws: ``ProtoError`` if the key is malformed or not in canonical encoding. A second encoding of one key
     ///   would make one purchase count twice.
-    init?(_ bytes: [UInt8]) throws(ProtoError) {
+    init?(_ bytes: RawBytes) throws(ProtoError) {
         var reader = ProtoReader(bytes)
         guard let (field, value) = try reader.nextField() else { throw ProtoError(reason: "the key is empty") }
         switch field {
@@ -109,22 +109,25 @@ enum FactKey: Hashable {
             self = .flagCleared(product, environment)
         case Field.spend: self = .spend(try value.identifier())
         case Field.claim:
-            _ = try value.data()
+            guard try value.data().isEmpty else { throw Self.notCanonical }
             self = .claim
         case Field.acceptance: self = .acceptance(try TransactionReference(try value.data()))
         case Field.pending: self = .pending(try value.identifier())
         case Field.reset: self = .reset(try value.identifier())
         case Field.contradiction: self = try Self.contradiction(try value.data())
         case Field.policy:
-            _ = try value.data()
+            guard try value.data().isEmpty else { throw Self.notCanonical }
             self = .policy
         case Field.evidence: self = try Self.evidence(try value.data())
         default: return nil
         }
-        guard self.bytes == bytes else { throw ProtoError(reason: "the key is not written canonically") }
+        try reader.endCanonical()
+        assert(self.bytes == Array(bytes), "the key has another encoding")
     }
 
-    private static func recording(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+    fileprivate static let notCanonical = ProtoError(reason: "the key is not written canonically")
+
+    private static func recording(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
         var transaction: TransactionReference?
         var replica: ReplicaID?
         var reader = ProtoReader(bytes)
@@ -132,40 +135,45 @@ enum FactKey: Hashable {
             switch field {
             case 1: transaction = try TransactionReference(try value.data())
             case 2: replica = try value.replica()
-            default: break
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard let transaction, let replica else {
             throw ProtoError(reason: "a recording lacks a transaction or a replica")
         }
         return .recording(transaction, replica)
     }
 
-    private static func contradiction(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+    private static func contradiction(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
         var transaction: TransactionReference?
         var dropped: [UInt8] = []
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: transaction = try TransactionReference(try value.data())
-            case 2: dropped = Array(try value.data())
-            default: break
+            case 2: dropped = Array(try value.nonempty())
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard let transaction else { throw ProtoError(reason: "a contradiction lacks its transaction") }
         return .contradiction(transaction, dropped: dropped)
     }
 
-    private static func evidence(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+    private static func evidence(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
         var (kind, subject) = ("", "")
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: kind = try value.text()
-            case 2: subject = try value.text()
-            default: break
+            case 2:
+                _ = try value.nonempty()
+                subject = try value.text()
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard !kind.isEmpty else { throw ProtoError(reason: "stored evidence lacks its kind") }
         return .evidence(kind: kind, subject: subject)
     }
@@ -183,16 +191,17 @@ enum FactKey: Hashable {
     /// Returns `true` if the tag in the first byte of an encoded key is that of a purchase.
     static func isPurchase(_ bytes: [UInt8]) -> Bool { bytes.first == UInt8(Field.purchase << 3 | 2) }
 
-    private static func flag(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> (ProductID, EnvironmentID) {
+    private static func flag(_ bytes: RawBytes) throws(ProtoError) -> (ProductID, EnvironmentID) {
         var (product, environment): (ProductID?, EnvironmentID?)
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: product = try value.identifier()
             case 2: environment = try value.identifier()
-            default: break
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard let product, let environment else { throw ProtoError(reason: "a flag lacks a product or an environment") }
         return (product, environment)
     }
@@ -221,7 +230,7 @@ extension ProtoWriter {
 }
 
 extension Assertion.Reference {
-    fileprivate init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+    fileprivate init(_ bytes: RawBytes) throws(ProtoError) {
         var (group, source, environment): (GroupID?, SourceID?, EnvironmentID?)
         var until = Timestamp(milliseconds: 0)
         var reader = ProtoReader(bytes)
@@ -229,11 +238,15 @@ extension Assertion.Reference {
             switch field {
             case 1: group = try value.identifier()
             case 2: source = try value.identifier()
-            case 3: until = try value.timestamp()
+            case 3:
+                until = try value.timestamp()
+                // A date out of range is read as the nearest one, so it would be a second encoding of that one.
+                guard until.milliseconds == (try value.signed()) else { throw FactKey.notCanonical }
             case 4: environment = try value.identifier()
-            default: break
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard let group, let source, let environment else {
             throw ProtoError(reason: "an assertion lacks a group, a source or an environment")
         }
@@ -242,7 +255,7 @@ extension Assertion.Reference {
 }
 
 extension TransactionReference {
-    init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+    init(_ bytes: RawBytes) throws(ProtoError) {
         var (store, environment, id): (StoreID?, EnvironmentID?, TransactionID?)
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
@@ -250,9 +263,10 @@ extension TransactionReference {
             case 1: store = try value.identifier()
             case 2: environment = try value.identifier()
             case 3: id = try value.identifier()
-            default: break
+            default: throw FactKey.notCanonical
             }
         }
+        try reader.endCanonical()
         guard let store, let environment, let id else {
             throw ProtoError(reason: "a transaction lacks a store, an environment or an id")
         }
@@ -260,8 +274,28 @@ extension TransactionReference {
     }
 }
 
+extension ProtoReader {
+    /// Ends the reading of a part of a key.
+    fileprivate func endCanonical() throws(ProtoError) {
+        guard isAtEnd, isCanonical else { throw FactKey.notCanonical }
+    }
+}
+
 extension ProtoReader.Value {
+    /// The bytes of a field that is omitted if it is empty.
+    fileprivate func nonempty() throws(ProtoError) -> RawBytes {
+        let bytes = try data()
+        guard !bytes.isEmpty else { throw FactKey.notCanonical }
+        return bytes
+    }
+
     func identifier<Subject>() throws(ProtoError) -> Identifier<Subject> {
+        // Almost all ids consist of printable ASCII, which one loop without an early exit can show.
+        let bytes = try data()
+        let hasOthers = bytes.reduce(false) { $0 || $1 < 0x20 || $1 >= 0x7F }
+        if !hasOthers, (1...maximumIdentifierByteCount).contains(bytes.count) {
+            return Identifier(String(decoding: bytes, as: UTF8.self))
+        }
         let identifier = Identifier<Subject>(try text())
         do { try identifier.validate() } catch { throw ProtoError(reason: error.reason) }
         return identifier

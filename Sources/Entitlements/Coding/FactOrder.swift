@@ -37,32 +37,37 @@ enum FactOrder {
     }
 
     /// Decodes a stamp.
-    static func stamp(_ bytes: [UInt8]) throws(ProtoError) -> Stamp {
-        guard bytes.count == 17, bytes[0] <= 1 else { throw ProtoError(reason: "the order is malformed") }
-        let date = Timestamp(milliseconds: Int64(bitPattern: number(bytes[1..<9]) ^ 1 << 63))
+    static func stamp(_ bytes: RawBytes) throws(ProtoError) -> Stamp {
+        guard bytes.count == 17, let sign = bytes.first, sign <= 1 else {
+            throw ProtoError(reason: "the order is malformed")
+        }
+        let date = Timestamp(milliseconds: Int64(bitPattern: bytes.number(at: 1) ^ 1 << 63))
         return Stamp(
-            signedDate: bytes[0] == 1 ? date : nil, logicalTime: LogicalTime(rawValue: number(bytes[9..<17])))
+            signedDate: sign == 1 ? date : nil, logicalTime: LogicalTime(rawValue: bytes.number(at: 9)))
     }
 
     /// Decodes a logical time.
     ///
     /// - Parameter trailing: The number of bytes after the time.
-    static func time(_ bytes: [UInt8], trailing: Int = 0) throws(ProtoError) -> LogicalTime {
+    static func time(_ bytes: RawBytes, trailing: Int = 0) throws(ProtoError) -> LogicalTime {
         guard bytes.count == 8 + trailing else { throw ProtoError(reason: "the order is malformed") }
-        return LogicalTime(rawValue: number(bytes[..<8]))
+        return LogicalTime(rawValue: bytes.number(at: 0))
     }
 
     /// Decodes the result of `bytes(earlierWins:)` for a logical time.
-    static func timeWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> LogicalTime {
+    static func timeWhereEarlierWins(_ bytes: RawBytes) throws(ProtoError) -> LogicalTime {
         LogicalTime(rawValue: ~(try time(bytes)).rawValue)
     }
 
     /// Decodes the result of `bytes(earlierWins:)` for a date.
-    static func dateWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> Timestamp {
+    static func dateWhereEarlierWins(_ bytes: RawBytes) throws(ProtoError) -> Timestamp {
         Timestamp(milliseconds: Int64(bitPattern: ~(try time(bytes)).rawValue ^ 1 << 63))
     }
+}
 
-    private static func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-        bytes.reduce(0) { $0 << 8 | UInt64($1) }
+extension RawBytes {
+    /// The big-endian number in the eight bytes from `offset` on.
+    fileprivate func number(at offset: Int) -> UInt64 {
+        UInt64(bigEndian: loadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 }

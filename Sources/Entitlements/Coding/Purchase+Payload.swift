@@ -13,7 +13,7 @@ extension Purchase {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+    init(transaction: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
         var product: ProductID?
         var terms: Terms?
         var date = Timestamp(milliseconds: 0)
@@ -66,7 +66,7 @@ extension Terms {
     }
 
     /// Decodes terms; returns `nil` if their kind is unknown to this version.
-    init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+    init?(_ bytes: RawBytes) throws(ProtoError) {
         var kind: ProductKind?
         var bonus = CalendarDuration.zero
         var reader = ProtoReader(bytes)
@@ -86,7 +86,7 @@ extension Terms {
         self.init(kind: kind, bonus: bonus)
     }
 
-    private static func units(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> Int64 {
+    private static func units(_ bytes: RawBytes) throws(ProtoError) -> Int64 {
         var units: Int64 = 0
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
@@ -95,7 +95,7 @@ extension Terms {
         return units
     }
 
-    private static func subscription(_ bytes: ArraySlice<UInt8>, renews: Bool) throws(ProtoError) -> ProductKind {
+    private static func subscription(_ bytes: RawBytes, renews: Bool) throws(ProtoError) -> ProductKind {
         var group: GroupID?
         var duration = CalendarDuration.zero
         var level: Int64 = 0
@@ -123,7 +123,7 @@ extension CalendarDuration {
         writer.number(UInt64(clamping: seconds), field: 3)
     }
 
-    init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+    init(_ bytes: RawBytes) throws(ProtoError) {
         var (months, days, seconds): (Int64, Int64, Int64) = (0, 0, 0)
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
@@ -146,7 +146,7 @@ extension IntroductoryOffer {
     }
 
     /// Decodes an offer; returns `nil` if its mode is unknown to this version.
-    init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+    init?(_ bytes: RawBytes) throws(ProtoError) {
         let modes: [UInt64: Mode] = [1: .free, 2: .payAsYouGo, 3: .payUpFront]
         var mode: Mode?
         var duration = CalendarDuration.zero

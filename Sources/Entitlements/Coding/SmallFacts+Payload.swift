@@ -8,7 +8,7 @@ extension Recording {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: [UInt8]) throws(ProtoError)
+    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: RawBytes) throws(ProtoError)
     {
         var recordedAt = Timestamp(milliseconds: 0)
         var knownEnd: Timestamp?
@@ -34,7 +34,7 @@ extension Revocation {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+    init(transaction: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
         var revokedAt: Timestamp?
         var reason = ""
         var isReinstated = false
@@ -62,7 +62,7 @@ extension Flag {
         return writer.bytes
     }
 
-    init(product: ProductID, environment: EnvironmentID, isSet: Bool, record: Record) throws(ProtoError) {
+    init(product: ProductID, environment: EnvironmentID, isSet: Bool, record: RawRecord) throws(ProtoError) {
         let time = try FactOrder.time(record.order, trailing: 16)
         let origin = try Origin(record.payload, replica: 1, date: 2)
         self.init(
@@ -82,7 +82,7 @@ extension Spend {
         return writer.bytes
     }
 
-    init(id: SpendID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(id: SpendID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         let origin = try Origin(payload, replica: 3, date: 4)
         var product: ProductID?
         var units: Int64 = 0
@@ -113,7 +113,7 @@ extension PendingPurchase {
         return writer.bytes
     }
 
-    init(product: ProductID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(product: ProductID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         var requestedAt = Timestamp(milliseconds: 0)
         var isWithdrawn = false
         var reader = ProtoReader(payload)
@@ -133,7 +133,7 @@ struct Origin {
     let replica: ReplicaID
     let date: Timestamp
 
-    init(_ payload: [UInt8], replica replicaField: Int, date dateField: Int) throws(ProtoError) {
+    init(_ payload: RawBytes, replica replicaField: Int, date dateField: Int) throws(ProtoError) {
         var replica: ReplicaID?
         var date = Timestamp(milliseconds: 0)
         var reader = ProtoReader(payload)

@@ -11,7 +11,7 @@ extension RenewalState {
         return writer.bytes
     }
 
-    init(line: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+    init(line: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
         self.init(line: line, willRenew: false, stamp: stamp)
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
@@ -35,7 +35,7 @@ extension Assertion {
         return writer.bytes
     }
 
-    init(_ reference: Reference, record: Record) throws(ProtoError) {
+    init(_ reference: Reference, record: RawRecord) throws(ProtoError) {
         let assertedAt = try FactOrder.dateWhereEarlierWins(record.order)
         let origin = try Origin(record.payload, replica: 1, date: 2)
         var logicalTime = LogicalTime.zero
@@ -58,7 +58,7 @@ extension Claim {
         return writer.bytes
     }
 
-    init(time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         self.init(account: "", incarnation: "", date: Timestamp(milliseconds: 0), logicalTime: time)
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
@@ -88,7 +88,7 @@ extension Acceptance {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(transaction: TransactionReference, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         var decision = Decision.accepted
         var date = Timestamp(milliseconds: 0)
         var reader = ProtoReader(payload)
@@ -112,7 +112,7 @@ extension EnvironmentReset {
         return writer.bytes
     }
 
-    init(environment: EnvironmentID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(environment: EnvironmentID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         var date = Timestamp(milliseconds: 0)
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
@@ -131,7 +131,7 @@ extension Contradiction {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(transaction: TransactionReference, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         var kept: Purchase?
         var dropped: Purchase?
         var noticedAt = Timestamp(milliseconds: 0)
@@ -158,13 +158,13 @@ extension ProtoWriter {
 
 extension Purchase {
     /// Decodes a purchase from the payload and order that a contradiction stores.
-    fileprivate init(transaction: TransactionReference, statement: ArraySlice<UInt8>) throws(ProtoError) {
-        var (payload, order): ([UInt8], [UInt8]) = ([], [])
+    fileprivate init(transaction: TransactionReference, statement: RawBytes) throws(ProtoError) {
+        var (payload, order) = (RawBytes(start: nil, count: 0), RawBytes(start: nil, count: 0))
         var reader = ProtoReader(statement)
         while let (field, value) = try reader.nextField() {
             switch field {
-            case 1: payload = Array(try value.data())
-            case 2: order = Array(try value.data())
+            case 1: payload = try value.data()
+            case 2: order = try value.data()
             default: break
             }
         }

@@ -11,7 +11,7 @@ extension PolicyStatement {
         return writer.bytes
     }
 
-    init(time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(time: LogicalTime, payload: RawBytes) throws(ProtoError) {
         var policy: TrustPolicy?
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
@@ -36,7 +36,7 @@ extension StoredEvidence {
         return writer.bytes
     }
 
-    init(kind: String, subject: String, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+    init(kind: String, subject: String, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
         self.init(kind: kind, subject: subject, data: [], facts: Ledger(), stamp: stamp)
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {

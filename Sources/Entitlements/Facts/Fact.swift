@@ -26,7 +26,7 @@ public enum Fact: Hashable, Sendable {
     /// A test environment was reset.
     case reset(EnvironmentReset)
     /// One transaction was stated with two different contents.
-    case contradiction(Contradiction)
+    indirect case contradiction(Contradiction)  // By far the largest, and rare.
     /// The account's server stated its trust policy.
     case policy(PolicyStatement)
     /// This device verified evidence that the account's server has not answered yet.

@@ -57,30 +57,33 @@ public struct TransactionReference: Hashable, Comparable, Sendable, CustomString
 
 /// The identity of a device, process or server that writes facts: 16 random bytes, chosen once per local store.
 public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// The bytes as one big-endian number, which needs no memory of its own.
+    private let number: UInt128
+
     /// The 16 bytes of the id.
-    public let bytes: [UInt8]
+    public var bytes: [UInt8] { withUnsafeBytes(of: number.bigEndian) { Array($0) } }
 
     /// Creates an id from 16 bytes; `nil` for any other number of bytes.
     public init?(bytes: some Collection<UInt8>) {
         guard bytes.count == 16 else { return nil }
-        self.bytes = Array(bytes)
+        var number: UInt128 = 0
+        withUnsafeMutableBytes(of: &number) { $0.copyBytes(from: bytes) }
+        self.number = UInt128(bigEndian: number)
     }
 
     /// Returns a new random id from `generator`.
     public static func random(using generator: inout some RandomNumberGenerator) -> ReplicaID {
-        var bytes: [UInt8] = []
-        bytes.appendBigEndian(generator.next())
-        bytes.appendBigEndian(generator.next())
-        return ReplicaID(unchecked: bytes)
+        let (high, low): (UInt64, UInt64) = (generator.next(), generator.next())
+        return ReplicaID(number: UInt128(high) << 64 | UInt128(low))
     }
 
-    private init(unchecked bytes: [UInt8]) {
-        self.bytes = bytes
+    private init(number: UInt128) {
+        self.number = number
     }
 
     /// Orders ids byte by byte.
     public static func < (left: ReplicaID, right: ReplicaID) -> Bool {
-        left.bytes.lexicographicallyPrecedes(right.bytes)
+        left.number < right.number
     }
 
     /// The bytes in lower-case hexadecimal.

@@ -30,6 +30,8 @@ extension Ledger {
         if left.isErased || right.isErased {
             return Join(ledger: .erased, leftLacks: !left.isErased, rightLacks: !right.isErased)
         }
+        if right.isEmpty { return Join(ledger: left, leftLacks: false, rightLacks: true) }
+        if left.isEmpty { return Join(ledger: right, leftLacks: true, rightLacks: false) }
         let union = left.run.withUnsafeBytes { leftBytes in
             right.run.withUnsafeBytes { rightBytes in merge(leftBytes, rightBytes) }
         }

@@ -39,8 +39,20 @@ struct RecordRun {
         UnsafeRawBufferPointer(start: keyStart + keyCount + orderCount, count: payloadCount)
     }
     var record: Record { Record(key: Array(key), order: Array(order), payload: Array(payload)) }
+    var raw: RawRecord { RawRecord(key: key, order: order, payload: payload) }
+    /// The size of the current record, including its lengths.
+    var byteCount: Int { next - start }
+    /// All bytes of the current record, including its lengths.
+    var encoded: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: start, count: byteCount) }
     /// The start of the next record.
     var next: UnsafeRawPointer { keyStart + keyCount + orderCount + payloadCount }
+
+    /// The cursor on the next record; `nil` at the end.
+    var following: RecordRun? {
+        var cursor = self
+        cursor.advance()
+        return cursor.isAtEnd ? nil : cursor
+    }
 
     @inline(__always)
     mutating func advance() {

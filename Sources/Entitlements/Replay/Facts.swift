@@ -51,6 +51,7 @@ public struct Facts: Sendable {
     private var deviceSpends: Set<SpendID> = []
     /// The keys of the records that the remote held; `nil` if every record counts as held.
     private var confirmedKeys: Set<[UInt8]>?
+    private var read = Source()
 
     /// Reads the facts of an account.
     ///
@@ -66,11 +67,10 @@ public struct Facts: Sendable {
     public init(
         account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
     ) {
-        let deviceFacts = device.records.map { Fact($0) }
-        let serverRecords = server.records
-        let serverFacts = serverRecords.map { Fact($0) }
+        let serverFacts = Array(DecodedFacts(server))
+        let deviceFacts = Array(DecodedFacts(device))
         var known = account.joined(with: device)
-        var verified = Ledger(serverRecords.filter { FactKey.overrides($0.key) })
+        var verified = Ledger(server.records.filter { FactKey.overrides($0.key) })
         let evidence = deviceFacts.reduce(Ledger()) { ledger, fact in
             if case .evidence(let evidence) = fact { ledger.joined(with: evidence.facts) } else { ledger }
         }
@@ -83,26 +83,29 @@ public struct Facts: Sendable {
             let stated = Set(verified.records.map(\.key))
             verified = verified.joined(with: Ledger(evidence.records.filter { stated.contains($0.key) }))
         }
-        let verifiedRecords = verified.records
-        let overridden = Set(verifiedRecords.map(\.key))
         self.init(
-            known.records.filter { !overridden.contains($0.key) }.map { Fact($0) }, device: deviceFacts,
-            server: serverFacts, verified: verifiedRecords.map { Fact($0) }, remote: remote)
-        confirmedKeys?.formUnion(overridden)
+            DecodedFacts(known.difference(from: verified).added), recordingCount: known.recordingCount,
+            device: deviceFacts, server: serverFacts, verified: DecodedFacts(verified), remote: remote)
+        confirmedKeys?.formUnion(verified.records.map(\.key))
+        read = Source(
+            account: account, device: device, server: server, remote: remote, known: known, verified: verified)
     }
 
     /// Creates a value from decoded facts, one per key.
     ///
     /// - Parameters:
     ///   - known: The facts of the account's and the device's ledgers, except those that `verified` overrides.
+    ///   - recordingCount: The number of recordings in `known`, to reserve memory.
     ///   - device: The facts of the device's ledger.
     ///   - server: The facts of the server's ledger.
     ///   - verified: The facts that the server or this device has verified.
     ///   - remote: The ledger that the remote held at the last contact.
     init(
-        _ known: [Fact], device: [Fact] = [], server: [Fact] = [], verified: [Fact] = [], remote: Ledger? = nil
+        _ known: some Sequence<Fact>, recordingCount: Int = 0, device: [Fact] = [], server: [Fact] = [],
+        verified: some Sequence<Fact> = EmptyCollection(), remote: Ledger? = nil
     ) {
         confirmedKeys = remote.map { Set($0.records.map(\.key)) }
+        recordings.reserveCapacity(recordingCount)
         for fact in server {
             latestTime = max(latestTime, fact.logicalTime)
             switch fact {
@@ -118,33 +121,43 @@ public struct Facts: Sendable {
         for fact in known { addUnverified(fact) }
         for fact in device { noteOnDevice(fact) }
         for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
-        sort()
+        arrange()
     }
 
-    private mutating func sort() {
-        purchases.sort { left, right in
-            left.date != right.date ? left.date < right.date : left.transaction < right.transaction
-        }
-        spends.sort { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
+    /// Sorts and indexes purchases, spends and assertions. All but those that were appended last are in order.
+    private mutating func arrange(purchasesFrom purchase: Int = 0, spendsFrom spend: Int = 0) {
+        let purchaseStart = purchases.sort(from: purchase, by: \.date) { $0.transaction < $1.transaction }
+        let spendStart = spends.sort(from: spend, by: \.logicalTime) { $0.id < $1.id }
         assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
-        purchaseIndex = Dictionary(uniqueKeysWithValues: zip(purchases.map(\.transaction), purchases.indices))
+        if purchaseStart < purchase { purchaseIndices = [:] }
+        if spendStart < spend { spendIndices = [:] }
+        purchaseIndex.reserveCapacity(purchases.count)
         // Without an index, a ledger with many products would need a scan of all facts for each product.
-        purchaseIndices = Dictionary(grouping: purchases.indices) { purchases[$0].product }
-        spendIndices = Dictionary(grouping: spends.indices) { spends[$0].product }
+        purchases.withUnsafeBufferPointer { purchases in
+            for index in purchases.indices[purchaseStart...] {
+                purchaseIndex[purchases[index].transaction] = index
+                purchaseIndices[purchases[index].product, default: []].append(index)
+            }
+        }
+        spends.withUnsafeBufferPointer { spends in
+            for index in spends.indices[spendStart...] {
+                spendIndices[spends[index].product, default: []].append(index)
+            }
+        }
     }
 
     /// Adds a fact that a client wrote.
-    private mutating func addUnverified(_ fact: Fact) {
+    private mutating func addUnverified(_ fact: consuming Fact) {
         guard policy == .verified, fact.grantsWithoutPurchase else { return add(fact) }
         latestTime = max(latestTime, fact.logicalTime)
         unverified.append(fact)
     }
 
-    private mutating func add(_ fact: Fact) {
+    private mutating func add(_ fact: consuming Fact) {
         latestTime = max(latestTime, fact.logicalTime)
-        switch fact {
+        switch consume fact {
         case .purchase(let purchase): add(purchase)
-        case .recording(let recording): recordings[recording.transaction, default: []].append(recording)
+        case .recording(let recording): recordings[recording.transaction, default: []].insert(recording)
         case .revocation(let revocation): revocations[revocation.transaction] = revocation
         case .renewalState(let state): renewalStates[state.line] = state
         case .assertion(let assertion): assertions.append(assertion)
@@ -156,19 +169,20 @@ public struct Facts: Sendable {
         case .contradiction(let note): contradictions.append(note)
         case .acceptance(let acceptance):
             misplacedAcceptances[acceptance.transaction] = acceptance
-            unreadable.append(fact)
+            unreadable.append(.acceptance(acceptance))
         case .evidence: break  // Its facts are read separately.
-        case .reset, .policy, .unreadable: unreadable.append(fact)
+        case .reset(let reset): unreadable.append(.reset(reset))
+        case .policy(let statement): unreadable.append(.policy(statement))
+        case .unreadable(let record, let reason): unreadable.append(.unreadable(record, reason: reason))
         }
     }
 
-    private mutating func add(_ purchase: Purchase) {
-        var purchase = purchase
+    private mutating func add(_ purchase: __owned Purchase) {
+        purchases.append(purchase)
         if case .countsAsOf(let date)? = acceptances[purchase.transaction]?.decision {
             statedDates[purchase.transaction] = purchase.date
-            purchase.date = date
+            purchases[purchases.count - 1].date = date
         }
-        purchases.append(purchase)
     }
 
     private mutating func add(_ flag: Flag) {
@@ -195,8 +209,9 @@ public struct Facts: Sendable {
         var facts = self
         facts.recordings[purchase.transaction] = [recording]
         facts.confirmedKeys?.insert(FactKey.purchase(purchase.transaction).bytes)
+        let count = facts.purchases.count
         facts.purchases.append(purchase)
-        facts.sort()
+        facts.arrange(purchasesFrom: count, spendsFrom: facts.spends.count)
         return facts
     }
 
@@ -299,64 +314,87 @@ extension Fact {
     }
 }
 
-/// The set and cleared marks of a product, the input of a ``FlagRule``.
-public struct FlagMarks: Hashable, Sendable {
-    /// A product in an environment.
-    public struct Reference: Hashable, Comparable, Sendable {
-        /// The product.
-        public var product: ProductID
-        /// The environment.
-        public var environment: EnvironmentID
+extension Facts {
+    /// The ledgers that were read.
+    fileprivate struct Source: Hashable {
+        var account = Ledger()
+        var device = Ledger()
+        var server = Ledger()
+        var remote: Ledger?
+        /// The union of the account's and the device's facts.
+        var known = Ledger()
+        /// The records that override those of `known`.
+        var verified = Ledger()
+    }
 
-        /// Creates a reference to the marks of `product` in `environment`.
-        public init(_ product: ProductID, _ environment: EnvironmentID = .production) {
-            self.product = product
-            self.environment = environment
+    /// Returns the facts of later ledgers of the same account. Equal to reading them anew.
+    ///
+    /// Decodes only the records that are new, if the ledgers have only gained records of clients. Other changes are
+    /// rare, for example a decision of the server or a replaced flag; then all records are decoded.
+    ///
+    /// - Parameters:
+    ///   - account: The account's ledger.
+    ///   - device: The ledger that stays on this device.
+    ///   - server: The ledger that only the account's server writes.
+    ///   - remote: The ledger that the remote held at the last contact.
+    public func advanced(
+        account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
+    ) -> Facts {
+        advance(account: account, device: device, server: server, remote: remote)?.facts
+            ?? Facts(account: account, device: device, server: server, remote: remote)
+    }
+
+    /// The facts of later ledgers.
+    struct Advance {
+        var facts: Facts
+        /// The facts that were decoded.
+        var decoded: [Fact]
+    }
+
+    /// Returns the facts of later ledgers; `nil` if they must be read anew, or nothing was read before.
+    func advance(account: Ledger, device: Ledger, server: Ledger, remote: Ledger?) -> Advance? {
+        let isErased = [account, device, read.known].contains(where: \.isErased)
+        guard !isErased, !read.known.isEmpty, server == read.server, remote == read.remote else { return nil }
+        let accountGain = account.difference(from: read.account)
+        let deviceGain = device.difference(from: read.device)
+        // The device's ledger may gain what the account's ledger held already, and the reverse.
+        let gain = accountGain.added.joined(with: deviceGain.added).difference(from: read.known)
+        guard accountGain.isGain, deviceGain.isGain, gain.changedCount == 0 else { return nil }
+        let known = DecodedFacts(gain.added.difference(from: read.verified).added)
+        let onDevice = Array(DecodedFacts(deviceGain.added))
+        var next = Advance(facts: self, decoded: onDevice)
+        for fact in known {
+            guard !fact.dependsOnOrder, policy == .trusted || !fact.grantsWithoutPurchase else { return nil }
+            next.decoded.append(fact)
+            next.facts.add(fact)
         }
+        for fact in onDevice {
+            if case .evidence = fact { return nil }
+            next.facts.noteOnDevice(fact)
+        }
+        next.facts.arrange(purchasesFrom: purchases.count, spendsFrom: spends.count)
+        next.facts.read.account = account
+        next.facts.read.device = device
+        next.facts.read.known = read.known.joined(with: gain.added)
+        return next
+    }
+}
 
-        /// Orders references by product, then environment.
-        public static func < (left: Reference, right: Reference) -> Bool {
-            (left.product, left.environment) < (right.product, right.environment)
+extension Fact {
+    /// True if the fact is kept in the order of the records' keys, or affects how others are read.
+    fileprivate var dependsOnOrder: Bool {
+        switch self {
+        case .contradiction, .acceptance, .policy, .evidence, .unreadable: true
+        case .reset(let reset): reset.environment == .production
+        default: false
         }
     }
+}
 
-    /// The mark that sets the flag, if there is one.
-    public var set: Flag?
-    /// The mark that clears the flag, if there is one.
-    public var cleared: Flag?
-    /// The mark that sets the flag, if the remote held one at the last contact.
-    public var setAtRemote: Flag?
-    /// The mark that clears the flag, if the remote held one at the last contact.
-    public var clearedAtRemote: Flag?
-
-    /// Creates a value without marks.
-    public init() {}
-
-    mutating func add(_ flag: Flag, isHeld: Bool) {
-        if flag.isSet { set = flag } else { cleared = flag }
-        if isHeld { noteRemote(flag) }
-    }
-
-    mutating func noteRemote(_ flag: Flag) {
-        if flag.isSet { setAtRemote = flag } else { clearedAtRemote = flag }
-    }
-
-    /// The later of the two marks: by logical time, then by replica. `nil` if there are none.
-    public var latest: Flag? { Self.later(set, cleared) }
-
-    /// Returns the later of two marks: by logical time, then by replica, which is the order that merging uses.
-    static func later(_ left: Flag?, _ right: Flag?) -> Flag? {
-        guard let left else { return right }
-        guard let right else { return left }
-        return (left.logicalTime, left.replica) < (right.logicalTime, right.replica) ? right : left
-    }
-
-    /// Returns only the marks that are later than `time`, the logical time of a reset.
-    func after(_ time: LogicalTime) -> FlagMarks {
-        var marks = self
-        for path in [\FlagMarks.set, \.cleared, \.setAtRemote, \.clearedAtRemote] {
-            if let mark = marks[keyPath: path], mark.logicalTime <= time { marks[keyPath: path] = nil }
-        }
-        return marks
+extension [Recording] {
+    /// Inserts a recording in ascending order of replica, in which ledgers hold the recordings of a purchase.
+    fileprivate mutating func insert(_ recording: Recording) {
+        let place = lastIndex { $0.replica < recording.replica }.map { $0 + 1 } ?? 0
+        insert(recording, at: place)
     }
 }

@@ -45,6 +45,30 @@ public struct Replay: Sendable {
         verdicts = pass.verdicts
     }
 
+    /// Returns the replay of later ledgers of the same account. Equal to a new one.
+    ///
+    /// Decodes only new records where ``Facts/advanced(account:device:server:remote:)`` does, and replays nothing if
+    /// they are spends and requests, which change no period, ownership or verdict.
+    package func advanced(account: Ledger, device: Ledger, server: Ledger, remote: Ledger?) -> Replay {
+        guard let next = facts.advance(account: account, device: device, server: server, remote: remote) else {
+            let facts = Facts(account: account, device: device, server: server, remote: remote)
+            return Replay(facts, catalog: catalog, environment: environment)
+        }
+        guard next.decoded.allSatisfy(\.changesNoPeriod) else {
+            return Replay(next.facts, catalog: catalog, environment: environment)
+        }
+        return Replay(next.facts, replayedAs: self)
+    }
+
+    private init(_ facts: Facts, replayedAs other: Replay) {
+        self.facts = facts
+        environment = other.environment
+        catalog = other.catalog
+        timelines = other.timelines
+        ownerships = other.ownerships
+        verdicts = other.verdicts
+    }
+
     /// The conflict rules in force.
     public var rules: ConflictRules { catalog.policy.rules }
 
@@ -110,6 +134,16 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .otherKind(let kind): "it was sold as \(kind)"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"
+        }
+    }
+}
+
+extension Fact {
+    /// True if the fact is of a kind that ``ReplayPass`` does not read.
+    fileprivate var changesNoPeriod: Bool {
+        switch self {
+        case .spend, .pending: true
+        default: false
         }
     }
 }

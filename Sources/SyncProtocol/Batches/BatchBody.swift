@@ -122,14 +122,21 @@ extension BatchResult {
 }
 
 extension BatchBody {
-    private typealias Bytes = ArraySlice<UInt8>
-
     /// Calls `body` with each message of the repeated field 1, the only field of both bodies.
     private static func forEachMessage(
-        of bytes: some Collection<UInt8>, _ body: (Bytes) throws(BackendError) -> Void
+        of bytes: some Collection<UInt8>, _ body: (RawBytes) throws(BackendError) -> Void
+    ) throws(BackendError) {
+        let result = Array(bytes).withUnsafeBytes { bytes in
+            Result { () throws(BackendError) in try forEachMessage(in: bytes, body) }
+        }
+        try result.get()
+    }
+
+    private static func forEachMessage(
+        in bytes: RawBytes, _ body: (RawBytes) throws(BackendError) -> Void
     ) throws(BackendError) {
         var count = 0
-        try forEachField(of: Bytes(bytes)) { (field, value) throws(BackendError) in
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
             guard field == 1 else { return }
             count += 1
             guard count <= maximumOperationCount else {
@@ -139,7 +146,7 @@ extension BatchBody {
         }
     }
 
-    private static func operation(_ bytes: Bytes) throws(BackendError) -> BatchOperation? {
+    private static func operation(_ bytes: RawBytes) throws(BackendError) -> BatchOperation? {
         var operation: BatchOperation?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
             switch field {
@@ -151,7 +158,7 @@ extension BatchBody {
         return operation
     }
 
-    private static func readRequest(_ bytes: Bytes) throws(BackendError) -> ReadRequest {
+    private static func readRequest(_ bytes: RawBytes) throws(BackendError) -> ReadRequest {
         var key = ""
         var known: EntryVersion?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
@@ -167,7 +174,7 @@ extension BatchBody {
         return ReadRequest(try EntryKey(key), unless: known)
     }
 
-    private static func writeRequest(_ bytes: Bytes) throws(BackendError) -> WriteRequest {
+    private static func writeRequest(_ bytes: RawBytes) throws(BackendError) -> WriteRequest {
         var key = ""
         var content: [UInt8]?
         var condition: Precondition?
@@ -188,7 +195,7 @@ extension BatchBody {
         return WriteRequest(try EntryKey(key), value: content, if: condition)
     }
 
-    private static func result(_ bytes: Bytes) throws(BackendError) -> BatchResult? {
+    private static func result(_ bytes: RawBytes) throws(BackendError) -> BatchResult? {
         var result: BatchResult?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
             switch field {
@@ -210,7 +217,7 @@ extension BatchBody {
         return result
     }
 
-    private static func conflict(_ bytes: Bytes) throws(BackendError) -> Entry? {
+    private static func conflict(_ bytes: RawBytes) throws(BackendError) -> Entry? {
         var found: Entry?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
             if field == 1 { found = try entry(try data(value)) }
@@ -218,7 +225,7 @@ extension BatchBody {
         return found
     }
 
-    private static func conflictVersion(_ bytes: Bytes) throws(BackendError) -> EntryVersion {
+    private static func conflictVersion(_ bytes: RawBytes) throws(BackendError) -> EntryVersion {
         var known: EntryVersion?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
             if field == 1 { known = try version(try data(value)) }
@@ -227,7 +234,7 @@ extension BatchBody {
         return known
     }
 
-    private static func entry(_ bytes: Bytes) throws(BackendError) -> Entry {
+    private static func entry(_ bytes: RawBytes) throws(BackendError) -> Entry {
         var known: EntryVersion?
         var content: [UInt8] = []
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
@@ -244,7 +251,7 @@ extension BatchBody {
 
 extension BatchBody {
     private static func forEachField(
-        of bytes: Bytes, _ body: (Int, ProtoReader.Value) throws(BackendError) -> Void
+        of bytes: RawBytes, _ body: (Int, ProtoReader.Value) throws(BackendError) -> Void
     ) throws(BackendError) {
         var reader = ProtoReader(bytes)
         while let (field, value) = try proto({ () throws(ProtoError) in try reader.nextField() }) {
@@ -252,7 +259,7 @@ extension BatchBody {
         }
     }
 
-    private static func data(_ value: ProtoReader.Value) throws(BackendError) -> Bytes {
+    private static func data(_ value: ProtoReader.Value) throws(BackendError) -> RawBytes {
         try proto { () throws(ProtoError) in try value.data() }
     }
 
@@ -264,7 +271,7 @@ extension BatchBody {
         try proto { () throws(ProtoError) in try value.number() }
     }
 
-    private static func version(_ bytes: Bytes) throws(BackendError) -> EntryVersion {
+    private static func version(_ bytes: RawBytes) throws(BackendError) -> EntryVersion {
         guard (1...64).contains(bytes.count) else { throw damaged("a version must be 1 to 64 bytes") }
         return EntryVersion(bytes: Array(bytes))
     }

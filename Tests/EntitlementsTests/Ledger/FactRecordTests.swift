@@ -46,9 +46,8 @@ struct FactRecordTests {
             Stamp(signedDate: .latest, logicalTime: early),
         ]
         #expect(ascending.shuffled().sorted() == ascending)
-        #expect(
-            ascending.map(FactOrder.bytes).sorted { $0.lexicographicallyPrecedes($1) }.map { try? FactOrder.stamp($0) }
-                == ascending)
+        let orders = ascending.map(FactOrder.bytes).sorted { $0.lexicographicallyPrecedes($1) }
+        #expect(orders.map { $0.withUnsafeBytes { try? FactOrder.stamp($0) } } == ascending)
     }
 
     @Test("The later of two flags, spends or requests is kept; for flags of equal time, the larger replica")

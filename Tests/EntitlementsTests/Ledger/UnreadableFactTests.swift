@@ -142,6 +142,33 @@ struct UnreadableFactTests {
         }
     }
 
+    @Test("A readable key is the only encoding of its fact: it is written back unchanged")
+    func onlyEncoding() throws {
+        var readableCount = 0
+        try forAll("encodings of keys", cases: 20_000) { random, place in
+            var record = Fact.random(using: &random).record
+            for _ in 0..<random.int(0...2) {
+                let index = Int(random.int(0...Int64(record.key.count - 1)))
+                switch random.int(0...3) {
+                case 0: record.key[index] = random.bytes(1...1)[0]
+                case 1: record.key.insert(contentsOf: random.pick([[0], [0x80], [0x12, 0], [0x18, 0]]), at: index)
+                case 2: record.key += random.pick([[0x78, 1], [0x12, 0], record.key])
+                default: record.key.remove(at: index)
+                }
+                // The length of the message often fits again.
+                if random.chance(1, in: 2), (2...129).contains(record.key.count) {
+                    record.key[1] = UInt8(record.key.count - 2)
+                }
+                if record.key.isEmpty { record.key = [0] }
+            }
+            let fact = Fact(record)
+            if case .unreadable = fact { return }
+            readableCount += 1
+            try #require(fact.record.key == record.key, "\(place)")
+        }
+        #expect(readableCount > 5_000)
+    }
+
     @Test("Unreadable records are listed, grant nothing, and survive a merge")
     func countNothing() throws {
         let strange = Record(key: Self.key, order: Self.order, payload: [0x18])
