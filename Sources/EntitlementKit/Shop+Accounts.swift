@@ -98,9 +98,10 @@ extension Shop {
     public func logOut() async throws(ShopError) {
         try await accountChanges.exclusively { () async throws(ShopError) in
             let opened = try await open()
-            do { try await opened.store.logOut() } catch {
-                // An interrupted log-out may have left the session.
-                guard error.kind == .signInNeeded, try await opened.hasSession() else { throw ShopError(error) }
+            // An interrupted log-out may have left the session.
+            let hasSession = await opened.hasSession()
+            do throws(EntitlementError) { try await opened.store.logOut() } catch {
+                guard error.kind == .signInNeeded, hasSession else { throw ShopError(error) }
             }
             account = opened.store.account.name
             await opened.model.refresh()
@@ -124,9 +125,8 @@ extension Shop {
             let (client, tokens) = try opened.accounts()
             let name = account
             // An interrupted deletion may have left the session.
-            guard try await name != nil || opened.hasSession() else {
-                throw ShopError(.logInNeeded, "no account is logged in")
-            }
+            let hasSession = await opened.hasSession()
+            guard name != nil || hasSession else { throw ShopError(.logInNeeded, "no account is logged in") }
             do {
                 do throws(AccountError) {
                     try await client.erase(password: password, token: tokens.token(refused:))

@@ -145,8 +145,8 @@ struct OpenedShop: Sendable {
         return (client, tokens)
     }
 
-    /// True if a session with the server is stored.
-    func hasSession() async throws(ShopError) -> Bool {
-        do { return try await tokens?.session() != nil } catch { throw ShopError(error) }
+    /// True if a session with the server is stored, also if it cannot be read: a log-out removes it.
+    func hasSession() async -> Bool {
+        do { return try await tokens?.session() != nil } catch { return true }
     }
 }

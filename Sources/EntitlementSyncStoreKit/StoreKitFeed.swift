@@ -8,8 +8,8 @@ public import SyncCore
 /// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
 ///
 /// What StoreKit reports about a purchase that this device already holds for another account, or for no account while
-/// one is logged in, is recorded there: only ``restore()`` and a new purchase, which the user asks for, are recorded for
-/// the account that is logged in in any case.
+/// one is logged in, is recorded there. Only ``restore()`` and a new purchase, which the user asks for, are recorded
+/// for the account that is logged in in any case.
 ///
 /// ```swift
 /// let feed = StoreKitFeed(store, source: StoreKitSource())
