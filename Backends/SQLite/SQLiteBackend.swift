@@ -18,8 +18,8 @@ public import SyncCore
 ///   names the place. A write under `Precondition.any` replaces a damaged entry. A listing walks the index in both
 ///   directions, because a wrong page number in it would hide keys. The sequence of changes has no such second path, so
 ///   only ``integrityCheck()`` finds missing changes. A WAL that is damaged before an acknowledged change is rejected
-///   when the store is opened, because SQLite would drop that change; ``recover(to:)`` restores it. Damage in the last
-///   commit of the WAL cannot be distinguished from a crash.
+///   when the store is opened, because SQLite would drop that change; `recover(to:)` of `SQLiteRecovery` restores it.
+///   Damage in the last commit of the WAL cannot be distinguished from a crash.
 /// - **Safe to open**: a database of another application or of a later version, and a file that is not a database, are
 ///   rejected and left unchanged. A missing file is an empty store. The first write creates the file in an existing
 ///   folder; for the remote of an engine the file must exist, see ``Creation``.

@@ -55,7 +55,11 @@ extension Shop {
 
     /// Sets a new password with one of the recovery codes, ends all sessions of the account, and logs in.
     ///
-    /// - Parameter code: One of the codes from ``signUp(_:password:earlierPurchases:)``.
+    /// - Parameters:
+    ///   - name: The name of the account.
+    ///   - code: One of the codes from ``signUp(_:password:earlierPurchases:)``.
+    ///   - newPassword: The new password.
+    ///   - earlierPurchases: The use of purchases that were made on this device.
     /// - Returns: New recovery codes: the reset makes all former ones invalid. Show them to the user once. Empty if the
     ///   server could not be reached a second time: see ``renewRecoveryCodes(password:)``.
     /// - Throws: ``ShopError``.

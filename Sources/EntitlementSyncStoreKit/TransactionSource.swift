@@ -10,8 +10,10 @@ public protocol TransactionSource: Sendable {
 
     /// Asks the user to buy a product.
     ///
-    /// - Parameter accountToken: The UUID by which the server knows the account; `nil` for none. Apple signs it with
-    ///   the purchase.
+    /// - Parameters:
+    ///   - product: The product.
+    ///   - accountToken: The UUID by which the server knows the account; `nil` for none. Apple signs it with the
+    ///     purchase.
     /// - Throws: ``StoreKitFeedError/notOffered(_:)``, or the error of StoreKit.
     func purchase(_ product: ProductID, accountToken: String?) async throws -> StoreKitFeed.Outcome
 
