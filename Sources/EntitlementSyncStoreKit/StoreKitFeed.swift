@@ -79,9 +79,9 @@ public struct StoreKitFeed: Sendable {
     ///
     /// - Parameters:
     ///   - product: The product.
-    ///   - accountToken: The UUID by which the server knows the account, see `AccountClient.accountToken(token:)`; `nil`
-    ///     for none. With it, the server recognizes the account in Apple's notifications, even if this device never
-    ///     reports the purchase.
+    ///   - accountToken: The UUID by which the server knows the account, from `AccountClient.accountToken(token:)`;
+    ///     `nil` for none. With it, the server recognizes the account in Apple's notifications, even if this device
+    ///     never reports the purchase.
     /// - Throws: ``StoreKitFeedError``. A transaction that could not be recorded is not finished, so it is not lost.
     public func buy(
         _ product: ProductID, accountToken: String? = nil
