@@ -21,7 +21,7 @@ func record(_ count: Int, in shop: Shop, folder: URL) async throws {
     let first = Date(timeIntervalSince1970: 1_577_836_800)
     for number in 0..<count {
         try await shop.record(
-            products[number % products.count].id, transaction: "transaction-\(number)",
+            products[number % products.count].id.rawValue, transaction: "transaction-\(number)",
             date: first.addingTimeInterval(Double(number) * 10_800))
     }
     let ledger = try await store.localLedgers().account
