@@ -7,9 +7,9 @@ public import SyncCore
 /// A transaction is finished only after its purchase is durable in the store. One that cannot be recorded stays
 /// unfinished, so StoreKit delivers it again at the next start. Recording a transaction again changes nothing.
 ///
-/// What StoreKit reports about a purchase that this device already holds for another account, or for no account while
-/// one is logged in, is recorded there. Only ``restore()`` and a new purchase, which the user asks for, are recorded
-/// for the account that is logged in in any case.
+/// A purchase that this device already holds for another account, or for no account while one is logged in, stays
+/// there, together with its renewals and refunds. The exceptions are what the user asks for: ``restore()`` and a new
+/// purchase are always recorded for the account that is logged in.
 ///
 /// ```swift
 /// let feed = StoreKitFeed(store, source: StoreKitSource())

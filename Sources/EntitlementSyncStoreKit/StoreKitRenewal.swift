@@ -32,9 +32,7 @@ public struct StoreKitRenewal: Hashable, Sendable {
     }
 
     /// The subscription's name in ledgers.
-    var line: TransactionReference {
-        TransactionReference(store: .appStore, environment: environment, id: TransactionID("\(originalID)"))
-    }
+    var line: TransactionReference { TransactionReference(appStore: originalID, environment) }
 
     var evidence: Evidence {
         .renewal(

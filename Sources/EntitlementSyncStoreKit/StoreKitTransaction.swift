@@ -57,16 +57,12 @@ public struct StoreKitTransaction: Hashable, Sendable, Identifiable {
     }
 
     /// The transaction's name in ledgers.
-    public var reference: TransactionReference {
-        TransactionReference(store: .appStore, environment: environment, id: TransactionID("\(id)"))
-    }
+    public var reference: TransactionReference { TransactionReference(appStore: id, environment) }
 }
 
 extension StoreKitTransaction {
     /// The first transaction of the subscription; the transaction itself for other products.
-    var line: TransactionReference {
-        TransactionReference(store: .appStore, environment: environment, id: TransactionID("\(originalID)"))
-    }
+    var line: TransactionReference { TransactionReference(appStore: originalID, environment) }
 
     /// The environment of transactions that Xcode signs. Their signatures prove nothing to a server.
     public static let xcode: EnvironmentID = "xcode"
@@ -106,5 +102,12 @@ extension StoreKitTransaction {
             store: .appStore, environment: environment, signedAt: signedDate)
         guard let revocationDate else { return [purchase] }
         return [purchase, .refunded(reference, at: revocationDate, signedAt: signedDate)]
+    }
+}
+
+extension TransactionReference {
+    /// The transaction of the App Store with the number `id`.
+    init(appStore id: UInt64, _ environment: EnvironmentID) {
+        self.init(store: .appStore, environment: environment, id: TransactionID("\(id)"))
     }
 }

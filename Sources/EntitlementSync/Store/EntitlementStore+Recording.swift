@@ -117,7 +117,7 @@ extension EntitlementStore {
             do throws(EntitlementError) {
                 let keys = try session(of: account).keys
                 let ledger = try await entries.read(keys.ledger).ledger
-                // What an account has adopted moves to it, even if the move is not complete.
+                // A claimed ledger belongs to the account that adopts it, even before it has moved.
                 if ledger.claim != nil { continue }
                 let server = keys.isAnonymous ? Ledger() : try await entries.read(keys.knownDecisions).ledger
                 let device = try await entries.read(keys.device).ledger

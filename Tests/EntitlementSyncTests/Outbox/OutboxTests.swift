@@ -273,14 +273,7 @@ struct OutboxTests {
     func withoutServer() async throws {
         let store = try await EntitlementStore(
             catalog: household.catalog, local: local, account: household.alice, host: household.machine.host)
-        for index in 1...5 {
-            let statement = VerifiedStatement(
-                kind: "app-store-transaction", subject: "production/\(index)",
-                data: [UInt8](repeating: 32, count: 300_000),
-                facts: try facts([TransactionID("\(index)")], date("2026-01-10T12:00:00Z")),
-                signedDate: try date("2026-01-10T12:00:00Z"))
-            try await store.record(.verified(statement))
-        }
+        try await recordLongEvidence(5, in: store)
         #expect(try await store.waitingEvidenceCount() == 3)
         #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 5)
     }
@@ -288,7 +281,14 @@ struct OutboxTests {
     @Test("With a server that never answers, at most 2 MiB of evidence is kept, and all facts are recorded")
     func unanswered() async throws {
         let store = try await device()
-        for index in 1...9 {
+        try await recordLongEvidence(9, in: store)
+        #expect(try await store.waitingEvidenceCount() == 6)
+        #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 9)
+    }
+
+    /// Records `count` purchases, each with 300,000 bytes of evidence.
+    private func recordLongEvidence(_ count: Int, in store: EntitlementStore) async throws {
+        for index in 1...count {
             let statement = VerifiedStatement(
                 kind: "app-store-transaction", subject: "production/\(index)",
                 data: [UInt8](repeating: 32, count: 300_000),
@@ -296,8 +296,6 @@ struct OutboxTests {
                 signedDate: try date("2026-01-10T12:00:00Z"))
             try await store.record(.verified(statement))
         }
-        #expect(try await store.waitingEvidenceCount() == 6)
-        #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 9)
     }
 
     @Test("Evidence recorded before signing in moves with adoption, and is sent for the account")
