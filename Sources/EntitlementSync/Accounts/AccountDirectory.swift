@@ -54,23 +54,16 @@ package struct AccountDirectory: Sendable {
     }
 
     /// Returns the entry of `name`; `nil` if there is none.
-    func entry(of name: String) async throws(BackendError) -> (entry: DirectoryEntry, version: EntryVersion)? {
+    func entry(of name: String) async throws(BackendError) -> DirectoryEntry? {
         let key = try LedgerKeys.directoryEntry(of: name)
-        switch try await backend.read(key).outcome {
-        case .found(let found):
-            guard let entry = DirectoryEntry(found.value) else {
-                throw BackendError(
-                    .damaged, operation: .read, key: key, message: "the account's entry cannot be read")
-            }
-            return (entry, found.version)
-        case .absent, .unchanged: return nil
-        }
+        guard case .found(let entry) = try await backend.read(key).outcome else { return nil }
+        return try Self.decode(entry, key)
     }
 
     /// Returns `true` if the directory or a ledger shows that this incarnation of the account exists or existed.
     package func isKnown(_ account: Account) async throws(BackendError) -> Bool {
         guard let name = account.name else { return false }
-        if let entry = try await entry(of: name)?.entry {
+        if let entry = try await entry(of: name) {
             let incarnations = entry.erased + [entry.incarnation].compactMap { $0 }
             if incarnations.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
         }
@@ -89,7 +82,7 @@ package struct AccountDirectory: Sendable {
     /// Returns the current incarnation of `name`; `nil` if there is none. An account without a directory entry but with
     /// a ledger has the initial incarnation.
     func current(_ name: String) async throws(BackendError) -> Account? {
-        try await current(name, basedOn: try await entry(of: name)?.entry)
+        try await current(name, basedOn: try await entry(of: name))
     }
 
     /// Returns the result of ``current(_:)`` for an entry that was just read.
@@ -106,68 +99,68 @@ package struct AccountDirectory: Sendable {
     /// Creates the account `name` unless it exists. Two devices that do so concurrently create one account. After an
     /// erasure the new account has the given `incarnation`.
     func create(_ name: String, incarnation: String) async throws(BackendError) -> Account {
-        for _ in 0..<LedgerEntries.maximumAttempts {
+        let entry = try await update(name) { (known) async throws(BackendError) in
             // The decision and the write's precondition are based on a single read of the entry, so that an account
             // created concurrently is never treated as erased.
-            let known = try await entry(of: name)
-            var erased = Set(known?.entry.erased ?? [])
-            if let current = known?.entry.incarnation {
-                let account = try Self.account(name, current)
-                guard try await isLedgerErased(of: account) == true else { return account }
+            var erased = Set(known?.erased ?? [])
+            if let current = known?.incarnation {
+                guard try await isLedgerErased(of: Self.account(name, current)) == true else { return nil }
                 // An interrupted erasure has not reached the directory yet.
                 erased.insert(current)
             }
             let isInitialErased = try await isLedgerErased(of: Self.account(name, Account.initialIncarnation))
             if known == nil, isInitialErased == false {
-                try await write(DirectoryEntry(incarnation: Account.initialIncarnation), of: name, if: .absent)
-                continue
+                return DirectoryEntry(incarnation: Account.initialIncarnation)
             }
             if isInitialErased == true { erased.insert(Account.initialIncarnation) }
             // The first account of a name gets the initial incarnation, which a store opened by name alone assumes.
-            let isFirst = known?.entry.incarnation == nil && erased.isEmpty
-            try await write(
-                DirectoryEntry(
-                    incarnation: isFirst ? Account.initialIncarnation : incarnation, erased: erased.sorted()),
-                of: name,
-                if: known.map { .matches($0.version) } ?? .absent)
+            let isFirst = known?.incarnation == nil && erased.isEmpty
+            return DirectoryEntry(
+                incarnation: isFirst ? Account.initialIncarnation : incarnation, erased: erased.sorted())
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
+        return try Self.account(name, entry?.incarnation ?? incarnation)
     }
 
     /// Records `account` as the current incarnation of its name, on the authority of another store.
     package func adopt(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
-        for _ in 0..<LedgerEntries.maximumAttempts {
-            let known = try await entry(of: name)
-            if known?.entry.incarnation == account.incarnation { return }
-            var entry = known?.entry ?? DirectoryEntry(incarnation: nil)
-            entry.incarnation = account.incarnation
-            try await write(entry, of: name, if: known.map { .matches($0.version) } ?? .absent)
+        try await update(name) { (known) throws(BackendError) in
+            if known?.incarnation == account.incarnation { return nil }
+            return DirectoryEntry(incarnation: account.incarnation, erased: known?.erased ?? [])
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
     }
 
     /// Records that this incarnation of the account was erased.
     package func erase(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
-        for _ in 0..<LedgerEntries.maximumAttempts {
-            let known = try await entry(of: name)
-            var entry = known?.entry ?? DirectoryEntry(incarnation: nil)
-            if entry.incarnation != account.incarnation, entry.erased.contains(account.incarnation) { return }
+        try await update(name) { (known) throws(BackendError) in
+            var entry = known ?? DirectoryEntry(incarnation: nil)
+            if entry.incarnation != account.incarnation, entry.erased.contains(account.incarnation) { return nil }
             if entry.incarnation == account.incarnation { entry.incarnation = nil }
             entry.erased = Set(entry.erased + [account.incarnation]).sorted()
-            try await write(entry, of: name, if: known.map { .matches($0.version) } ?? .absent)
+            return entry
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
     }
 
-    /// Writes an entry. The caller reads the entry again afterwards, whatever the outcome.
-    private func write(_ entry: DirectoryEntry, of name: String, if precondition: Precondition)
-        async throws(BackendError)
-    {
-        do {
-            _ = try await backend.write(entry.bytes, to: try LedgerKeys.directoryEntry(of: name), if: precondition)
-        } catch let error where error.disposition == .outcomeUnknown {}
+    /// Replaces the entry of `name` with the one that `change` returns; `nil` leaves it as it is. Returns the entry
+    /// after the call.
+    @discardableResult
+    private func update(
+        _ name: String, _ change: (DirectoryEntry?) async throws(BackendError) -> DirectoryEntry?
+    ) async throws(BackendError) -> DirectoryEntry? {
+        let key = try LedgerKeys.directoryEntry(of: name)
+        let stored = try await backend.update(key) { (entry) async throws(BackendError) in
+            let known = try entry.map { (entry) throws(BackendError) in try Self.decode(entry, key) }
+            return try await change(known)?.bytes
+        }
+        return try stored.map { (entry) throws(BackendError) in try Self.decode(entry, key) }
+    }
+
+    private static func decode(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> DirectoryEntry {
+        guard let decoded = DirectoryEntry(entry.value) else {
+            throw BackendError(.damaged, operation: .read, key: key, message: "the account's entry cannot be read")
+        }
+        return decoded
     }
 
     static func account(_ name: String, _ incarnation: String) throws(BackendError) -> Account {

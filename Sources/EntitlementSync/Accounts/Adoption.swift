@@ -68,19 +68,27 @@ struct Adoption: Sendable {
             // The device ledger's contents belong to the claimant only if they were read while the claim was in place.
             // Otherwise they may have been recorded after another process had completed the adoption.
             let device = try await entries.read(keys.device)
-            guard try await entries.read(keys.ledger, cached: held).version == held.version else { continue }
+            guard try await entries.read(keys.ledger).version == held.version else { continue }
             // The device ledger is moved first: while the claim is in place, no other account can adopt it. An empty
             // one is written too, so that a concurrent adopter that read it before the claim gets a conflict.
             if !device.ledger.isEmpty { try await join(device.ledger, into: owner.device) }
             guard case .happened = try await entries.write(LedgerDocument(), to: keys.device, if: device.precondition)
             else { continue }
             try await join(held.ledger.withoutClaim, into: owner.ledger)
-            try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).renew()
+            try await renewReplica(keys.replica)
             // A record added after the claim has changed the version. The write then conflicts, and the loop moves the
             // record too.
             _ = try await entries.write(LedgerDocument(), to: keys.ledger, if: held.precondition)
         }
         throw entries.busy(keys.ledger, isUnknown: false)
+    }
+
+    /// Replaces the replica id. To renew it once more than needed is harmless.
+    private func renewReplica(_ key: EntryKey) async throws(EntitlementError) {
+        var generator = host.generator
+        try await entries.backend.update(key) { (_) throws(EntitlementError) in
+            ReplicaID.random(using: &generator).bytes
+        }
     }
 
     private func join(_ ledger: Ledger, into key: EntryKey) async throws(EntitlementError) {

@@ -94,7 +94,7 @@ extension EntitlementStore {
         // Complete an interrupted adoption first. Its contents belong to the account that claimed them.
         try await adoption.settle()
         if adoptAnonymous {
-            await refreshClock()
+            _ = try await load(session)
             _ = try await adoption.adopt(for: account, at: now)
         }
         try await DeviceSession(backend: local).set(account)
@@ -136,7 +136,7 @@ extension EntitlementStore {
             let keys = try LedgerKeys(account)
             if evidenceReceiver != nil {
                 let device = try await LedgerEntries(backend: local).read(keys.device)
-                if !Self.waiting(in: device.ledger).isEmpty { return true }
+                if !device.ledger.waitingEvidence.isEmpty { return true }
             }
             return try await engine.hasUnsent(keys.ledger)
         } catch let error as EntitlementError {
@@ -199,7 +199,7 @@ extension EntitlementStore {
     private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
         let directory = AccountDirectory(backend: remote)
         let known = try await entryHere(of: name)
-        let remoteEntry = try await directory.entry(of: name)?.entry
+        let remoteEntry = try await directory.entry(of: name)
         for erasedAccount in try Self.accounts(of: name, known?.erased, except: remoteEntry?.erased) {
             do throws(EntitlementError) { try await erase(erasedAccount, from: remote) } catch {
                 // A server restored from a backup decides itself which incarnations are valid.
@@ -225,7 +225,7 @@ extension EntitlementStore {
                 try await eraseLocally(current)
             }
         }
-        let lives = try await directory.entry(of: name)?.entry
+        let lives = try await directory.entry(of: name)
         guard lives?.incarnation == nil, let account = try await findHere(name),
             lives?.erased.contains(account.incarnation) != true,
             try await directory.isLedgerErased(of: account) != true
@@ -246,7 +246,7 @@ extension EntitlementStore {
     }
 
     private func entryHere(of name: String) async throws(EntitlementError) -> DirectoryEntry? {
-        do { return try await AccountDirectory(backend: local).entry(of: name)?.entry } catch {
+        do { return try await AccountDirectory(backend: local).entry(of: name) } catch {
             throw EntitlementError(error)
         }
     }

@@ -29,7 +29,7 @@ extension EntitlementStore {
             _ = try await scratch.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
             var engine = SyncEngine(local: scratch, remote: remote, merge: LedgerMerge(), host: host)
             guard remote.capabilities.compareAndSwap else {
-                engine = engine.writing(as: "\(try await session.ledgers.replica())")
+                engine = engine.writing(as: "\(try await session.replica())")
                 _ = try await engine.sync(key)
                 return try await clear(key, on: remote)
             }
@@ -113,7 +113,7 @@ extension EntitlementStore {
         -> Account?
     {
         let directory = AccountDirectory(backend: backend)
-        let entry = try await directory.entry(of: name)?.entry
+        let entry = try await directory.entry(of: name)
         if let incarnation = entry?.incarnation { return try AccountDirectory.account(name, incarnation) }
         let initial = try AccountDirectory.account(name, Account.initialIncarnation)
         guard let isErased = try await directory.isLedgerErased(of: initial) else { return nil }

@@ -53,7 +53,7 @@ extension EntitlementStore {
     {
         let initial = try Account(name)
         let known: DirectoryEntry?
-        do { known = try await AccountDirectory(backend: backend).entry(of: name)?.entry } catch {
+        do { known = try await AccountDirectory(backend: backend).entry(of: name) } catch {
             throw EntitlementError(error)
         }
         if let known, known.incarnation == nil { throw .erased(initial) }

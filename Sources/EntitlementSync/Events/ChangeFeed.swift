@@ -4,19 +4,26 @@ import Synchronization
 
 /// Publishes the changes of a store to subscribers: each change once, and never an older state after a newer one.
 ///
-/// A publisher takes a numbered turn, reads the store, and publishes the state that it read. A turn is dropped if a
-/// later turn has already been published. This loses nothing: the later turn began after the facts of the earlier one
-/// were durable, and included them.
+/// States are ordered by their ``Turn``. A state is dropped if one has been published that was read after it was
+/// written: that one has all its changes. If a state was written while another one was published, neither need have
+/// the changes of the other, and the publisher reads the store again.
 final class ChangeFeed: Sendable {
     private struct Published {
-        var turn: UInt64 = 0
+        var turn: Turn
         var facts: Facts
         var versions: [EntryVersion?]
         var snapshot: Snapshot
         var conflicts: Set<Conflict>
+
+        /// Creates the published form of a state. The conflicts of `earlier` are kept if its ledgers are the same.
+        init(_ current: LocalState, _ snapshot: Snapshot, after earlier: Published? = nil) {
+            (turn, facts, self.snapshot) = (current.turn, current.facts, snapshot)
+            versions = [current.account.version, current.device.version, current.decisions.version]
+            let known = earlier?.versions == versions ? earlier?.conflicts : nil
+            conflicts = known ?? Set(current.replay.conflicts(at: snapshot.at))
+        }
     }
     private struct State {
-        var lastTurn: UInt64 = 0
         var published: Published?
         /// The transactions that this store object recorded itself.
         var own: Set<TransactionReference> = []
@@ -31,13 +38,6 @@ final class ChangeFeed: Sendable {
         state = Mutex(State(account: account))
     }
 
-    func takeTurn() -> UInt64 {
-        state.withLock { state in
-            state.lastTurn += 1
-            return state.lastTurn
-        }
-    }
-
     /// Marks purchases as recorded by this store object: they are reported as purchased, not as restored.
     func claim(_ transactions: [TransactionReference], for account: Account) {
         state.withLock { state in
@@ -47,15 +47,13 @@ final class ChangeFeed: Sendable {
 
     /// Publishes only states of `account` from now on. `current` is the new baseline, so its facts are not reported as
     /// new.
-    func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
+    func switchAccount(to account: Account, _ current: LocalState, _ snapshot: Snapshot) {
         state.withLock { state in
             let old = state.account
             let before = state.published?.snapshot
             state.account = account
             state.own = []
-            state.published = Published(
-                turn: turn, facts: current.facts, versions: current.versions,
-                snapshot: snapshot, conflicts: Set(current.replay.conflicts(at: snapshot.at)))
+            state.published = Published(current, snapshot)
             events.send(.accountChanged(from: old, to: account))
             let changes = before.map { AccessChange.between($0, snapshot) } ?? []
             if !changes.isEmpty { events.send(.accessChanged(changes)) }
@@ -64,10 +62,13 @@ final class ChangeFeed: Sendable {
     }
 
     /// Publishes the changes since the last published state. The first state is the baseline and publishes nothing.
-    func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
+    ///
+    /// - Returns: `false` if the store must be read again: another state was published that may lack changes of this
+    ///   one, and this one may lack changes of it.
+    func publish(_ current: LocalState, _ snapshot: Snapshot, of account: Account) -> Bool {
         state.withLock { state in
             // Drop the state of a call that started under another account.
-            if state.account == account { publish(current, snapshot, turn: turn, &state) }
+            state.account != account || publish(current, snapshot, &state)
         }
     }
 
@@ -81,27 +82,24 @@ final class ChangeFeed: Sendable {
 
     /// Returns a stream of the latest snapshot and of all snapshots that follow.
     func subscribe(
-        startingWith current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64
+        startingWith current: LocalState, _ snapshot: Snapshot, of account: Account
     ) -> AsyncStream<Snapshot> {
         state.withLock { state in
-            if state.account == account { publish(current, snapshot, turn: turn, &state) }
+            if state.account == account { _ = publish(current, snapshot, &state) }
             return snapshots.subscribe(startingWith: state.published?.snapshot ?? snapshot, keeping: 1)
         }
     }
 
-    private func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
-        let versions = current.versions
-        let news = Published(
-            turn: turn, facts: current.facts, versions: versions, snapshot: snapshot,
-            conflicts: versions == state.published?.versions
-                ? state.published?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
+    private func publish(_ current: LocalState, _ snapshot: Snapshot, _ state: inout State) -> Bool {
         guard let published = state.published else {
-            state.published = news
-            return
+            state.published = Published(current, snapshot)
+            return true
         }
-        guard turn > published.turn else { return }
+        if published.turn.read >= current.turn.written { return true }
+        guard published.turn.written <= current.turn.read else { return false }
+        let news = Published(current, snapshot, after: published)
         state.published = news
-        if versions != published.versions {
+        if news.versions != published.versions {
             publishFacts(since: published.facts, now: current.facts, own: state.own)
             let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: published.conflicts)
             if !conflicts.isEmpty { events.send(.conflicts(conflicts)) }
@@ -109,6 +107,7 @@ final class ChangeFeed: Sendable {
         let changes = AccessChange.between(published.snapshot, snapshot)
         if !changes.isEmpty { events.send(.accessChanged(changes)) }
         if !snapshot.holdsSame(as: published.snapshot) { snapshots.send(snapshot) }
+        return true
     }
 
     private static func new(in conflicts: [Conflict], since known: Set<Conflict>) -> [Conflict] {
@@ -127,11 +126,6 @@ final class ChangeFeed: Sendable {
         let reinstated = old.revocations.keys.filter { old.isRevoked($0) && !new.isRevoked($0) }
         if !reinstated.isEmpty { events.send(.reinstated(reinstated.sorted())) }
     }
-}
-
-extension LocalLedgers.State {
-    /// The versions that identify a state.
-    fileprivate var versions: [EntryVersion?] { [account.version, device.version, decisions.version] }
 }
 
 extension Facts {

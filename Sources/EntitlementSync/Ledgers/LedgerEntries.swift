@@ -19,29 +19,46 @@ struct LedgerEntries: Sendable {
     /// The maximum number of attempts to write while other processes keep writing.
     static let maximumAttempts = 100
 
-    /// Returns the document under `key`, or `cached` if the store still holds that version.
-    func read(_ key: EntryKey, cached: VersionedLedger? = nil) async throws(EntitlementError) -> VersionedLedger {
+    /// Returns the document under `key`.
+    func read(_ key: EntryKey) async throws(EntitlementError) -> VersionedLedger {
         let outcome: ReadOutcome
-        do { outcome = try await backend.read(key, unless: cached?.version).outcome } catch {
-            throw EntitlementError(error)
-        }
+        do { outcome = try await backend.read(key).outcome } catch { throw EntitlementError(error) }
+        return try decode(outcome, key, cached: nil)
+    }
+
+    /// Removes the first of the results of a batch, and returns the document that it holds.
+    ///
+    /// - Parameter cached: The document whose version the read named; it is returned if the entry is unchanged.
+    func decode(
+        _ results: inout ArraySlice<Result<ReadOutcome, BackendError>>, _ key: EntryKey, cached: VersionedLedger?
+    ) throws(EntitlementError) -> VersionedLedger {
+        let outcome: ReadOutcome
+        do { outcome = try results.removeFirst().get() } catch { throw EntitlementError(error) }
+        return try decode(outcome, key, cached: cached)
+    }
+
+    private func decode(
+        _ outcome: ReadOutcome, _ key: EntryKey, cached: VersionedLedger?
+    ) throws(EntitlementError) -> VersionedLedger {
         switch outcome {
         case .absent: return VersionedLedger()
         case .unchanged:
-            guard let cached else {
+            guard let cached, cached.version != nil else {
                 throw EntitlementError(.storage, "local store: it answered \"unchanged\" to an unconditional read")
             }
             return cached
         case .found(let entry):
-            do {
-                return VersionedLedger(version: entry.version, document: try LedgerDocument(decoding: entry.value))
-            } catch {
-                let (kind, advice): (EntitlementError.Kind, String) =
-                    error.kind == .newerFormat
-                    ? (.newerFormat, "update this software") : (.damaged, "restore it from a backup")
-                throw EntitlementError(
-                    kind, "local store: \(backend.label): \"\(key)\" cannot be read \(error); \(advice)")
-            }
+            return VersionedLedger(version: entry.version, document: try decode(entry, key))
+        }
+    }
+
+    private func decode(_ entry: Entry, _ key: EntryKey) throws(EntitlementError) -> LedgerDocument {
+        do { return try LedgerDocument(decoding: entry.value) } catch {
+            let (kind, advice): (EntitlementError.Kind, String) =
+                error.kind == .newerFormat
+                ? (.newerFormat, "update this software") : (.damaged, "restore it from a backup")
+            throw EntitlementError(
+                kind, "local store: \(backend.label): \"\(key)\" cannot be read \(error); \(advice)")
         }
     }
 
@@ -67,21 +84,29 @@ struct LedgerEntries: Sendable {
         }
     }
 
-    /// Replaces the ledger under `key` with the result of `change`, and returns the previous ledger.
+    /// Replaces the document under `key` with the one that `change` returns; `nil` leaves it as it is.
+    ///
+    /// `change` receives the current document, an empty one if there is none. It is called again each time another
+    /// writer was first.
+    func update(
+        _ key: EntryKey, _ change: (LedgerDocument) async throws(EntitlementError) -> LedgerDocument?
+    ) async throws(EntitlementError) {
+        try await backend.update(key) { (entry) async throws(EntitlementError) in
+            let held = try entry.map { (entry) throws(EntitlementError) in try decode(entry, key) }
+            return try await change(held ?? LedgerDocument())?.encoded()
+        }
+    }
+
+    /// Replaces the ledger under `key` with the result of `change`.
     ///
     /// Writes even if nothing changes: a visible value need not be durable yet, and a writer that read the entry
     /// earlier must get a conflict.
-    @discardableResult
-    func replace(_ key: EntryKey, _ change: (Ledger) async throws(EntitlementError) -> Ledger)
-        async throws(EntitlementError) -> Ledger
-    {
-        for _ in 0..<Self.maximumAttempts {
-            let held = try await read(key)
-            let document = LedgerDocument(
-                ledger: try await change(held.ledger), localSection: held.document.localSection)
-            if case .happened = try await write(document, to: key, if: held.precondition) { return held.ledger }
+    func replace(
+        _ key: EntryKey, _ change: (Ledger) async throws(EntitlementError) -> Ledger
+    ) async throws(EntitlementError) {
+        try await update(key) { (held) async throws(EntitlementError) in
+            LedgerDocument(ledger: try await change(held.ledger), localSection: held.localSection)
         }
-        throw busy(key, isUnknown: false)
     }
 
     func busy(_ key: EntryKey, isUnknown: Bool) -> EntitlementError {

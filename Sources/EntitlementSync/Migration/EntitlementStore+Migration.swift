@@ -48,21 +48,21 @@ extension EntitlementStore {
     {
         let plan = try MigrationPlan(migration, group: group, of: self)
         let session = session
-        await refreshClock()
+        let before = try await load(session)
         let now = now
-        let before = try await session.ledgers.current()
         guard plan.statementCount > 0 else { return plan.report(of: [], in: before, now: now) }
-        let trial = try plan.facts(in: before, replica: MigrationPlan.trialReplica, now: now)
+        let trial = try plan.facts(in: before, replica: .placeholder, now: now)
         // A migration that adds nothing writes nothing, not even a replica id. A claimed ledger can be checked only
         // after its adoption is complete.
-        guard try LocalLedgers.union(of: before.account, and: trial) != nil || before.claim != nil else {
+        guard try before.ledger(.account, with: trial) != nil || before.claim != nil else {
             return plan.report(of: [], in: before, now: now)
         }
-        let facts = try await session.ledgers.append(to: .account) { (state, replica) throws(EntitlementError) in
+        let addition = try await session.append(to: .account, startingWith: before) {
+            (state, replica) throws(EntitlementError) in
             try plan.facts(in: state, replica: replica, now: now)
-        }.facts
-        await publish(facts, in: session)
-        return plan.report(of: facts, in: before, now: now)
+        }
+        await publish(addition.facts, in: session, addition.state)
+        return plan.report(of: addition.facts, in: before, now: now)
     }
 
     /// Merges the facts of another ledger into the account's ledger, atomically. They are durable on return.
@@ -80,11 +80,11 @@ extension EntitlementStore {
         }
         let records = ledger.transferable.records
         let session = session
-        let facts = try await session.ledgers.append(to: .account) { state in
+        let addition = try await session.append(to: .account, startingWith: try await load(session)) { state, _ in
             state.account.ledger.missing(of: records).map(Fact.init(verbatim:))
-        }.facts
-        await publish(facts, in: session)
-        return facts
+        }
+        await publish(addition.facts, in: session, addition.state)
+        return addition.facts
     }
 }
 
@@ -95,12 +95,6 @@ private struct MigrationPlan: Sendable {
     private let environment: EnvironmentID
     private let expiries: [Timestamp]
     private let owned: [ProductID]
-
-    /// A placeholder for the replica id in the check for new facts.
-    static let trialReplica: ReplicaID = {
-        var generator = ZeroGenerator()
-        return .random(using: &generator)
-    }()
 
     init(_ migration: Migration, group: GroupID?, of store: EntitlementStore) throws(EntitlementError) {
         self.migration = migration
@@ -150,7 +144,7 @@ private struct MigrationPlan: Sendable {
     var statementCount: Int { expiries.count + owned.count }
 
     /// Returns the facts that the account's ledger lacks.
-    func facts(in state: LocalLedgers.State, replica: ReplicaID, now: Timestamp) throws(EntitlementError) -> [Fact] {
+    func facts(in state: LocalState, replica: ReplicaID, now: Timestamp) throws(EntitlementError) -> [Fact] {
         var facts: [Fact] = []
         var time = state.facts.latestTime
         for fact in try assertions.facts(for: .account, in: state, replica: replica, now: now) {
@@ -171,7 +165,7 @@ private struct MigrationPlan: Sendable {
         return state.account.ledger.missing(of: facts.map(\.record)).map(Fact.init(verbatim:))
     }
 
-    func report(of newFacts: [Fact], in before: LocalLedgers.State, now: Timestamp) -> MigrationReport {
+    func report(of newFacts: [Fact], in before: LocalState, now: Timestamp) -> MigrationReport {
         let statedAt = migration.statedAt ?? now
         let new = MigrationReport(newFacts: newFacts, knownCount: 0, lapsed: [], ignored: [])
         let known = expiries.filter { !new.newExpiries.contains($0) }
@@ -203,8 +197,4 @@ extension Fact {
         let fact = Fact(record)
         self = fact.record == record ? fact : .unreadable(record, reason: "it has fields of a later version")
     }
-}
-
-private struct ZeroGenerator: RandomNumberGenerator {
-    mutating func next() -> UInt64 { 0 }
 }

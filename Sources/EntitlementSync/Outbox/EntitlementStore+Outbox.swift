@@ -19,34 +19,32 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func waitingEvidenceCount() async throws(EntitlementError) -> Int {
-        Self.waiting(in: try await session.ledgers.current().device.ledger).count
+        try await session.read().waitingEvidence.count
     }
 
-    /// The evidence in a device ledger.
-    static func waiting(in device: Ledger) -> [StoredEvidence] {
-        device.records.compactMap { record in
-            if case .evidence(let evidence) = Fact(record) { evidence } else { nil }
-        }
-    }
-
-    /// Records the facts of waiting evidence that a crash kept out of the account's ledger.
-    func completeEvidence(of session: AccountSession) async throws(EntitlementError) {
-        let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
-        guard !waiting.isEmpty else { return }
+    /// Records the facts of waiting evidence that a crash kept out of the account's ledger, and returns the state then.
+    func completeEvidence(
+        of session: AccountSession, in before: LocalState
+    ) async throws(EntitlementError) -> LocalState {
+        let waiting = before.waitingEvidence
+        guard !waiting.isEmpty else { return before }
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         plan.verified = waiting.map { VerifiedStatement($0) }
         plan.isCompletion = true
         let (now, settled) = (now, plan)
-        for target in [LocalLedgers.Target.account, .device] {
-            _ = try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
+        var state = before
+        for target in [LocalState.Target.account, .device] {
+            state = try await session.append(to: target, startingWith: state) {
+                (state, replica) throws(EntitlementError) in
                 try settled.facts(for: target, in: state, replica: replica, now: now)
-            }
+            }.state
         }
+        return state
     }
 
     /// Sends the waiting evidence of the account to its server.
     ///
-    /// Evidence stays in the outbox until ``finishEvidence(_:of:)``: what it proves must not stop counting before this
+    /// Evidence stays in the outbox until ``finishEvidence(_:of:knowing:)``: what it proves must not stop counting before this
     /// device has the server's word.
     ///
     /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
@@ -55,10 +53,10 @@ extension EntitlementStore {
     ///   example that the account was erased.
     /// - Throws: ``EntitlementError`` of kind `sync` if the server cannot be reached.
     func sendEvidence(
-        of session: AccountSession, restored: Set<[UInt8]>
+        of session: AccountSession, in state: LocalState, restored: Set<[UInt8]>
     ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
         guard session.account.name != nil else { return ([], nil) }
-        let waiting = Self.waiting(in: try await session.ledgers.current().device.ledger)
+        let waiting = state.waitingEvidence
         let presented = waiting.filter { restored.contains(Fact.evidence($0).record.key) }
         let others = waiting.filter { !restored.contains(Fact.evidence($0).record.key) }
         let first = try await send(presented, of: session, isRestore: true)
@@ -95,12 +93,18 @@ extension EntitlementStore {
 
     /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy
     /// of the server ledger has its purchases. Evidence that the server postponed stays too.
-    func finishEvidence(_ answered: [AnsweredEvidence], of session: AccountSession) async throws(EntitlementError) {
-        guard !answered.isEmpty else { return }
-        let state = try await session.ledgers.current()
-        let known = Set(state.decisions.ledger.records.map(\.key))
+    ///
+    /// - Parameter decisions: This device's copy of the server ledger.
+    /// - Returns: `true` if there was any to remove.
+    func finishEvidence(
+        _ answered: [AnsweredEvidence], of session: AccountSession, knowing decisions: Ledger
+    ) async throws(EntitlementError) -> Bool {
+        guard !answered.isEmpty else { return false }
+        let known = Set(decisions.records.map(\.key))
         let finished = answered.filter { $0.isFinished(known) }
-        try await session.ledgers.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
+        guard !finished.isEmpty else { return false }
+        try await session.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
+        return true
     }
 }
 

@@ -19,7 +19,7 @@ extension RecordingPlan {
     }
 
     /// Returns `true` if the evidence may have to write to `target`.
-    func hasEvidence(for target: LocalLedgers.Target) -> Bool {
+    func hasEvidence(for target: LocalState.Target) -> Bool {
         switch target {
         case .device: return !verified.isEmpty
         case .account:
@@ -43,7 +43,7 @@ extension RecordingPlan {
 
     /// The facts that `target` lacks. The evidence itself goes to the device ledger.
     func evidenceFacts(
-        for target: LocalLedgers.Target, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
+        for target: LocalState.Target, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) -> [Fact] {
         guard !verified.isEmpty else { return [] }
@@ -73,9 +73,9 @@ extension RecordingPlan {
     private var waitingByteCount: Int { LedgerLimits.standard.byteCount / (hasReceiver ? 2 : 4) }
 
     /// The evidence to keep until the server has answered it.
-    private func evidenceToKeep(in state: LocalLedgers.State) -> [Fact] {
+    private func evidenceToKeep(in state: LocalState) -> [Fact] {
         let server = state.decisions.ledger.factsByKey
-        let waiting = EntitlementStore.waiting(in: state.device.ledger)
+        let waiting = state.waitingEvidence
         var room = waitingByteCount - waiting.reduce(0) { $0 + $1.data.count }
         return verified.compactMap { statement in
             guard isRestore || !statement.isKnown(to: server, state.device.ledger),

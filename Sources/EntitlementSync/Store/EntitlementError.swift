@@ -64,7 +64,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         syncError = nil
     }
 
-    init(_ error: BackendError) {
+    package init(_ error: BackendError) {
         kind =
             switch error.kind {
             case .damaged: .damaged
@@ -108,3 +108,5 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     /// The error's message.
     public var description: String { message }
 }
+
+extension EntitlementError: BackendFailure {}

@@ -6,10 +6,10 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
         let session = session
-        await refreshClock()
-        let state = try await session.ledgers.current()
-        let context = try await context(of: session)
-        guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
+        let state = try await load(session)
+        guard
+            let access = state.replay.access(to: entitlement, at: now, context: context(of: state, in: session))
+        else {
             throw .unknown(entitlement)
         }
         return access
@@ -21,22 +21,21 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
         let session = session
-        await refreshClock()
-        return try await snapshot(of: try await session.ledgers.current(), in: session)
+        return snapshot(of: try await load(session), in: session)
     }
 
     /// Returns the local facts as replayed under the catalogue's rules, for explanations and tests.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func replay() async throws(EntitlementError) -> Replay {
-        try await session.ledgers.current().replay
+        try await session.read().replay
     }
 
     /// Returns the account's ledger as the local store holds it, and the ledger that stays on this device.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func localLedgers() async throws(EntitlementError) -> (account: Ledger, device: Ledger) {
-        let state = try await session.ledgers.current()
+        let state = try await session.read()
         return (state.account.document.ledger, state.device.document.ledger)
     }
 
@@ -54,7 +53,7 @@ extension EntitlementStore {
                 .invalid, "\"\(product)\" is \(known.kind.name); only a nonRenewing product has an end to preview")
         }
         guard Purchase.quantityRange.contains(quantity),
-            let end = try await session.ledgers.current().replay.end(afterBuying: product, quantity: quantity, at: now)
+            let end = try await session.read().replay.end(afterBuying: product, quantity: quantity, at: now)
         else { throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(quantity)") }
         return end
     }
@@ -83,18 +82,19 @@ extension EntitlementStore {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
         let session = session
-        await refreshClock()
+        let before = try await load(session)
         let now = now
-        let before = try await session.ledgers.current()
-        let context = try await context(of: session)
+        let context = context(of: before, in: session)
         // A use that spends no unit writes nothing, not even a replica id.
         guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
             return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
         }
         var target = before.ledger(ofUnits: product, at: now)
+        var state = before
         for _ in 0..<LedgerEntries.maximumAttempts {
-            var other: LocalLedgers.Target?
-            let addition = try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
+            var other: LocalState.Target?
+            let addition = try await session.append(to: target, startingWith: state) {
+                (state, replica) throws(EntitlementError) in
                 guard let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context) else {
                     return []
                 }
@@ -114,10 +114,10 @@ extension EntitlementStore {
             }
             if let other {
                 // Another process has spent the last unit of that ledger in the meantime.
-                target = other
+                (target, state) = (other, addition.state)
                 continue
             }
-            await publish(addition.facts, in: session)
+            await publish(addition.facts, in: session, addition.state)
             return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
         }
         throw EntitlementError(.storage, "other processes kept spending units at the same time; try again")
@@ -143,22 +143,21 @@ extension EntitlementStore {
         }
     }
 
-    func snapshot(of state: LocalLedgers.State, in session: AccountSession) async throws(EntitlementError) -> Snapshot {
-        state.replay.snapshot(at: now, context: try await context(of: session))
+    func snapshot(of state: LocalState, in session: AccountSession) -> Snapshot {
+        state.replay.snapshot(at: now, context: context(of: state, in: session))
     }
 
-    func context(of session: AccountSession) async throws(EntitlementError) -> AccessContext {
-        AccessContext(
-            isSignedIn: !session.account.isAnonymous, hasRestored: try await hasSyncedWithRemote(for: session))
+    private func context(of state: LocalState, in session: AccountSession) -> AccessContext {
+        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: state.hasSynced)
     }
 }
 
-extension LocalLedgers.State {
+extension LocalState {
     /// Returns the ledger that a spend of `product` belongs to: the one whose units it takes.
     ///
     /// Under `ConsumableScope.shared` the device ledger may still hold units that were bought under `deviceLocal`. They
     /// are spent first, and from the device ledger, so that other devices do not lose shared units for them.
-    fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> LocalLedgers.Target {
+    fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> LocalState.Target {
         guard replay.rules.consumables == .shared else { return .device }
         guard !device.ledger.isEmpty else { return .account }
         var rules = replay.rules

@@ -40,29 +40,31 @@ extension EntitlementStore {
         (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
         for item in evidence { try plan.add(item) }
         let session = session ?? self.session
-        await refreshClock()
+        let before = try await load(session)
         let now = now
-        let before = try await session.ledgers.current()
         // Nothing is written until all evidence has been checked.
         try plan.checkAgreement(with: before.facts)
         plan.settle(in: before.facts)
         let settled = plan
-        let replica = try await session.ledgers.replica()
         // Evidence is written first, together with its facts: what it proves is durable with that write.
-        let order: [LocalLedgers.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
+        let order: [LocalState.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
         let targets = order.filter(settled.concerns)
         for target in targets {
-            let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
-            _ = try LocalLedgers.union(of: before[target], and: facts)
+            let facts = try plan.facts(for: target, in: before, replica: before.replica ?? .placeholder, now: now)
+            _ = try before.ledger(target, with: facts)
         }
         feed.claim(plan.transactions, for: session.account)
         var newFacts: [Fact] = []
+        var state = before
         for target in targets {
-            newFacts += try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
+            let addition = try await session.append(to: target, startingWith: state) {
+                (state, replica) throws(EntitlementError) in
                 try settled.facts(for: target, in: state, replica: replica, now: now)
-            }.facts
+            }
+            newFacts += addition.facts
+            state = addition.state
         }
-        await publish(newFacts, in: session)
+        await publish(newFacts, in: session, state)
         if environment == .production, let date = settled.latestSignature { clock.noteSignedDate(date) }
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
@@ -71,13 +73,13 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     package func purchaseCount() async throws(EntitlementError) -> Int {
-        try await session.ledgers.current().facts.purchases.count
+        try await session.read().facts.purchases.count
     }
 
     /// The facts that this device knows of the account.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
-    package func facts() async throws(EntitlementError) -> Facts { try await session.ledgers.current().facts }
+    package func facts() async throws(EntitlementError) -> Facts { try await session.read().facts }
 
     /// Records statements about lines of purchases, each for the account that holds its line on this device.
     ///
@@ -92,7 +94,7 @@ extension EntitlementStore {
         byHolder statements: [(line: TransactionReference, evidence: [Evidence])]
     ) async throws(EntitlementError) -> [Fact] {
         let own = session
-        let known = Set(try await own.ledgers.current().facts.purchases.map(\.line))
+        let known = Set(try await own.read().facts.purchases.map(\.line))
         let others = try await linesOfOthers(than: own.account)
         var evidence: [Account: [Evidence]] = [:]
         for statement in statements {
@@ -131,15 +133,14 @@ extension EntitlementStore {
     }
 
     private func session(of account: Account) throws(EntitlementError) -> AccountSession {
-        try AccountSession(
-            account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
+        try AccountSession(account, in: sessionStore)
     }
 
     /// Withdraws requests for approval that were made before `date` and are still pending.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     package func withdrawRequests(before date: Timestamp) async throws(EntitlementError) {
-        let facts = try await session.ledgers.current().facts
+        let facts = try await session.read().facts
         let old = facts.pending.values.filter { $0.requestedAt < date && !$0.isWithdrawn }.map(\.product).sorted()
         guard !old.isEmpty else { return }
         // The catalogue may lack the product by now.
@@ -182,16 +183,18 @@ extension EntitlementStore {
         }
         do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
         let session = session
-        await refreshClock()
+        var state = try await load(session)
         let now = now
         var facts: [Fact] = []
-        for target in [LocalLedgers.Target.account, .device] {
-            facts += try await session.ledgers.append(to: target) { state in
+        for target in [LocalState.Target.account, .device] {
+            let addition = try await session.append(to: target, startingWith: state) { state, _ in
                 let time = state.facts.latestTime.next(at: now)
                 return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]
-            }.facts
+            }
+            facts += addition.facts
+            state = addition.state
         }
-        await publish(facts, in: session)
+        await publish(facts, in: session, state)
         return facts
     }
 
@@ -213,9 +216,9 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
         }
         let (session, environment) = (session, environment)
-        await refreshClock()
+        let before = try await load(session)
         let now = now
-        let facts = try await session.ledgers.append(to: .account) { state, replica in
+        let addition = try await session.append(to: .account, startingWith: before) { state, replica in
             let time = state.facts.latestTime.next(at: now)
             let marks = state.facts.flags[FlagMarks.Reference(product, environment)]
             if marks?.latest?.isSet ?? false == isSet { return [] }
@@ -225,9 +228,9 @@ extension EntitlementStore {
                         product: product, environment: environment, isSet: isSet, date: now, replica: replica,
                         logicalTime: time))
             ]
-        }.facts
-        await publish(facts, in: session)
-        return facts.first
+        }
+        await publish(addition.facts, in: session, addition.state)
+        return addition.facts.first
     }
 }
 

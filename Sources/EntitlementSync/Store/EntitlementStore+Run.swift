@@ -12,10 +12,8 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshots() async throws(EntitlementError) -> AsyncStream<Snapshot> {
         let session = session
-        let turn = feed.takeTurn()
-        let state = try await session.ledgers.current()
-        let snapshot = try await snapshot(of: state, in: session)
-        return feed.subscribe(startingWith: state, snapshot, of: session.account, turn: turn)
+        let state = try await load(session)
+        return feed.subscribe(startingWith: state, snapshot(of: state, in: session), of: session.account)
     }
 
     /// The events from now on. A reader that falls behind by more than 1,000 events misses the oldest.
@@ -65,17 +63,16 @@ extension EntitlementStore {
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
             var failure: EntitlementError?
-            do {
-                try await clock.load()
-                try await followDevice()
-            } catch { failure = error }
+            do { try await followDevice() } catch { failure = error }
             let session = session
+            var state: LocalState?
             if remote != nil, !session.account.isAnonymous {
-                do { _ = try await sync(session, isDryRun: false) } catch { failure = error }
+                do { state = try await sync(session).state } catch { failure = error }
             }
-            // Time passes and other processes write even if the sync failed.
             do {
-                announce(endsOf: try await publish(session).replay, within: notice, except: &announced)
+                // Time passes and other processes write even if the sync failed.
+                if state == nil { state = try await publish(session) }
+                if let state { announce(endsOf: state.replay, within: notice, except: &announced) }
             } catch {
                 failure = failure ?? error
             }
@@ -102,7 +99,7 @@ extension EntitlementStore {
 
     private func pause(interval: Duration, failures: Int, notice: Duration) -> Duration {
         let longest = failures > 0 ? min(interval, .seconds(1 << min(failures - 1, 16))) : interval
-        guard let replay = session.ledgers.lastReplay else { return longest }
+        guard let replay = session.lastReplay else { return longest }
         let now = now
         let boundaries = [
             replay.nextBoundary(after: now),
@@ -128,36 +125,51 @@ extension EntitlementStore {
         }
     }
 
-    /// Publishes all changes since the last publication, made through this store object or elsewhere.
-    @discardableResult
-    func publish(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
-        await refreshClock()
-        let turn = feed.takeTurn()
-        let state = try await session.ledgers.current()
-        feed.publish(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
+    /// Reads the local store, and stores the clock's marks if they have advanced.
+    func load(_ session: AccountSession) async throws(EntitlementError) -> LocalState {
+        let state = try await session.read()
+        await keepClock()
         return state
     }
 
-    /// Loads the marks of the time that other processes wrote, and stores this process's marks.
+    /// Stores this process's marks of the time, if they have advanced.
     ///
     /// An access check does not depend on the outcome. If the local store fails, the marks in memory still count, and
-    /// the failure is reported once until a refresh succeeds.
-    func refreshClock() async {
+    /// the failure is reported once until storing succeeds.
+    private func keepClock() async {
         do throws(EntitlementError) {
-            try await clock.load()
             try await clock.keep()
-            clock.didRefresh()
+            clock.didKeep()
         } catch {
             // Cancellation of the caller is not reported as a failure.
-            if !Task.isCancelled, clock.didFailToRefresh() { feed.publish(.failed(error)) }
+            if !Task.isCancelled, clock.didFailToKeep() { feed.publish(.failed(error)) }
         }
     }
 
+    /// Publishes all changes since the last publication, made through this store object or elsewhere.
+    @discardableResult
+    func publish(_ session: AccountSession) async throws(EntitlementError) -> LocalState {
+        try await publish(try await load(session), of: session)
+    }
+
+    /// Publishes `state`, or what the store holds by now if another state was published in the meantime.
+    @discardableResult
+    func publish(_ state: LocalState, of session: AccountSession) async throws(EntitlementError) -> LocalState {
+        var state = state
+        await keepClock()
+        while !feed.publish(state, snapshot(of: state, in: session), of: session.account) {
+            state = try await load(session)
+        }
+        return state
+    }
+
     /// Publishes facts that this store object has just written. The facts are durable even if publishing fails.
-    func publish(_ facts: [Fact], in session: AccountSession) async {
+    ///
+    /// - Parameter state: The state after the last write; `nil` to read the store.
+    func publish(_ facts: [Fact], in session: AccountSession, _ state: LocalState? = nil) async {
         if !facts.isEmpty { wakeUp.signal() }
         do {
-            try await publish(session)
+            if let state { try await publish(state, of: session) } else { try await publish(session) }
         } catch {
             // Cancellation of the caller is not reported as a failure.
             if !Task.isCancelled { feed.publish(.failed(error)) }

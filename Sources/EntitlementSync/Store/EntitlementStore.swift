@@ -43,6 +43,8 @@ public final class EntitlementStore: Sendable {
     /// True if the store uses the account that is logged in on this device, and follows when another process changes
     /// it.
     let followsDevice: Bool
+    /// What the sessions of all accounts share.
+    let sessionStore: AccountSession.Store
     private let currentSession: Mutex<AccountSession>
 
     /// The session that calls starting now use.
@@ -77,7 +79,7 @@ public final class EntitlementStore: Sendable {
         }
         self.catalog = catalog
         self.local = local
-        let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
+        let clock = try TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
         self.evidenceReceiver = evidenceReceiver ?? remote?.evidenceReceiver
         let relatedVersions = relatedVersions
         let remote = remote.map {
@@ -89,16 +91,17 @@ public final class EntitlementStore: Sendable {
         self.environment = environment
         self.host = host
         followsDevice = account == nil
-        try await clock.load()
         let owner: Account
         if let account { owner = account } else { owner = try await DeviceSession(backend: local).account() }
         feed = ChangeFeed(account: owner)
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
-        currentSession = Mutex(
-            try AccountSession(
-                owner, local: local, hasRemote: remote != nil, host: host, catalog: catalog,
-                environment: environment))
+        sessionStore = AccountSession.Store(
+            local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
+            catalog: catalog, environment: environment, clock: clock, turns: Turns())
+        currentSession = Mutex(try AccountSession(owner, in: sessionStore))
         try await publish(session)
+        // Without its marks the clock would believe the device.
+        try clock.checkRead()
     }
 
     /// Makes `account` the account that calls starting now use, and notifies observers.
@@ -107,16 +110,14 @@ public final class EntitlementStore: Sendable {
     ///   precedence.
     func switchSession(to account: Account, from old: AccountSession? = nil) async throws(EntitlementError) {
         guard session.account != account else { return }
-        let new = try AccountSession(
-            account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
-        let turn = feed.takeTurn()
-        let state = try await new.ledgers.current()
-        let snapshot = try await snapshot(of: state, in: new)
+        let new = try AccountSession(account, in: sessionStore)
+        let state = try await new.read()
+        let snapshot = snapshot(of: state, in: new)
         currentSession.withLock { session in
             if let old, session !== old { return }
             // Calls and observers switch together, so that both see concurrent log-ins in the same order.
             session = new
-            feed.switchAccount(to: account, state, snapshot, turn: turn)
+            feed.switchAccount(to: account, state, snapshot)
         }
         wakeUp.signal()
     }

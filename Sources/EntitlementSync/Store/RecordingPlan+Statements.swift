@@ -9,7 +9,7 @@ extension RecordingPlan {
             case assertion(AssertedExpiry)
         }
         let content: Content
-        var target = LocalLedgers.Target.account
+        var target = LocalState.Target.account
 
         /// The date of the store's signature, in production only.
         var signedAt: Timestamp? {
@@ -68,7 +68,7 @@ extension RecordingPlan {
 
     /// Returns the fact that `statement` adds to the state; `nil` if it says nothing new.
     func fact(
-        for statement: Statement, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
+        for statement: Statement, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) throws(EntitlementError) -> Fact? {
         switch statement.content {
@@ -124,7 +124,7 @@ extension RecordingPlan {
     }
 
     private func assertion(
-        _ asserted: AssertedExpiry, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
+        _ asserted: AssertedExpiry, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) -> Fact? {
         let environment = asserted.environment ?? environment

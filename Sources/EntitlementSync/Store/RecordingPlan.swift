@@ -8,7 +8,7 @@ struct RecordingPlan: Sendable {
         let report: ReportedPurchase
         /// `nil` if a store sold a product that the catalogue does not contain.
         let terms: Terms?
-        let target: LocalLedgers.Target
+        let target: LocalState.Target
     }
 
     let catalog: Catalog
@@ -37,7 +37,7 @@ struct RecordingPlan: Sendable {
     var transactions: [TransactionReference] { sales.map(\.transaction) + verified.flatMap(\.transactions) }
 
     /// Returns `true` if the plan may have to write to `target`.
-    func concerns(_ target: LocalLedgers.Target) -> Bool {
+    func concerns(_ target: LocalState.Target) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
             || statements.contains { $0.target == target } || hasEvidence(for: target)
     }
@@ -101,7 +101,7 @@ struct RecordingPlan: Sendable {
     }
 
     /// Returns the ledger that a purchase of this plan goes to.
-    func target(ofSale transaction: TransactionReference) -> LocalLedgers.Target? {
+    func target(ofSale transaction: TransactionReference) -> LocalState.Target? {
         positions[transaction].map { sales[$0].target }
     }
 
@@ -129,7 +129,7 @@ struct RecordingPlan: Sendable {
     }
 
     /// Returns the facts that `target` lacks.
-    func facts(for target: LocalLedgers.Target, in state: LocalLedgers.State, replica: ReplicaID, now: Timestamp)
+    func facts(for target: LocalState.Target, in state: LocalState, replica: ReplicaID, now: Timestamp)
         throws(EntitlementError) -> [Fact]
     {
         var facts: [Fact] = []

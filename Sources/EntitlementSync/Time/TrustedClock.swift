@@ -19,11 +19,14 @@ final class TrustedClock: Sendable {
         /// newer one.
         var lastRequest: UInt64 = 0
         var answeredRequest: UInt64 = 0
+        /// The error of the last read of the stored marks.
+        var readFailure: BackendError?
         /// True after a failure to read or write the marks was reported.
         var hasFailed = false
     }
 
     private let backend: any KeyValueBackend
+    private let key: EntryKey
     private let host: HostServices
     private let isTrusted: Bool
     private let state = Mutex(State())
@@ -32,8 +35,9 @@ final class TrustedClock: Sendable {
     static let granularity: Int64 = 600_000
 
     /// Creates a clock that stores its marks in `backend`. If `isTrusted` is `false` it is the host's clock alone.
-    init(backend: any KeyValueBackend, host: HostServices, isTrusted: Bool) {
+    init(backend: any KeyValueBackend, host: HostServices, isTrusted: Bool) throws(EntitlementError) {
         self.backend = backend
+        do { key = try EntryKey(LedgerKeys.clock) } catch { throw EntitlementError(error) }
         self.host = host
         self.isTrusted = isTrusted
     }
@@ -69,11 +73,11 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// Notes that reading and storing the marks succeeded.
-    func didRefresh() { state.withLock { $0.hasFailed = false } }
+    /// Records that reading and storing the marks succeeded.
+    func didKeep() { state.withLock { $0.hasFailed = false } }
 
-    /// Notes that reading or storing the marks failed. Returns `true` if this failure is the first in a row.
-    func didFailToRefresh() -> Bool {
+    /// Records that reading or storing the marks failed. Returns `true` if this failure is the first in a row.
+    func didFailToKeep() -> Bool {
         state.withLock { state in
             defer { state.hasFailed = true }
             return !state.hasFailed
@@ -103,21 +107,23 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// Reads the marks that another process, or an earlier run of this one, has stored.
+    /// The read of the stored marks, for a batch; `nil` if the clock is not trusted.
+    var readRequest: ReadRequest? {
+        isTrusted ? ReadRequest(key, unless: state.withLock { $0.keptVersion }) : nil
+    }
+
+    /// Adopts the marks that another process, or an earlier run of this one, has stored.
     ///
     /// Malformed marks count as absent. Rejecting them would protect nothing, since write access to the entry suffices
-    /// to remove it, and would lock users out because of a damaged hint. A failing local store is an error.
-    func load() async throws(EntitlementError) {
-        guard isTrusted else { return }
-        let known = state.withLock { $0.keptVersion }
-        let outcome: ReadOutcome
-        do { outcome = try await backend.read(try EntryKey(LedgerKeys.clock), unless: known).outcome } catch {
-            throw EntitlementError(error)
-        }
-        switch outcome {
-        case .unchanged: break
-        case .absent: take(nil)
-        case .found(let entry): take(entry)
+    /// to remove it, and would lock users out because of a damaged hint. A failed read is thrown by the next
+    /// ``keep()``.
+    func take(_ result: Result<ReadOutcome, BackendError>) {
+        state.withLock { $0.readFailure = nil }
+        switch result {
+        case .success(.unchanged): break
+        case .success(.absent): take(nil)
+        case .success(.found(let entry)): take(entry)
+        case .failure(let error): state.withLock { $0.readFailure = error }
         }
     }
 
@@ -131,30 +137,28 @@ final class TrustedClock: Sendable {
         }
     }
 
+    /// Throws the error of the last read of the stored marks, if it failed.
+    func checkRead() throws(EntitlementError) {
+        if let failure = state.withLock({ $0.readFailure }) { throw EntitlementError(failure) }
+    }
+
     /// Writes the marks if a correction or their advance makes it worthwhile.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged` if the stored marks could not be read, or if these
+    ///   cannot be written.
     func keep() async throws(EntitlementError) {
         guard isTrusted else { return }
+        try checkRead()
         _ = now  // Raises the soft mark to the present.
-        for _ in 0..<LedgerEntries.maximumAttempts {
-            let (marks, kept, version) = state.withLock { ($0.marks, $0.kept, $0.keptVersion) }
-            guard marks.isWorthKeeping(instead: kept) else { return }
-            do {
-                let outcome = try await backend.write(
-                    marks.bytes, to: try EntryKey(LedgerKeys.clock), if: version.map(Precondition.matches) ?? .absent
-                ).outcome
-                switch outcome {
-                case .written(let version):
-                    state.withLock { ($0.kept, $0.keptVersion) = (marks, version) }
-                    return
-                // Another process has written the marks in the meantime.
-                case .conflict(let current): take(current)
-                case .deleted: preconditionFailure("a write does not delete")
-                }
-            } catch {
-                guard error.disposition == .outcomeUnknown else { throw EntitlementError(error) }
-                try await load()
-            }
+        guard state.withLock({ $0.marks.isWorthKeeping(instead: $0.kept) }) else { return }
+        var written: ClockMarks?
+        let entry = try await backend.update(key) { (entry) throws(EntitlementError) in
+            take(entry)
+            let (marks, kept) = state.withLock { ($0.marks, $0.kept) }
+            written = marks.isWorthKeeping(instead: kept) ? marks : nil
+            return written?.bytes
         }
+        if let written { state.withLock { ($0.kept, $0.keptVersion) = (written, entry?.version) } }
     }
 }
 

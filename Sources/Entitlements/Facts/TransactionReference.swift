@@ -81,6 +81,9 @@ public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible
         self.number = number
     }
 
+    /// Stands for the id of a store that has none yet, in checks that write nothing.
+    package static let placeholder = ReplicaID(number: 0)
+
     /// Orders ids byte by byte.
     public static func < (left: ReplicaID, right: ReplicaID) -> Bool {
         left.number < right.number

@@ -41,6 +41,18 @@ public struct OpenDocument<Content: Sendable>: Sendable {
     }
 }
 
+/// A document as a store holds it.
+package struct HeldDocument<Content: Sendable>: Sendable {
+    /// The version of the entry; `nil` if there is none.
+    package var version: EntryVersion?
+    /// The content of the entry, or an empty document.
+    package var document: OpenDocument<Content>
+
+    package init(version: EntryVersion?, document: OpenDocument<Content>) {
+        (self.version, self.document) = (version, document)
+    }
+}
+
 /// The result of joining two documents.
 public struct Joined<Content: Sendable>: Sendable {
     /// The union.

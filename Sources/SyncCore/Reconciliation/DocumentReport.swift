@@ -18,6 +18,8 @@ public struct DocumentReport<Content: Sendable>: Sendable {
     /// The last known content of the remote, including what this sync wrote there. `nil` if the remote answered
     /// "unchanged" and nothing was written.
     public internal(set) var remoteContent: Content?
+    /// The document that the local side holds after a sync.
+    package internal(set) var held: HeldDocument<Content>
     /// Entries that could not be read on a remote with one entry per replica, in ascending order of their keys.
     ///
     /// Their content is neither merged nor recorded as seen, so each sync tries them again. All other entries were
@@ -29,6 +31,7 @@ public struct DocumentReport<Content: Sendable>: Sendable {
     init(content: Content) {
         self.content = content
         localContent = content
+        held = HeldDocument(version: nil, document: OpenDocument(content: content))
     }
 }
 

@@ -1,6 +1,6 @@
 /// Decides, step by step, how one document becomes the same on two sides. Pure: the engine performs the effects.
 ///
-/// The engine performs the effect that ``start()`` returns, passes the result to ``handle(_:)``, performs the effect
+/// The engine performs the effect that ``start(from:)`` returns, passes the result to ``handle(_:)``, performs the effect
 /// that this returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
 ///
 /// | case | requests |
@@ -93,7 +93,14 @@ struct Reconciler<Merge: DocumentMerge> {
         report = DocumentReport(content: merge.empty)
     }
 
-    func start() -> Effect { .readLocal }
+    /// Returns the first effect.
+    ///
+    /// - Parameter held: The local document, if the caller has just read it.
+    mutating func start(from held: HeldDocument<Merge.Content>? = nil) -> Effect {
+        guard let held else { return .readLocal }
+        take(local: held)
+        return begin()
+    }
 
     /// The latest known state of the remote, for the next sync.
     var lastSeen: Checkpoints.Checkpoint? {
@@ -126,6 +133,10 @@ extension Reconciler {
         case .success(.absent), .success(.unchanged): break
         case .failure(let error): throw SyncError(.backend(error), side: .local)
         }
+        return begin()
+    }
+
+    private mutating func begin() -> Effect {
         guard let known else { return .readRemote(unless: nil) }
         if isDirty, !isDryRun, form == .oneEntry {
             return push(local.content, if: .matches(known.remoteVersion))
@@ -144,11 +155,14 @@ extension Reconciler {
     private var isDirty: Bool { checkpoints[remoteID]?.contentDigest != merge.digest(of: local.content) }
 
     private mutating func take(local entry: Entry) throws(SyncError) {
-        let document = try open(entry.value, on: .local)
-        local = Side(version: entry.version, content: document.content)
-        checkpoints = Checkpoints(section: document.localSection)
+        take(local: HeldDocument(version: entry.version, document: try open(entry.value, on: .local)))
+    }
+
+    private mutating func take(local held: HeldDocument<Merge.Content>) {
+        local = Side(version: held.version, content: held.document.content)
+        checkpoints = Checkpoints(section: held.document.localSection)
         // Content from a save of unknown outcome did not originate on this side.
-        if !isSaveUnsettled { report.localContent = document.content }
+        if !isSaveUnsettled { report.localContent = held.document.content }
     }
 
     private mutating func take(remote entry: Entry?) throws(SyncError) {
@@ -340,6 +354,9 @@ extension Reconciler {
         }
         report.content = content
         report.remoteContent = remote?.content
+        report.held = HeldDocument(
+            version: local.version,
+            document: OpenDocument(content: local.content, localSection: checkpoints.section))
         return .finish(.success(report))
     }
 }

@@ -67,7 +67,18 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     /// - Throws: ``SyncError``. Changes that were already merged and written are kept, and the next sync continues from
     ///   there.
     public func sync(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
-        try await run(key, isDryRun: false)
+        try await run(key, from: nil, isDryRun: false)
+    }
+
+    /// Synchronizes the document under `key`, of which the caller has just read the local side.
+    ///
+    /// The local side is read only if another writer has changed it since.
+    ///
+    /// - Throws: ``SyncError``, as ``sync(_:)`` does.
+    package func sync(
+        _ key: EntryKey, from held: HeldDocument<Merge.Content>
+    ) async throws(SyncError) -> DocumentReport<Merge.Content> {
+        try await run(key, from: held, isDryRun: false)
     }
 
     /// Returns `true` if the local side holds content under `key` that the remote is not known to hold.
@@ -93,16 +104,18 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     ///
     /// - Throws: ``SyncError`` if a side cannot be read.
     public func dryRun(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
-        try await run(key, isDryRun: true)
+        try await run(key, from: nil, isDryRun: true)
     }
 
-    private func run(_ key: EntryKey, isDryRun: Bool) async throws(SyncError) -> DocumentReport<Merge.Content> {
+    private func run(
+        _ key: EntryKey, from held: HeldDocument<Merge.Content>?, isDryRun: Bool
+    ) async throws(SyncError) -> DocumentReport<Merge.Content> {
         let notes = memory[key]
         var entries = try replicaEntries(of: key, known: notes.entries)
         var reconciler = Reconciler(
             merge: merge, remoteID: remoteID, form: entries == nil ? .oneEntry : .entryPerReplica,
             seen: notes.lastSeen, isDryRun: isDryRun, maximumAttempts: maximumAttempts)
-        var effect = reconciler.start()
+        var effect = reconciler.start(from: held)
         var serverTime: Int64?
         while true {
             switch effect {

@@ -86,14 +86,25 @@ struct World<Random: RandomNumberGenerator> {
     /// Performs the next effect of a device's sync, or starts a sync if none is running.
     private mutating func advance(_ index: Int) {
         guard var machine = devices[index].machine, let effect = devices[index].effect else {
-            let machine = Machine(merge: FactSetMerge(), remoteID: "remote", maximumAttempts: 4)
+            var machine = Machine(merge: FactSetMerge(), remoteID: "remote", maximumAttempts: 4)
+            devices[index].effect = machine.start(from: held(on: index))
             devices[index].machine = machine
-            devices[index].effect = machine.start()
             return
         }
         guard let event = perform(effect, on: index, isFaulty: true) else { return crash(index) }
         devices[index].effect = machine.handle(event)
         devices[index].machine = machine
+    }
+
+    /// Returns the document with which a caller begins a sync: the current one, one that it read earlier, or none.
+    private mutating func held(on index: Int) -> HeldDocument<UInt64>? {
+        let cell: Cell? =
+            switch roll(4) {
+            case 0: devices[index].local
+            case 1: devices[index].backups.randomElement(using: &random)
+            default: nil
+            }
+        return cell.map { HeldDocument(version: $0.entry?.version, document: $0.document ?? OpenDocument(content: 0)) }
     }
 
     /// Performs an effect and returns the resulting event; `nil` at the end of the sync.

@@ -1,0 +1,105 @@
+import Entitlements
+import SyncCore
+
+/// What the local store holds for one account at one moment, and its replay.
+struct LocalState: Sendable {
+    /// The ledger that is synced.
+    var account: VersionedLedger
+    /// The ledger that stays on this device.
+    var device: VersionedLedger
+    /// The remote's ledger at the last sync, if a rule depends on it.
+    var remote: VersionedLedger?
+    /// The server ledger, as far as this device has received it.
+    var decisions: VersionedLedger
+    /// The id under which this store writes facts; `nil` before the first recording.
+    var replica: ReplicaID?
+    /// True if the local facts are the account's facts as far as can be known: there is no remote, the account is
+    /// anonymous, or this device has synced with the remote before.
+    var hasSynced: Bool
+    /// The position of this state among those that the store has read and written.
+    var turn: Turn
+    /// The claim of the account that adopted this anonymous ledger. From then on the contents belong to that account,
+    /// and are shown to no other.
+    let claim: Claim?
+    let replay: Replay
+
+    /// The ledger to write to.
+    enum Target: Sendable {
+        case account
+        case device
+    }
+
+    var facts: Facts { replay.facts }
+
+    /// Creates a state, and continues the replay of `earlier` with what has changed since.
+    ///
+    /// - Parameter isAnonymous: True if the ledgers are those of the anonymous account, which others may claim.
+    init(
+        account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger,
+        replica: ReplicaID?, hasSynced: Bool, turn: Turn, isAnonymous: Bool, after earlier: Replay
+    ) {
+        (self.account, self.device, self.remote, self.decisions) = (account, device, remote, decisions)
+        (self.replica, self.hasSynced, self.turn) = (replica, hasSynced, turn)
+        claim = isAnonymous ? account.ledger.claim : nil
+        let isReadable = claim == nil
+        replay = earlier.advanced(
+            account: isReadable ? account.ledger : Ledger(), device: isReadable ? device.ledger : Ledger(),
+            server: isReadable ? decisions.ledger : Ledger(), remote: remote?.ledger)
+    }
+
+    subscript(target: Target) -> VersionedLedger {
+        switch target {
+        case .account: account
+        case .device: device
+        }
+    }
+
+    /// The evidence that waits for an answer of the account's server.
+    var waitingEvidence: [StoredEvidence] { device.ledger.waitingEvidence }
+
+    /// Returns the ledger of `target` with `facts` added; `nil` if it contains all of them already.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `ledgerFull` if the result would exceed `LedgerLimits.standard`, or
+    ///   `accountErased`.
+    func ledger(_ target: Target, with facts: [Fact]) throws(EntitlementError) -> Ledger? {
+        let held = self[target].ledger
+        guard !held.isErased else { throw .erasedHere }
+        let join = Ledger.join(held, Ledger(facts.map(\.record)))
+        guard join.leftLacks else { return nil }
+        let limits = LedgerLimits.standard
+        guard join.ledger.count <= limits.recordCount, join.ledger.byteCount <= limits.byteCount else {
+            throw EntitlementError(
+                .ledgerFull,
+                "the ledger is full: at most \(limits.recordCount) records and \(limits.byteCount) bytes")
+        }
+        return join.ledger
+    }
+}
+
+/// The position of a state among those that one store object has read and written, as numbers that only grow.
+struct Turn: Hashable, Sendable {
+    /// Taken before the state was read: the state has every change that was durable then.
+    var read: UInt64
+    /// Taken after the last write that the state includes; equal to ``read`` if the state was only read.
+    var written: UInt64
+}
+
+extension EntitlementError {
+    static let erasedHere = EntitlementError(
+        .accountErased, "the account was erased; nothing can be recorded for it")
+}
+
+extension Ledger {
+    /// The claim of the account that adopted this anonymous ledger.
+    var claim: Claim? {
+        guard !isEmpty, let record = self[Claim.recordKey], case .claim(let claim) = Fact(record) else { return nil }
+        return claim
+    }
+
+    /// The evidence in this device ledger.
+    var waitingEvidence: [StoredEvidence] {
+        records.compactMap { record in
+            if case .evidence(let evidence) = Fact(record) { evidence } else { nil }
+        }
+    }
+}

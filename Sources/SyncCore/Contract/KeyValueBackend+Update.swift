@@ -1,0 +1,73 @@
+/// An error type that can express the failure of a backend.
+package protocol BackendFailure: Error {
+    /// Creates the error for a failure of a backend.
+    init(_ error: BackendError)
+}
+
+extension BackendError: BackendFailure {
+    package init(_ error: BackendError) { self = error }
+}
+
+extension KeyValueBackend {
+    /// Changes the entry under `key` by compare-and-swap, however many writers change it at the same time.
+    ///
+    /// Reads the entry, passes it to `change`, and writes the value that `change` returns if no other writer was first.
+    /// Otherwise `change` is called again with the current entry. After a write with an unknown outcome the entry is
+    /// read again. A value of this call that is visible then is written once more, because only an acknowledged write
+    /// is durable.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the entry.
+    ///   - attempts: The maximum number of writes, 1 or more.
+    ///   - change: Receives the current entry, `nil` if there is none. Returns the new value, or `nil` to leave the
+    ///     entry as it is.
+    /// - Returns: The entry after the call; `nil` if there is none.
+    /// - Throws: The error of `change`, or `BackendError`; `BackendError.Kind.busy` after `attempts` writes of which none
+    ///   succeeded.
+    @discardableResult
+    package func update<Failure: BackendFailure>(
+        _ key: EntryKey, attempts: Int = 100,
+        _ change: (Entry?) async throws(Failure) -> [UInt8]?
+    ) async throws(Failure) -> Entry? {
+        var current = try await entry(key, Failure.self)
+        /// The value of a write whose outcome is unknown.
+        var unsettled: [UInt8]?
+        for _ in 0..<attempts {
+            let value: [UInt8]
+            if let new = try await change(current) {
+                value = new
+            } else if let unsettled, unsettled == current?.value {
+                value = unsettled
+            } else {
+                return current
+            }
+            let precondition = current.map { Precondition.matches($0.version) } ?? .absent
+            do throws(BackendError) {
+                switch try await write(value, to: key, if: precondition).outcome {
+                case .written(let version): return Entry(value: value, version: version)
+                case .conflict(let winner): current = winner
+                case .deleted: preconditionFailure("a write reported a deletion")
+                }
+            } catch {
+                guard error.disposition == .outcomeUnknown else { throw Failure(error) }
+                unsettled = value
+                current = try await entry(key, Failure.self)
+            }
+        }
+        throw Failure(
+            BackendError(
+                .busy, operation: .write, key: key, disposition: unsettled == nil ? .transient : .outcomeUnknown,
+                message: "\(label): other writers changed the entry first \(attempts) times; try again"))
+    }
+
+    private func entry<Failure: BackendFailure>(
+        _ key: EntryKey, _: Failure.Type
+    ) async throws(Failure) -> Entry? {
+        do throws(BackendError) {
+            if case .found(let entry) = try await read(key).outcome { return entry }
+            return nil
+        } catch {
+            throw Failure(error)
+        }
+    }
+}
