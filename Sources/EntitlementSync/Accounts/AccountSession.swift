@@ -61,7 +61,7 @@ final class AccountSession: Sendable {
             requests.append(ReadRequest(keys.knownDecisions, unless: cached?.decisions.version))
             if mayHaveSynced { requests.append(ReadRequest(keys.knownRemotes)) }
         }
-        requests.append(ReadRequest(keys.replica))
+        requests.append(ReadRequest(keys.replica, unless: cached?.replica?.version))
         if let marks = store.clock.readRequest { requests.append(marks) }
 
         var results = try await outcomes(of: requests)
@@ -72,7 +72,7 @@ final class AccountSession: Sendable {
             account.isAnonymous
             ? VersionedLedger() : try entries.decode(&results, keys.knownDecisions, cached: cached?.decisions)
         let hasSynced = mayHaveSynced ? try knowsRemote(results.removeFirst()) : true
-        let replica = try replica(in: results.removeFirst())
+        let replica = try decode(results.removeFirst(), cached: cached?.replica)
         if let marks = results.first { store.clock.take(marks) }
 
         if var cached, cached.account.version == ledger.version, cached.device.version == device.version,
@@ -157,7 +157,7 @@ extension AccountSession {
                 continue
             }
             guard !state.account.ledger.isErased else { throw .erasedHere }
-            if let unsettled, unsettled.replica != state.replica {
+            if let unsettled, unsettled.replica != state.replica?.id {
                 // An adoption has happened since the last attempt and may have moved the facts. This device cannot
                 // find out.
                 throw entries.busy(keys.ledger, isUnknown: true)
@@ -170,7 +170,7 @@ extension AccountSession {
                 facts = unsettled.facts
                 document = held.document
             } else {
-                facts = try decide(state, state.replica ?? .placeholder)
+                facts = try decide(state, state.replica?.id ?? .placeholder)
                 guard let ledger = try state.ledger(target, with: facts) else {
                     return Addition(facts: [], state: state)
                 }
@@ -187,7 +187,7 @@ extension AccountSession {
                 let written = VersionedLedger(version: version, document: document)
                 return Addition(facts: facts, state: self.state(state, target, written))
             case .conflicted: break
-            case .unknown: unsettled = (facts, state.replica)
+            case .unknown: unsettled = (facts, state.replica?.id)
             }
         }
         throw entries.busy(keys.ledger, isUnknown: unsettled != nil)
@@ -228,12 +228,12 @@ extension AccountSession {
 extension AccountSession {
     /// Returns the replica id. Creates it on first use.
     func replica() async throws(EntitlementError) -> ReplicaID {
-        if let replica = try await read().replica { return replica }
+        if let replica = try await read().replica { return replica.id }
         try await createReplica()
         guard let replica = try await read().replica else {
             throw EntitlementError(.storage, "local store: \"\(keys.replica)\" was removed while it was in use")
         }
-        return replica
+        return replica.id
     }
 
     /// Creates the replica id, unless another process does so at the same time.
@@ -243,14 +243,20 @@ extension AccountSession {
         try await store.local.update(keys.replica) { (entry) throws(EntitlementError) in entry == nil ? new : nil }
     }
 
-    private func replica(in result: Result<ReadOutcome, BackendError>) throws(EntitlementError) -> ReplicaID? {
+    private func decode(
+        _ result: Result<ReadOutcome, BackendError>, cached: LocalState.Replica?
+    ) throws(EntitlementError) -> LocalState.Replica? {
         do throws(BackendError) {
-            guard case .found(let entry) = try result.get() else { return nil }
-            guard let replica = ReplicaID(bytes: entry.value) else {
-                throw BackendError(
-                    .damaged, operation: .read, key: keys.replica, message: "the entry is not an id of 16 bytes")
+            switch try result.get() {
+            case .absent: return nil
+            case .unchanged: return cached
+            case .found(let entry):
+                guard let id = ReplicaID(bytes: entry.value) else {
+                    throw BackendError(
+                        .damaged, operation: .read, key: keys.replica, message: "the entry is not an id of 16 bytes")
+                }
+                return LocalState.Replica(id: id, version: entry.version)
             }
-            return replica
         } catch {
             throw EntitlementError(error)
         }

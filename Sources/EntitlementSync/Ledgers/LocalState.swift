@@ -12,7 +12,7 @@ struct LocalState: Sendable {
     /// The server ledger, as far as this device has received it.
     var decisions: VersionedLedger
     /// The id under which this store writes facts; `nil` before the first recording.
-    var replica: ReplicaID?
+    var replica: Replica?
     /// True if the local facts are the account's facts as far as can be known: there is no remote, the account is
     /// anonymous, or this device has synced with the remote before.
     var hasSynced: Bool
@@ -22,6 +22,12 @@ struct LocalState: Sendable {
     /// and are shown to no other.
     let claim: Claim?
     let replay: Replay
+
+    /// A replica id in the local store.
+    struct Replica: Sendable {
+        let id: ReplicaID
+        let version: EntryVersion
+    }
 
     /// The ledger to write to.
     enum Target: Sendable {
@@ -36,7 +42,7 @@ struct LocalState: Sendable {
     /// - Parameter isAnonymous: True if the ledgers are those of the anonymous account, which others may claim.
     init(
         account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger,
-        replica: ReplicaID?, hasSynced: Bool, turn: Turn, isAnonymous: Bool, after earlier: Replay
+        replica: Replica?, hasSynced: Bool, turn: Turn, isAnonymous: Bool, after earlier: Replay
     ) {
         (self.account, self.device, self.remote, self.decisions) = (account, device, remote, decisions)
         (self.replica, self.hasSynced, self.turn) = (replica, hasSynced, turn)

@@ -50,7 +50,7 @@ extension EntitlementStore {
         let order: [LocalState.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
         let targets = order.filter(settled.concerns)
         for target in targets {
-            let facts = try plan.facts(for: target, in: before, replica: before.replica ?? .placeholder, now: now)
+            let facts = try plan.facts(for: target, in: before, replica: before.replica?.id ?? .placeholder, now: now)
             _ = try before.ledger(target, with: facts)
         }
         feed.claim(plan.transactions, for: session.account)

@@ -118,4 +118,29 @@ struct EventTests {
         for await event in events { Issue.record("\(line(event))") }
         #expect(await snapshots.take(2).count == 1)
     }
+
+    @Test("Two stores that record at the same time report each purchase once")
+    func concurrent() async throws {
+        let store = try await home.offlineDevice(local)
+        let other = try await home.offlineDevice(local)
+        let events = store.events
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<40 {
+                let (own, theirs) = (TransactionID("own \(number)"), TransactionID("other \(number)"))
+                group.addTask { try await store.record(.reported(Owls.nightOwl, transaction: own)) }
+                group.addTask { try await other.record(.reported(Owls.nightOwl, transaction: theirs)) }
+                group.addTask { _ = try await store.snapshots() }
+            }
+            try await group.waitForAll()
+        }
+        try await store.record(.reported(Owls.couchOwl, transaction: "last"))
+        var (purchased, restored): ([String], [String]) = ([], [])
+        for await event in events {
+            if case .purchased(let transactions) = event { purchased += transactions.map(\.id.rawValue) }
+            if case .restored(let transactions) = event { restored += transactions.map(\.id.rawValue) }
+            if purchased.contains("last") { break }
+        }
+        #expect(purchased.sorted() == ((0..<40).map { "own \($0)" } + ["last"]).sorted())
+        #expect(restored.sorted() == (0..<40).map { "other \($0)" }.sorted())
+    }
 }
