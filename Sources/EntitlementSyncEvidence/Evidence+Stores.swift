@@ -1,6 +1,5 @@
 #if Evidence
-public import EntitlementSync
-import Entitlements
+public import Entitlements
 import SyncCore
 
 extension Evidence {

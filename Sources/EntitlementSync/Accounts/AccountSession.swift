@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// A call takes the current session when it starts and uses it to the end, so that it never mixes two accounts.
 final class AccountSession: Sendable {
-    /// What the sessions of one store share.
+    /// The parts of a store that its sessions share.
     struct Store: Sendable {
         let local: any KeyValueBackend
         /// The label of the remote on a single line; `nil` without a remote.
@@ -111,7 +111,7 @@ final class AccountSession: Sendable {
     }
 
     /// Returns `state` with another ledger, which was written after the state was read.
-    private func state(_ state: LocalState, _ target: LocalState.Target, _ ledger: VersionedLedger) -> LocalState {
+    private func state(_ state: LocalState, _ target: DeviceLedgers.Target, _ ledger: VersionedLedger) -> LocalState {
         remember(
             LocalState(
                 account: target == .account ? ledger : state.account,
@@ -144,7 +144,7 @@ extension AccountSession {
     ///     write is unknown, the store is read again, and `decide` is called again.
     ///   - decide: Returns the facts to add.
     func append(
-        to target: LocalState.Target, startingWith initial: LocalState,
+        to target: DeviceLedgers.Target, startingWith initial: LocalState,
         _ decide: (LocalState, ReplicaID) throws(EntitlementError) -> [Fact]
     ) async throws(EntitlementError) -> Addition {
         var state = initial

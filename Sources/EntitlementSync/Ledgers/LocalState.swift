@@ -1,7 +1,7 @@
 import Entitlements
 import SyncCore
 
-/// What the local store holds for one account at one moment, and its replay.
+/// The documents of one account in the local store at one moment, and their replay.
 struct LocalState: Sendable {
     /// The ledger that is synced.
     var account: VersionedLedger
@@ -29,12 +29,6 @@ struct LocalState: Sendable {
         let version: EntryVersion
     }
 
-    /// The ledger to write to.
-    enum Target: Sendable {
-        case account
-        case device
-    }
-
     var facts: Facts { replay.facts }
 
     /// Creates a state, and continues the replay of `earlier` with what has changed since.
@@ -53,11 +47,16 @@ struct LocalState: Sendable {
             server: isReadable ? decisions.ledger : Ledger(), remote: remote?.ledger)
     }
 
-    subscript(target: Target) -> VersionedLedger {
+    subscript(target: DeviceLedgers.Target) -> VersionedLedger {
         switch target {
         case .account: account
         case .device: device
         }
+    }
+
+    /// The ledgers on which recording depends.
+    var ledgers: DeviceLedgers {
+        DeviceLedgers(account: account.ledger, device: device.ledger, server: decisions.ledger, replay: replay)
     }
 
     /// The evidence that waits for an answer of the account's server.
@@ -67,7 +66,7 @@ struct LocalState: Sendable {
     ///
     /// - Throws: ``EntitlementError`` of kind `ledgerFull` if the result would exceed `LedgerLimits.standard`, or
     ///   `accountErased`.
-    func ledger(_ target: Target, with facts: [Fact]) throws(EntitlementError) -> Ledger? {
+    func ledger(_ target: DeviceLedgers.Target, with facts: [Fact]) throws(EntitlementError) -> Ledger? {
         let held = self[target].ledger
         guard !held.isErased else { throw .erasedHere }
         let join = Ledger.join(held, Ledger(facts.map(\.record)))
@@ -100,12 +99,5 @@ extension Ledger {
     var claim: Claim? {
         guard !isEmpty, let record = self[Claim.recordKey], case .claim(let claim) = Fact(record) else { return nil }
         return claim
-    }
-
-    /// The evidence in this device ledger.
-    var waitingEvidence: [StoredEvidence] {
-        records.compactMap { record in
-            if case .evidence(let evidence) = Fact(record) { evidence } else { nil }
-        }
     }
 }

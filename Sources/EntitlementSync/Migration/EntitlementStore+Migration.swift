@@ -101,7 +101,7 @@ private struct MigrationPlan: Sendable {
         environment = store.environment
         expiries = Set(migration.expiries).sorted()
         owned = Set(migration.owned).sorted()
-        assertions = RecordingPlan(catalog: store.catalog, environment: store.environment, host: store.host)
+        assertions = store.emptyPlan
         for product in owned {
             guard let known = store.catalog[product: product] else { throw .unknown(product) }
             guard known.kind == .nonConsumable else {
@@ -112,8 +112,9 @@ private struct MigrationPlan: Sendable {
         let group = try Self.group(group, for: expiries, in: store.catalog)
         guard let group else { return }
         for expiry in expiries {
-            try assertions.add(
-                .asserted(group, until: expiry, source: migration.source, assertedAt: migration.statedAt))
+            let evidence = Evidence.asserted(
+                group, until: expiry, source: migration.source, assertedAt: migration.statedAt)
+            do { try assertions.add(evidence) } catch { throw EntitlementError(error) }
         }
     }
 
@@ -147,7 +148,11 @@ private struct MigrationPlan: Sendable {
     func facts(in state: LocalState, replica: ReplicaID, now: Timestamp) throws(EntitlementError) -> [Fact] {
         var facts: [Fact] = []
         var time = state.facts.latestTime
-        for fact in try assertions.facts(for: .account, in: state, replica: replica, now: now) {
+        let asserted: [Fact]
+        do { asserted = try assertions.facts(for: .account, in: state.ledgers, replica: replica, now: now) } catch {
+            throw EntitlementError(error)
+        }
+        for fact in asserted {
             guard case .assertion(let assertion) = fact else { continue }
             time = max(time, assertion.logicalTime)
             // An expiry in the past never adds any time.

@@ -28,15 +28,15 @@ extension EntitlementStore {
     ) async throws(EntitlementError) -> LocalState {
         let waiting = before.waitingEvidence
         guard !waiting.isEmpty else { return before }
-        var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
+        var plan = emptyPlan
         plan.verified = waiting.map { VerifiedStatement($0) }
         plan.isCompletion = true
         let (now, settled) = (now, plan)
         var state = before
-        for target in [LocalState.Target.account, .device] {
+        for target in [DeviceLedgers.Target.account, .device] {
             state = try await session.append(to: target, startingWith: state) {
                 (state, replica) throws(EntitlementError) in
-                try settled.facts(for: target, in: state, replica: replica, now: now)
+                try facts(of: settled, for: target, in: state, replica, now: now)
             }.state
         }
         return state
@@ -44,8 +44,8 @@ extension EntitlementStore {
 
     /// Sends the waiting evidence of the account to its server.
     ///
-    /// Evidence stays in the outbox until ``finishEvidence(_:of:knowing:)``: what it proves must not stop counting before this
-    /// device has the server's word.
+    /// Evidence stays in the outbox until ``finishEvidence(_:of:knowing:)``: what it proves must not stop counting
+    /// before this device has the server's word.
     ///
     /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
     /// - Returns: The evidence with its answers, empty if nothing waits or if the server does not verify evidence; and

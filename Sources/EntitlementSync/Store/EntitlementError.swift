@@ -1,3 +1,4 @@
+import Entitlements
 public import SyncCore
 
 /// An error that an ``EntitlementStore`` throws.
@@ -75,6 +76,16 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         message = "local store: \(error)"
         backendError = error
         syncError = nil
+    }
+
+    init(_ error: RecordingError) {
+        let kind: Kind =
+            switch error.kind {
+            case .unknownProduct: .unknownProduct
+            case .invalid: .invalid
+            case .contradiction: .contradiction
+            }
+        self.init(kind, error.message)
     }
 
     /// Creates an error of kind ``Kind/refused``: `remote` manages its accounts itself and does not permit `what`.

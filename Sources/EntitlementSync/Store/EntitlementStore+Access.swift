@@ -92,7 +92,7 @@ extension EntitlementStore {
         var target = before.ledger(ofUnits: product, at: now)
         var state = before
         for _ in 0..<LedgerEntries.maximumAttempts {
-            var other: LocalState.Target?
+            var other: DeviceLedgers.Target?
             let addition = try await session.append(to: target, startingWith: state) {
                 (state, replica) throws(EntitlementError) in
                 guard let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context) else {
@@ -157,7 +157,7 @@ extension LocalState {
     ///
     /// Under `ConsumableScope.shared` the device ledger may still hold units that were bought under `deviceLocal`. They
     /// are spent first, and from the device ledger, so that other devices do not lose shared units for them.
-    fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> LocalState.Target {
+    fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> DeviceLedgers.Target {
         guard replay.rules.consumables == .shared else { return .device }
         guard !device.ledger.isEmpty else { return .account }
         var rules = replay.rules

@@ -1,5 +1,13 @@
 public import Entitlements
 
+/// The result of recording evidence.
+public struct RecordingReceipt: Hashable, Sendable {
+    /// The transactions of the recorded purchases, in the order of the evidence.
+    public var transactions: [TransactionReference]
+    /// The facts that were new to this store. Empty if the evidence was recorded before.
+    public var newFacts: [Fact]
+}
+
 extension EntitlementStore {
     /// Records evidence of a purchase. It is durable in the local store on return; a remote receives it with the next
     /// sync.
@@ -36,21 +44,19 @@ extension EntitlementStore {
     func record(
         _ evidence: [Evidence], isRestore: Bool, in session: AccountSession? = nil
     ) async throws(EntitlementError) -> RecordingReceipt {
-        var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
-        (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
-        for item in evidence { try plan.add(item) }
         let session = session ?? self.session
         let before = try await load(session)
         let now = now
+        let plan: RecordingPlan
         // Nothing is written until all evidence has been checked.
-        try plan.checkAgreement(with: before.facts)
-        plan.settle(in: before.facts)
-        let settled = plan
+        do { plan = try self.plan(for: evidence, isRestore: isRestore, in: before) } catch {
+            throw EntitlementError(error)
+        }
         // Evidence is written first, together with its facts: what it proves is durable with that write.
-        let order: [LocalState.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
-        let targets = order.filter(settled.concerns)
+        let order: [DeviceLedgers.Target] = plan.verified.isEmpty ? [.account, .device] : [.device, .account]
+        let targets = order.filter(plan.concerns)
         for target in targets {
-            let facts = try plan.facts(for: target, in: before, replica: before.replica?.id ?? .placeholder, now: now)
+            let facts = try facts(of: plan, for: target, in: before, before.replica?.id ?? .placeholder, now: now)
             _ = try before.ledger(target, with: facts)
         }
         feed.claim(plan.transactions, for: session.account)
@@ -59,14 +65,40 @@ extension EntitlementStore {
         for target in targets {
             let addition = try await session.append(to: target, startingWith: state) {
                 (state, replica) throws(EntitlementError) in
-                try settled.facts(for: target, in: state, replica: replica, now: now)
+                try facts(of: plan, for: target, in: state, replica, now: now)
             }
             newFacts += addition.facts
             state = addition.state
         }
         await publish(newFacts, in: session, state)
-        if environment == .production, let date = settled.latestSignature { clock.noteSignedDate(date) }
+        if environment == .production, let date = plan.latestSignature { clock.noteSignedDate(date) }
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
+    }
+
+    private func plan(
+        for evidence: [Evidence], isRestore: Bool, in state: LocalState
+    ) throws(RecordingError) -> RecordingPlan {
+        var plan = emptyPlan
+        (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
+        for item in evidence { try plan.add(item) }
+        try plan.checkAgreement(with: state.facts)
+        plan.settle(in: state.facts)
+        return plan
+    }
+
+    /// A plan without evidence.
+    var emptyPlan: RecordingPlan {
+        RecordingPlan(catalog: catalog, environment: environment) { [host] in host.randomUUID() }
+    }
+
+    /// Returns the facts of `plan` that `target` lacks.
+    func facts(
+        of plan: RecordingPlan, for target: DeviceLedgers.Target, in state: LocalState, _ replica: ReplicaID,
+        now: Timestamp
+    ) throws(EntitlementError) -> [Fact] {
+        do { return try plan.facts(for: target, in: state.ledgers, replica: replica, now: now) } catch {
+            throw EntitlementError(error)
+        }
     }
 
     /// The number of purchases that this device knows, in all environments and whether they count or not.
@@ -148,7 +180,7 @@ extension EntitlementStore {
     }
 
     /// Records that a purchase was revoked. Equivalent to ``record(_:)-(Evidence)`` with
-    /// ``Evidence/refunded(_:at:reason:signedAt:)``.
+    /// `Evidence.refunded`.
     ///
     /// - Returns: The new fact; `nil` if the purchase was already revoked at that date.
     @discardableResult
@@ -159,7 +191,7 @@ extension EntitlementStore {
     }
 
     /// Records that a refund was reversed. Equivalent to ``record(_:)-(Evidence)`` with
-    /// ``Evidence/reinstated(_:reason:signedAt:)``.
+    /// `Evidence.reinstated`.
     ///
     /// - Returns: The new fact; `nil` if there is no refund to reverse.
     @discardableResult
@@ -186,7 +218,7 @@ extension EntitlementStore {
         var state = try await load(session)
         let now = now
         var facts: [Fact] = []
-        for target in [LocalState.Target.account, .device] {
+        for target in [DeviceLedgers.Target.account, .device] {
             let addition = try await session.append(to: target, startingWith: state) { state, _ in
                 let time = state.facts.latestTime.next(at: now)
                 return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]

@@ -4,7 +4,7 @@ import Synchronization
 
 /// The purchases and entitlements of one account on this device.
 ///
-/// An app records ``Evidence`` of purchases and asks for access to its content. Both work offline; with a remote the
+/// An app records `Evidence` of purchases and asks for access to its content. Both work offline; with a remote the
 /// store syncs the account's facts to all devices.
 ///
 /// Everything recorded is durable in the local store when the call returns, to the degree that the local backend's
@@ -43,7 +43,7 @@ public final class EntitlementStore: Sendable {
     /// True if the store uses the account that is logged in on this device, and follows when another process changes
     /// it.
     let followsDevice: Bool
-    /// What the sessions of all accounts share.
+    /// The parts that the sessions of all accounts share.
     let sessionStore: AccountSession.Store
     private let currentSession: Mutex<AccountSession>
 

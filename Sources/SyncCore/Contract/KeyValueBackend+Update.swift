@@ -22,8 +22,8 @@ extension KeyValueBackend {
     ///   - change: Receives the current entry, `nil` if there is none. Returns the new value, or `nil` to leave the
     ///     entry as it is.
     /// - Returns: The entry after the call; `nil` if there is none.
-    /// - Throws: The error of `change`, or `BackendError`; `BackendError.Kind.busy` after `attempts` writes of which none
-    ///   succeeded.
+    /// - Throws: The error of `change`, or that of the backend; `BackendError.Kind.busy` after `attempts` writes of
+    ///   which none succeeded.
     @discardableResult
     package func update<Failure: BackendFailure>(
         _ key: EntryKey, attempts: Int = 100,

@@ -1,7 +1,7 @@
 /// Decides, step by step, how one document becomes the same on two sides. Pure: the engine performs the effects.
 ///
-/// The engine performs the effect that ``start(from:)`` returns, passes the result to ``handle(_:)``, performs the effect
-/// that this returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
+/// The engine performs the effect that ``start(from:)`` returns, passes the result to ``handle(_:)``, performs the
+/// effect that this returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
 ///
 /// | case | requests |
 /// |---|---|

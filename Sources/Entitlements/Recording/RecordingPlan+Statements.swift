@@ -1,5 +1,3 @@
-import Entitlements
-
 extension RecordingPlan {
     /// Evidence other than purchases and approval requests.
     struct Statement: Sendable {
@@ -9,7 +7,7 @@ extension RecordingPlan {
             case assertion(AssertedExpiry)
         }
         let content: Content
-        var target = LocalState.Target.account
+        var target = DeviceLedgers.Target.account
 
         /// The date of the store's signature, in production only.
         var signedAt: Timestamp? {
@@ -22,12 +20,12 @@ extension RecordingPlan {
         }
     }
 
-    mutating func add(statement content: Evidence.Content) throws(EntitlementError) {
+    mutating func add(statement content: Evidence.Content) throws(RecordingError) {
         switch content {
         case .revocation(let transaction, let date, let isReinstated, let reason, let signedAt):
             try Self.check(transaction)
             guard reason.utf8.count <= 1_000 else {
-                throw EntitlementError(.invalid, "reason must be at most 1,000 bytes, not \(reason.utf8.count)")
+                throw RecordingError(.invalid, "reason must be at most 1,000 bytes, not \(reason.utf8.count)")
             }
             // A revocation without a date takes the time of recording, which is not known yet.
             let revocation = Revocation(
@@ -37,15 +35,15 @@ extension RecordingPlan {
         case .renewalState(let state):
             try Self.check(state.line)
             if let product = state.pendingProduct {
-                do { try product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
+                do { try product.validate() } catch { throw RecordingError(.invalid, "product: \(error)") }
             }
             statements.append(Statement(content: .renewalState(state)))
         case .assertion(let asserted):
             guard catalog.groups.contains(asserted.group) else {
-                throw EntitlementError(
+                throw RecordingError(
                     .unknownProduct, "the catalogue has no group \"\(asserted.group.rawValue.singleLine)\"")
             }
-            do { try asserted.source.validate() } catch { throw EntitlementError(.invalid, "source: \(error)") }
+            do { try asserted.source.validate() } catch { throw RecordingError(.invalid, "source: \(error)") }
             statements.append(Statement(content: .assertion(asserted)))
         case .reported, .deferred, .withdrawn, .verified:
             preconditionFailure("purchases and requests are handled elsewhere")
@@ -56,7 +54,7 @@ extension RecordingPlan {
     /// ledger.
     ///
     /// The choice is made once, so that a purchase that arrives concurrently cannot make both ledgers skip a statement.
-    mutating func settle(in facts: Facts) {
+    package mutating func settle(in facts: Facts) {
         for index in statements.indices {
             guard case .revocation(let revocation, _) = statements[index].content else { continue }
             let staysHere =
@@ -66,21 +64,21 @@ extension RecordingPlan {
         }
     }
 
-    /// Returns the fact that `statement` adds to the state; `nil` if it says nothing new.
+    /// Returns the fact that `statement` adds to the ledgers; `nil` if it says nothing new.
     func fact(
-        for statement: Statement, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
+        for statement: Statement, in ledgers: DeviceLedgers, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
-    ) throws(EntitlementError) -> Fact? {
+    ) throws(RecordingError) -> Fact? {
         switch statement.content {
         case .revocation(var revocation, let isDated):
             if !isDated { revocation.revokedAt = now }
-            guard try saysMore(revocation, isDated: isDated, than: state.facts, now: now) else { return nil }
+            guard try saysMore(revocation, isDated: isDated, than: ledgers.facts, now: now) else { return nil }
             time = time.next(at: now)
             revocation.stamp.logicalTime = time
             return .revocation(revocation)
         case .renewalState(var renewal):
-            try checkRenews(renewal.line, in: state.facts)
-            if let known = state.facts.renewalStates[renewal.line] {
+            try checkRenews(renewal.line, in: ledgers.facts)
+            if let known = ledgers.facts.renewalStates[renewal.line] {
                 var again = renewal
                 again.stamp = known.stamp
                 guard again != known || renewal.stamp.isSignedLater(than: known.stamp) else { return nil }
@@ -89,23 +87,23 @@ extension RecordingPlan {
             renewal.stamp.logicalTime = time
             return .renewalState(renewal)
         case .assertion(let asserted):
-            return assertion(asserted, in: state, replica: replica, time: &time, now: now)
+            return assertion(asserted, in: ledgers, replica: replica, time: &time, now: now)
         }
     }
 
     /// Throws if the purchase that starts `line` is known to be of a product that never renews.
-    private func checkRenews(_ line: TransactionReference, in facts: Facts) throws(EntitlementError) {
+    private func checkRenews(_ line: TransactionReference, in facts: Facts) throws(RecordingError) {
         let stored = facts[line].map { ($0.product, $0.terms ?? catalog.terms(of: $0.product)) }
         guard let (product, terms) = stored ?? sale(of: line), let kind = terms?.kind else { return }
         if case .autoRenewable = kind { return }
-        throw EntitlementError(
+        throw RecordingError(
             .invalid,
             "transaction \"\(line.id.rawValue.singleLine)\" has no renewal state: \"\(product)\" is "
                 + "\(kind.name), not autoRenewable")
     }
 
     private func saysMore(_ revocation: Revocation, isDated: Bool, than facts: Facts, now: Timestamp)
-        throws(EntitlementError) -> Bool
+        throws(RecordingError) -> Bool
     {
         let known = facts.revocations[revocation.transaction]
         if revocation.stamp.signedDate == nil {
@@ -124,16 +122,16 @@ extension RecordingPlan {
     }
 
     private func assertion(
-        _ asserted: AssertedExpiry, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
+        _ asserted: AssertedExpiry, in ledgers: DeviceLedgers, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) -> Fact? {
         let environment = asserted.environment ?? environment
-        let latestPurchase = state.facts.purchases.last { $0.transaction.environment == environment }?.date
+        let latestPurchase = ledgers.facts.purchases.last { $0.transaction.environment == environment }?.date
         let assertedAt = [asserted.assertedAt ?? now, latestPurchase].compactMap { $0 }.max() ?? now
         // A date that the group covers anyway adds nothing. If it were kept, it would outlive a refund of the purchase
         // that covers it.
-        if environment == state.replay.environment,
-            let chain = state.replay.timelines[asserted.group]?.chain(at: assertedAt), chain.end >= asserted.until,
+        if environment == ledgers.replay.environment,
+            let chain = ledgers.replay.timelines[asserted.group]?.chain(at: assertedAt), chain.end >= asserted.until,
             asserted.until > assertedAt
         {
             return nil
@@ -156,11 +154,11 @@ extension Stamp {
     }
 }
 
-extension EntitlementError {
-    fileprivate static func signed(_ transaction: TransactionReference, isReinstated: Bool) -> EntitlementError {
+extension RecordingError {
+    fileprivate static func signed(_ transaction: TransactionReference, isReinstated: Bool) -> RecordingError {
         let id = transaction.id.rawValue.singleLine
         let action = isReinstated ? "reinstate it" : "revoke it"
-        return EntitlementError(
+        return RecordingError(
             .contradiction, "transaction \"\(id)\" is signed by its store: only a signed statement can \(action)")
     }
 }

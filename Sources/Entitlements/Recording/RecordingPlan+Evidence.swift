@@ -1,25 +1,23 @@
-import Entitlements
-
 // Evidence that was verified on this device: it is kept, and its facts are recorded.
 extension RecordingPlan {
-    mutating func add(_ statement: VerifiedStatement) throws(EntitlementError) {
+    mutating func add(_ statement: VerifiedStatement) throws(RecordingError) {
         guard statement.evidence.data.count + statement.evidence.facts.byteCount <= VerifiedStatement.maximumByteCount
         else {
-            throw EntitlementError(
+            throw RecordingError(
                 .invalid, "evidence must have at most \(VerifiedStatement.maximumByteCount) bytes with its facts")
         }
         for case .purchase(let purchase) in statement.facts {
             try Self.check(purchase.transaction)
-            do { try purchase.product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
+            do { try purchase.product.validate() } catch { throw RecordingError(.invalid, "product: \(error)") }
             guard Purchase.quantityRange.contains(purchase.quantity) else {
-                throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(purchase.quantity)")
+                throw RecordingError(.invalid, "quantity must be 1 to 10,000, not \(purchase.quantity)")
             }
         }
         verified.append(statement)
     }
 
     /// Returns `true` if the evidence may have to write to `target`.
-    func hasEvidence(for target: LocalState.Target) -> Bool {
+    func hasEvidence(for target: DeviceLedgers.Target) -> Bool {
         switch target {
         case .device: return !verified.isEmpty
         case .account:
@@ -43,21 +41,21 @@ extension RecordingPlan {
 
     /// The facts that `target` lacks. The evidence itself goes to the device ledger.
     func evidenceFacts(
-        for target: LocalState.Target, in state: LocalState, replica: ReplicaID, time: inout LogicalTime,
+        for target: DeviceLedgers.Target, in ledgers: DeviceLedgers, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) -> [Fact] {
         guard !verified.isEmpty else { return [] }
-        let ledger = state[target].ledger
+        let ledger = ledgers[target]
         let held = ledger.factsByKey
         var facts: [Fact] = []
-        if target == .device, !isCompletion { facts = evidenceToKeep(in: state) }
+        if target == .device, !isCompletion { facts = evidenceToKeep(in: ledgers) }
         let local = unitsOfDevice
         for fact in verified.flatMap(\.facts) where fact.isAbout(local) == (target == .device) {
             if held[fact.record.key]?.covers(fact) ?? false { continue }
             time = time.next(at: now)
-            facts += [fact.completed(by: catalog, known: state.facts, at: time)]
+            facts += [fact.completed(by: catalog, known: ledgers.facts, at: time)]
             guard case .purchase(let purchase) = fact,
-                !(state.facts.recordings[purchase.transaction] ?? []).contains(where: { $0.replica == replica })
+                !(ledgers.facts.recordings[purchase.transaction] ?? []).contains(where: { $0.replica == replica })
             else { continue }
             facts.append(
                 .recording(
@@ -73,12 +71,12 @@ extension RecordingPlan {
     private var waitingByteCount: Int { LedgerLimits.standard.byteCount / (hasReceiver ? 2 : 4) }
 
     /// The evidence to keep until the server has answered it.
-    private func evidenceToKeep(in state: LocalState) -> [Fact] {
-        let server = state.decisions.ledger.factsByKey
-        let waiting = state.waitingEvidence
+    private func evidenceToKeep(in ledgers: DeviceLedgers) -> [Fact] {
+        let server = ledgers.server.factsByKey
+        let waiting = ledgers.device.waitingEvidence
         var room = waitingByteCount - waiting.reduce(0) { $0 + $1.data.count }
         return verified.compactMap { statement in
-            guard isRestore || !statement.isKnown(to: server, state.device.ledger),
+            guard isRestore || !statement.isKnown(to: server, ledgers.device),
                 room >= statement.evidence.data.count
             else { return nil }
             room -= statement.evidence.data.count

@@ -1,11 +1,9 @@
-public import Entitlements
-
 /// A statement that something was bought, refunded, renewed or granted.
 ///
-/// Pass it to ``EntitlementStore/record(_:)-(Evidence)``. Evidence signed by a store takes precedence over what an app
+/// Pass it to `EntitlementStore.record`. Evidence signed by a store takes precedence over what an app
 /// reports. More kinds of evidence may be added.
 public struct Evidence: Sendable {
-    enum Content: Sendable {
+    package enum Content: Sendable {
         case reported(ReportedPurchase)
         case deferred(ProductID)
         case withdrawn(ProductID)
@@ -15,7 +13,7 @@ public struct Evidence: Sendable {
         case verified(VerifiedStatement)
     }
 
-    let content: Content
+    package let content: Content
 
     /// A purchase, reported by the app or verified by the caller with the store that sold it.
     ///
@@ -31,7 +29,7 @@ public struct Evidence: Sendable {
     ///     itself.
     ///   - isIntroductory: `true` if the introductory offer applied.
     ///   - store: The store that issued the transaction id.
-    ///   - environment: The environment of the purchase. The default is that of the ``EntitlementStore``.
+    ///   - environment: The environment of the purchase. The default is that of the `EntitlementStore`.
     ///   - signedAt: The date of the store's signature, if the caller has verified one. Signed evidence takes
     ///     precedence over unsigned evidence, and a later signature over an earlier one.
     public static func reported(
@@ -107,7 +105,7 @@ public struct Evidence: Sendable {
     ///   - assertedAt: The date of the source's statement. The default is the time of recording. If the ledger holds a
     ///     later purchase, the date of that purchase is used instead, so that an expiry derived from this ledger adds
     ///     nothing when it is imported again.
-    ///   - environment: The environment in which the date counts. The default is that of the ``EntitlementStore``.
+    ///   - environment: The environment in which the date counts. The default is that of the `EntitlementStore`.
     public static func asserted(
         _ group: GroupID, until: Timestamp, source: SourceID, assertedAt: Timestamp? = nil,
         environment: EnvironmentID? = nil
@@ -129,7 +127,7 @@ public struct Evidence: Sendable {
 }
 
 /// The parameters of reported evidence of a purchase.
-struct ReportedPurchase: Sendable {
+package struct ReportedPurchase: Sendable {
     var product: ProductID
     var transaction: TransactionID?
     var date: Timestamp?
@@ -143,18 +141,10 @@ struct ReportedPurchase: Sendable {
 }
 
 /// The parameters of an expiry date that another system keeps.
-struct AssertedExpiry: Sendable {
+package struct AssertedExpiry: Sendable {
     var group: GroupID
     var until: Timestamp
     var source: SourceID
     var assertedAt: Timestamp?
     var environment: EnvironmentID?
-}
-
-/// The result of recording evidence.
-public struct RecordingReceipt: Hashable, Sendable {
-    /// The transactions of the recorded purchases, in the order of the evidence.
-    public var transactions: [TransactionReference]
-    /// The facts that were new to this store. Empty if the evidence was recorded before.
-    public var newFacts: [Fact]
 }

@@ -1,48 +1,51 @@
-import Entitlements
-package import SyncCore
-
-/// Checked evidence, to be turned into facts for the current state of a ledger.
-struct RecordingPlan: Sendable {
+/// Checked evidence, to be turned into facts for the current contents of a device's ledgers. Pure.
+package struct RecordingPlan: Sendable {
     private struct Sale: Sendable {
         let transaction: TransactionReference
         let report: ReportedPurchase
         /// `nil` if a store sold a product that the catalogue does not contain.
         let terms: Terms?
-        let target: LocalState.Target
+        let target: DeviceLedgers.Target
     }
 
     let catalog: Catalog
     let environment: EnvironmentID
-    private let host: HostServices
+    private let randomID: @Sendable () -> String
     private var sales: [Sale] = []
     private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
     var statements: [Statement] = []
     /// Evidence that was verified on this device.
-    var verified: [VerifiedStatement] = []
+    package var verified: [VerifiedStatement] = []
     /// True if evidence is kept even if the server has stated the same, because it may move a purchase here.
-    var isRestore = false
+    package var isRestore = false
     /// True if a server can receive evidence.
-    var hasReceiver = true
+    package var hasReceiver = true
     /// True if the plan only completes the recording of evidence that is kept already.
-    var isCompletion = false
+    package var isCompletion = false
 
-    init(catalog: Catalog, environment: EnvironmentID, host: HostServices) {
+    /// Creates an empty plan.
+    ///
+    /// - Parameters:
+    ///   - catalog: The products for sale.
+    ///   - environment: The environment of evidence that names none.
+    ///   - randomID: Returns a new id for a purchase without one.
+    package init(catalog: Catalog, environment: EnvironmentID, randomID: @escaping @Sendable () -> String) {
         self.environment = environment
         self.catalog = catalog
-        self.host = host
+        self.randomID = randomID
     }
 
     /// The transactions of all purchases, in the order of insertion.
-    var transactions: [TransactionReference] { sales.map(\.transaction) + verified.flatMap(\.transactions) }
+    package var transactions: [TransactionReference] { sales.map(\.transaction) + verified.flatMap(\.transactions) }
 
     /// Returns `true` if the plan may have to write to `target`.
-    func concerns(_ target: LocalState.Target) -> Bool {
+    package func concerns(_ target: DeviceLedgers.Target) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
             || statements.contains { $0.target == target } || hasEvidence(for: target)
     }
 
-    mutating func add(_ evidence: Evidence) throws(EntitlementError) {
+    package mutating func add(_ evidence: Evidence) throws(RecordingError) {
         switch evidence.content {
         case .reported(let report): try add(report)
         case .deferred(let product): try add(request: product, isWithdrawn: false)
@@ -52,28 +55,28 @@ struct RecordingPlan: Sendable {
         }
     }
 
-    private mutating func add(request product: ProductID, isWithdrawn: Bool) throws(EntitlementError) {
+    private mutating func add(request product: ProductID, isWithdrawn: Bool) throws(RecordingError) {
         guard catalog[product: product] != nil else { throw .unknown(product) }
         // The last request for a product counts.
         requests.removeAll { $0.product == product }
         requests.append((product, isWithdrawn))
     }
 
-    private mutating func add(_ report: ReportedPurchase) throws(EntitlementError) {
+    private mutating func add(_ report: ReportedPurchase) throws(RecordingError) {
         let terms = catalog.terms(of: report.product)
         // A store may sell products that this version of the app does not know. An app that reports an unknown product
         // has made a mistake.
         guard terms != nil || report.store != .reported else { throw .unknown(report.product) }
-        do { try report.product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
+        do { try report.product.validate() } catch { throw RecordingError(.invalid, "product: \(error)") }
         guard Purchase.quantityRange.contains(report.quantity) else {
-            throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(report.quantity)")
+            throw RecordingError(.invalid, "quantity must be 1 to 10,000, not \(report.quantity)")
         }
-        let id = report.transaction ?? TransactionID(host.randomUUID())
+        let id = report.transaction ?? TransactionID(randomID())
         let transaction = TransactionReference(
             store: report.store, environment: report.environment ?? environment, id: id)
         try Self.check(transaction)
         if let original = report.original {
-            do { try original.validate() } catch { throw EntitlementError(.invalid, "original transaction: \(error)") }
+            do { try original.validate() } catch { throw RecordingError(.invalid, "original transaction: \(error)") }
         }
         if let earlier = positions[transaction].map({ sales[$0] }) {
             guard earlier.report.hasSameContents(as: report) else {
@@ -92,7 +95,7 @@ struct RecordingPlan: Sendable {
 
     /// The latest signature date of all purchases and statements in production. The clocks of test environments are not
     /// reliable.
-    var latestSignature: Timestamp? {
+    package var latestSignature: Timestamp? {
         let sold = sales.filter { $0.transaction.environment == .production }
         let evidence = verified.filter { $0.facts.contains(where: \.isOfProduction) }
         return
@@ -101,7 +104,7 @@ struct RecordingPlan: Sendable {
     }
 
     /// Returns the ledger that a purchase of this plan goes to.
-    func target(ofSale transaction: TransactionReference) -> LocalState.Target? {
+    func target(ofSale transaction: TransactionReference) -> DeviceLedgers.Target? {
         positions[transaction].map { sales[$0].target }
     }
 
@@ -110,18 +113,18 @@ struct RecordingPlan: Sendable {
         positions[transaction].map { (sales[$0].report.product, sales[$0].terms) }
     }
 
-    static func check(_ transaction: TransactionReference) throws(EntitlementError) {
+    static func check(_ transaction: TransactionReference) throws(RecordingError) {
         do {
             try transaction.store.validate()
             try transaction.environment.validate()
             try transaction.id.validate()
         } catch {
-            throw EntitlementError(.invalid, "transaction: \(error)")
+            throw RecordingError(.invalid, "transaction: \(error)")
         }
     }
 
     /// Checks that all purchases agree with the known facts, whichever ledger they go to.
-    func checkAgreement(with facts: Facts) throws(EntitlementError) {
+    package func checkAgreement(with facts: Facts) throws(RecordingError) {
         for sale in sales {
             guard let known = facts[sale.transaction] else { continue }
             try sale.report.checkAgreement(with: known, statedDate: facts.statedDate(of: known))
@@ -129,22 +132,24 @@ struct RecordingPlan: Sendable {
     }
 
     /// Returns the facts that `target` lacks.
-    func facts(for target: LocalState.Target, in state: LocalState, replica: ReplicaID, now: Timestamp)
-        throws(EntitlementError) -> [Fact]
+    package func facts(for target: DeviceLedgers.Target, in ledgers: DeviceLedgers, replica: ReplicaID, now: Timestamp)
+        throws(RecordingError) -> [Fact]
     {
         var facts: [Fact] = []
-        var time = state.facts.latestTime
-        var knownEnds = KnownEnds(replay: state.replay)
+        var time = ledgers.facts.latestTime
+        var knownEnds = KnownEnds(replay: ledgers.replay)
         for sale in sales where sale.target == target {
-            let known = state.facts[sale.transaction]
-            if let known { try sale.report.checkAgreement(with: known, statedDate: state.facts.statedDate(of: known)) }
-            let recordings = state.facts.recordings[sale.transaction] ?? []
+            let known = ledgers.facts[sale.transaction]
+            if let known {
+                try sale.report.checkAgreement(with: known, statedDate: ledgers.facts.statedDate(of: known))
+            }
+            let recordings = ledgers.facts.recordings[sale.transaction] ?? []
             let isStronger = sale.report.isStronger(than: known)
             if !isStronger, recordings.contains(where: { $0.replica == replica }) { continue }
             time = time.next(at: now)
             let purchase = Purchase(
                 transaction: sale.transaction, product: sale.report.product, terms: known?.terms ?? sale.terms,
-                date: sale.report.date ?? known.map(state.facts.statedDate(of:)) ?? now,
+                date: sale.report.date ?? known.map(ledgers.facts.statedDate(of:)) ?? now,
                 quantity: sale.report.quantity, originalID: sale.report.original, storeExpiry: sale.report.expires,
                 isIntroductory: sale.report.isIntroductory,
                 stamp: Stamp(signedDate: sale.report.signedAt, logicalTime: time))
@@ -158,14 +163,14 @@ struct RecordingPlan: Sendable {
             facts.append(.recording(recording))
         }
         for statement in statements where statement.target == target {
-            guard let fact = try self.fact(for: statement, in: state, replica: replica, time: &time, now: now) else {
+            guard let fact = try self.fact(for: statement, in: ledgers, replica: replica, time: &time, now: now) else {
                 continue
             }
             facts.append(fact)
         }
-        facts += evidenceFacts(for: target, in: state, replica: replica, time: &time, now: now)
+        facts += evidenceFacts(for: target, in: ledgers, replica: replica, time: &time, now: now)
         if target == .device {
-            for request in requests where state.replay.isPending(request.product) == request.isWithdrawn {
+            for request in requests where ledgers.replay.isPending(request.product) == request.isWithdrawn {
                 time = time.next(at: now)
                 facts.append(
                     .pending(
@@ -214,7 +219,7 @@ extension ReportedPurchase {
 
     /// Checks an unsigned report against the known purchase. Signed reports replace the known purchase and need no
     /// check.
-    fileprivate func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(EntitlementError) {
+    fileprivate func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(RecordingError) {
         guard signedAt == nil else { return }
         if known.product != product { throw .contradiction(known.transaction, "product \(known.product)") }
         if let date, statedDate != date { throw .contradiction(known.transaction, "date \(statedDate)") }
@@ -239,29 +244,10 @@ extension ReportedPurchase {
     }
 }
 
-extension EntitlementError {
-    fileprivate static func contradiction(_ transaction: TransactionReference, _ known: String) -> EntitlementError {
-        EntitlementError(
+extension RecordingError {
+    fileprivate static func contradiction(_ transaction: TransactionReference, _ known: String) -> RecordingError {
+        RecordingError(
             .contradiction,
             "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(known)")
-    }
-}
-
-extension HostServices {
-    /// A random UUID (RFC 9562, version 4), lower case.
-    package func randomUUID() -> String {
-        let high = randomBits() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000
-        let low = randomBits() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-        let digits = [high, low].map { word in
-            let text = String(word, radix: 16)
-            return String(repeating: "0", count: 16 - text.count) + text
-        }.joined()
-        var parts: [Substring] = []
-        var rest = digits[...]
-        for count in [8, 4, 4, 4, 12] {
-            parts.append(rest.prefix(count))
-            rest = rest.dropFirst(count)
-        }
-        return parts.joined(separator: "-")
     }
 }

@@ -1,11 +1,9 @@
-package import Entitlements
-
 /// Evidence that was verified on this device.
 package struct VerifiedStatement: Sendable {
     /// The evidence and the facts that it proves.
     package var evidence: StoredEvidence
     /// The facts, decoded.
-    var facts: [Fact]
+    package var facts: [Fact]
 
     /// Creates a value.
     ///
@@ -22,7 +20,8 @@ package struct VerifiedStatement: Sendable {
                 stamp: .signed(at: signedDate)))
     }
 
-    init(_ evidence: StoredEvidence) {
+    /// Creates the value of evidence that was kept.
+    package init(_ evidence: StoredEvidence) {
         self.evidence = evidence
         facts = evidence.facts.records.map { Fact($0) }
     }
@@ -31,7 +30,7 @@ package struct VerifiedStatement: Sendable {
     static let maximumByteCount = LedgerLimits.maximumPartByteCount - 1_024
 
     /// The transactions of the purchases.
-    var transactions: [TransactionReference] {
+    package var transactions: [TransactionReference] {
         facts.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
     }
 
