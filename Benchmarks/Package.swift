@@ -34,6 +34,8 @@ let package = Package(
             name: "store-benchmarks",
             dependencies: [
                 "BenchmarkSupport",
+                .product(name: "EntitlementSync", package: "EntitlementSync"),
+                .product(name: "Entitlements", package: "EntitlementSync"),
                 .product(name: "FileStorage", package: "EntitlementSync"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),

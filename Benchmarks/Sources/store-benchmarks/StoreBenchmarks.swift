@@ -16,7 +16,8 @@ struct StoreBenchmarks {
         let stopwatch = Stopwatch(isShort: isShort)
         let report = await StoreReport(
             small: SQLiteRows(folder: folder).measure(with: stopwatch)
-                + FileRows(folder: folder).measure(with: stopwatch),
+                + FileRows(folder: folder).measure(with: stopwatch)
+                + RecordRows(folder: folder).measure(with: stopwatch),
             large: LargeStore(folder: folder, count: keyCount).measure())
         print(isJSON ? report.json : report.text)
     }

@@ -13,13 +13,16 @@ struct WireAccount {
     static let purchaseCount = 120
 
     let server: String
+    let name: String
     let session: ServerSession
     let ledger: EntryKey
     private let catalog: Catalog
 
     /// Signs up, records a purchase for each month of ten years on one device, and syncs with `server`.
-    init(server: String, transport: any HTTPTransport) async throws {
-        self.server = server
+    ///
+    /// - Parameter isDecided: `true` to date the last purchase in the future, so that the server decides about it.
+    init(_ name: String, server: String, transport: any HTTPTransport, isDecided: Bool = false) async throws {
+        (self.name, self.server) = (name, server)
         catalog = try Catalog(
             json: Array(
                 """
@@ -27,16 +30,19 @@ struct WireAccount {
                  "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
                 """.utf8))
         session = try await AccountClient(server: server, transport: transport)
-            .signUp("bench", password: "correct horse").session
-        ledger = try EntryKey("accounts/bench/\(session.incarnation)/ledger")
+            .signUp(name, password: "correct horse").session
+        ledger = try EntryKey("accounts/\(name)/\(session.incarnation)/ledger")
         let phone = try await store(on: try backend(transport))
         for month in 0..<Self.purchaseCount {
-            let date = Timestamp(milliseconds: 1_460_000_000_000 + Int64(month) * 2_629_746_000)
-            let transaction = TransactionID("\(month + 1_000_000)")
+            let isLast = month == Self.purchaseCount - 1
+            let start: Int64 = isDecided && isLast ? 4_000_000_000_000 : 1_460_000_000_000
+            let date = Timestamp(milliseconds: start + Int64(month) * 2_629_746_000)
+            let transaction = TransactionID("\(name) \(month)")
             try await phone.record(.reported("com.example.month", transaction: transaction, date: date))
         }
-        try await phone.logIn("bench", adoptAnonymous: true)
-        try await phone.sync()
+        try await phone.logIn(name, adoptAnonymous: true)
+        let isCorrected = try await !phone.sync().accessChanges.isEmpty
+        expect(isCorrected == isDecided, "the server decides about a purchase in the future, and about no other")
     }
 
     /// The server as a backend.
@@ -53,7 +59,7 @@ struct WireAccount {
     /// A device that has a session and syncs all facts.
     func newDevice(_ remote: HTTPBackend) async throws -> EntitlementStore {
         let store = try await store(on: remote)
-        try await store.logIn("bench")
+        try await store.logIn(name)
         let count = try await store.restore().purchases.count
         expect(count == Self.purchaseCount, "a new device gets all purchases")
         return store

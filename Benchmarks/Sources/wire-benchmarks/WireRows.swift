@@ -24,7 +24,7 @@ struct WireRows {
         var configuration = CurlClient.Configuration()
         if let file = server.certificates { configuration.trust = .file(file) }
         let transport = try CurlClient(configuration)
-        let account = try await WireAccount(server: server.url, transport: transport)
+        let account = try await WireAccount("bench", server: server.url, transport: transport)
         let remote = try account.backend(transport)
         guard case .found(let entry) = try await remote.read(account.ledger).outcome else {
             exitWithFailure("the ledger is not there")
@@ -44,6 +44,8 @@ struct WireRows {
         try await checkRequests(account, transport)
 
         let device = try await account.newDevice(remote)
+        let decided = try await WireAccount("decided", server: server.url, transport: transport, isDecided: true)
+        let decidedDevice = try await decided.newDevice(decided.backend(transport))
         let engine = SyncEngine(local: MemoryBackend(), remote: remote, merge: LedgerMerge())
         _ = try await engine.sync(account.ledger)
         let subjects = [
@@ -54,6 +56,7 @@ struct WireRows {
             },
             Subject("idle sync, engine", against: .unchanged) { _ = try await engine.sync(account.ledger) },
             Subject("idle sync, EntitlementStore", against: .unchanged) { try await device.sync() },
+            Subject("idle sync with decisions", against: .unchanged) { try await decidedDevice.sync() },
             Subject("read", against: .whole) { _ = try await remote.read(account.ledger) },
             Subject("new device", against: .whole, requests: 3) { _ = try await account.newDevice(remote) },
         ]
