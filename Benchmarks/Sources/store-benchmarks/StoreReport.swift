@@ -18,7 +18,8 @@ struct StoreReport {
             "SQLite, \(large.count) keys: first answer after opening \(duration(large.open)); listing all of them "
                 + "\(duration(large.list)), memory \(megabytes(large.memoryAtFirst)) after the first page, "
                 + "\(megabytes(large.memoryAtMost)) at most",
-            "values of \(StoreBenchmarks.valueByteCount) bytes, for record the ledger of 100 to 260 purchases; medians; ratios are medians of rounds that took turns;",
+            "values of \(StoreBenchmarks.valueByteCount) bytes, for record the bytes of the ledger;",
+            "medians; ratios are medians of rounds that took turns;",
             "for the writers, \"bare calls\" is the same number of writes by one of them",
         ]
         return lines.joined(separator: "\n")

@@ -115,8 +115,7 @@ final class ChangeFeed: Sendable {
     }
 
     private func publishFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
-        let known = Set(old.purchases.map(\.transaction))
-        let arrived = new.purchases.map(\.transaction).filter { !known.contains($0) }
+        let arrived = new.purchases.map(\.transaction).filter { old[$0] == nil }
         let bought = arrived.filter(own.contains)
         if !bought.isEmpty { events.send(.purchased(bought)) }
         let restored = arrived.filter { !own.contains($0) }

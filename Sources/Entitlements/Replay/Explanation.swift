@@ -158,7 +158,7 @@ extension Replay {
     ) -> [Explanation.Line] {
         purchases.flatMap { purchase -> [Explanation.Line] in
             var effects = effects(purchase)
-            switch verdicts[purchase.transaction] {
+            switch verdict(on: purchase.transaction) {
             case .setAside(let reason): effects = [.setAside(reason)]
             // The source does not count purchases of this kind, or the rule gave no period.
             case .counts(let kind) where effects.isEmpty:
@@ -247,7 +247,7 @@ extension Replay {
         let strays = facts.spends(of: product).filter { !counted.contains($0.id) }
         return steps
             + withStatements(others, at: instant) { purchase in
-                guard case .counts(.consumable) = verdicts[purchase.transaction] else { return [] }
+                guard case .counts(.consumable) = verdict(on: purchase.transaction) else { return [] }
                 guard purchase.date <= instant else { return [.notYet] }
                 return facts.revocationDate(of: purchase).map { [.setAside(.revoked($0))] } ?? []
             } + strays.map { Explanation.Line(fact: .spend($0), effect: .setAside(reason(against: $0))) }

@@ -226,8 +226,11 @@ public struct Facts: Sendable {
 
     /// The purchase with this transaction; `nil` if it is unknown.
     public subscript(transaction: TransactionReference) -> Purchase? {
-        purchaseIndex[transaction].map { purchases[$0] }
+        index(of: transaction).map { purchases[$0] }
     }
+
+    /// Returns the position of a purchase in ``purchases``; `nil` if it is unknown.
+    func index(of transaction: TransactionReference) -> Int? { purchaseIndex[transaction] }
 
     /// Returns the purchases of `product`, by ascending (date, transaction).
     func purchases(of product: ProductID) -> [Purchase] { (purchaseIndices[product] ?? []).map { purchases[$0] } }

@@ -28,7 +28,7 @@ extension Replay {
     func balanceSteps(of product: ProductID, at instant: Timestamp) -> [BalanceStep] {
         var steps: [BalanceStep] = []
         for purchase in facts.purchases(of: product) where purchase.date <= instant {
-            guard case .counts(.consumable(let units)) = verdicts[purchase.transaction] else { continue }
+            guard case .counts(.consumable(let units)) = verdict(on: purchase.transaction) else { continue }
             if let revokedAt = facts.revocationDate(of: purchase), revokedAt <= instant { continue }
             steps.append(
                 BalanceStep(
@@ -70,10 +70,10 @@ extension Replay {
         for product in catalog.products {
             if case .consumable = product.kind { ids.insert(product.id) }
         }
-        for purchase in facts.purchases {
+        for (purchase, verdict) in zip(facts.purchases, verdicts) {
             // A purchase sold as another kind does not count as a consumable.
             if let terms = purchase.terms { guard case .consumable = terms.kind else { continue } }
-            if case .counts(.consumable) = verdicts[purchase.transaction] { ids.insert(purchase.product) }
+            if case .counts(.consumable) = verdict { ids.insert(purchase.product) }
         }
         return ids.sorted()
     }

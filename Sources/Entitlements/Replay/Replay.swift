@@ -21,8 +21,8 @@ public struct Replay: Sendable {
     public let timelines: [GroupID: Timeline]
     /// The ownership of each non-consumable.
     let ownerships: [ProductID: Ownership]
-    /// The verdict on each purchase.
-    let verdicts: [TransactionReference: Verdict]
+    /// The verdict on each purchase, in the order of ``Facts/purchases``.
+    let verdicts: [Verdict]
 
     /// Replays the facts of one environment.
     ///
@@ -71,6 +71,11 @@ public struct Replay: Sendable {
 
     /// The conflict rules in force.
     public var rules: ConflictRules { catalog.policy.rules }
+
+    /// Returns the verdict on a purchase; `nil` if it is unknown.
+    func verdict(on transaction: TransactionReference) -> Verdict? {
+        facts.index(of: transaction).map { verdicts[$0] }
+    }
 
     /// The decision that a purchase counts as a kind of product, or is set aside.
     enum Verdict: Hashable {

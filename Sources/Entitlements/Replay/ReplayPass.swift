@@ -5,7 +5,7 @@ struct ReplayPass {
     let environment: EnvironmentID
     private(set) var timelines: [GroupID: Timeline] = [:]
     private(set) var ownerships: [ProductID: Ownership] = [:]
-    private(set) var verdicts: [TransactionReference: Replay.Verdict] = [:]
+    private(set) var verdicts: [Replay.Verdict] = []
 
     private var soldTime: [GroupID: [SoldTime]] = [:]
     private var renewals: [GroupID: [SoldRenewal]] = [:]
@@ -17,9 +17,10 @@ struct ReplayPass {
     }
 
     mutating func run() {
+        verdicts.reserveCapacity(facts.purchases.count)
         for purchase in facts.purchases {
             let verdict = value(purchase)
-            verdicts[purchase.transaction] = verdict
+            verdicts.append(verdict)
             if case .counts(let kind) = verdict { count(purchase, as: kind) }
         }
         for (reference, marks) in facts.flags where reference.environment == environment {
@@ -81,7 +82,9 @@ struct ReplayPass {
     private func objection(to purchase: Purchase) -> SetAside? {
         let sold = purchase.transaction.environment
         guard sold == environment else { return .otherEnvironment(sold) }
-        if facts.precedesReset(facts.firstRecorded(purchase), in: sold) { return .precedesReset }
+        if facts.resets[sold] != nil, facts.precedesReset(facts.firstRecorded(purchase), in: sold) {
+            return .precedesReset
+        }
         switch facts.acceptances[purchase.transaction]?.decision {
         case .refused(let reason): return .refused(reason)
         case .transferred(let account): return .transferred(to: account)
@@ -112,10 +115,10 @@ struct ReplayPass {
         }
     }
 
-    /// Under `verified`, clients' recordings have no effect, because an end that a client states can grant time.
+    /// The recordings in ascending order of replica. Under `verified`, clients' recordings have no effect, because an
+    /// end that a client states can grant time.
     private func recordings(of purchase: Purchase) -> [Recording] {
-        guard facts.policy == .trusted else { return [] }
-        return (facts.recordings[purchase.transaction] ?? []).sorted { $0.replica < $1.replica }
+        facts.policy == .trusted ? facts.recordings[purchase.transaction] ?? [] : []
     }
 
     private func sold(_ purchase: Purchase, duration: CalendarDuration, revokedAt: Timestamp?) -> SoldTime {

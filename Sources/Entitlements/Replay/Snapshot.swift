@@ -114,8 +114,8 @@ extension Replay {
         for timeline in timelines.values {
             times += timeline.periods.lazy.filter { $0.level != nil }.flatMap { [$0.start, $0.end] }
         }
-        for purchase in facts.purchases {
-            guard case .counts = verdicts[purchase.transaction] else { continue }
+        for (purchase, verdict) in zip(facts.purchases, verdicts) {
+            guard case .counts = verdict else { continue }
             times.append(purchase.date)
             if let revokedAt = facts.revocationDate(of: purchase) { times.append(revokedAt) }
         }

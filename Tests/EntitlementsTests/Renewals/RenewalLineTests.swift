@@ -134,7 +134,7 @@ struct RenewalLineTests {
                         transaction: .store("T1"), product: "forged", terms: terms, date: date, isIntroductory: true,
                         stamp: Stamp(logicalTime: time)))
             }
-            #expect(story.replay().verdicts[.store("T1")] == .setAside(.outOfBounds))
+            #expect(story.replay().verdict(on: .store("T1")) == .setAside(.outOfBounds))
         }
     }
 }

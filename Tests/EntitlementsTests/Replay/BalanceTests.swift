@@ -100,7 +100,7 @@ struct BalanceTests {
         #expect(try Self.units(Replay(facts, catalog: Shop.catalog())) == 4)
         #expect(try Self.units(Replay(facts, catalog: Self.shared())) == 12)
         let local = Replay(facts, catalog: try Shop.catalog())
-        #expect(local.verdicts[TransactionReference(id: "B")] == .setAside(.otherDevice))
+        #expect(local.verdict(on: TransactionReference(id: "B")) == .setAside(.otherDevice))
         #expect(try Self.units(Replay(Facts(account: here.joined(with: elsewhere)), catalog: Shop.catalog())) == 0)
     }
 

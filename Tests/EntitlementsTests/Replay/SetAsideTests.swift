@@ -5,7 +5,7 @@ import Testing
 @Suite("A purchase that cannot count yet is kept")
 struct SetAsideTests {
     private static func verdict(_ replay: Replay, _ transaction: TransactionID = "A") -> Replay.Verdict? {
-        replay.verdicts[TransactionReference(id: transaction)]
+        replay.verdict(on: TransactionReference(id: transaction))
     }
 
     @Test(
@@ -68,7 +68,7 @@ struct SetAsideTests {
         #expect(sandbox.isOwned(Shop.owl, at: now))
         #expect(sandbox.balance(of: Shop.coins, at: now) == 5)
         let reference = TransactionReference(environment: .sandbox, id: "A")
-        #expect(production.verdicts[reference] == .setAside(.otherEnvironment(.sandbox)))
+        #expect(production.verdict(on: reference) == .setAside(.otherEnvironment(.sandbox)))
     }
 
     @Test("The next boundary is the next instant at which the state may change, or nil if it will not")
