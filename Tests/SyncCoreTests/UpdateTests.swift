@@ -58,10 +58,8 @@ struct UpdateTests {
     @Test("settles a write of unknown outcome", arguments: [true, false])
     func unknownOutcome(isApplied: Bool) async throws {
         let store = store(nil, isApplied ? .lostAnswer : .lostRequest)
-        let entry = try await store.update(key) { entry throws(BackendError) in
-            (entry?.value.first ?? 0) < 1 ? Self.raise(entry) : nil
-        }
-        #expect(entry?.value == [1])
+        let entry = try await store.update(key) { entry throws(BackendError) in Self.raise(entry) }
+        #expect(entry?.value == [1], "raised once")
         // A visible value is written again until a write is acknowledged.
         #expect(store.callCount == 4)
         #expect(try await memory.read(key).outcome == entry.map { .found($0) })
@@ -84,6 +82,31 @@ struct UpdateTests {
         }
         #expect(overtaken?.kind == .busy)
         #expect(overtaken?.disposition == .transient)
+    }
+
+    @Test("deletes an entry for which the condition holds, also after an unknown outcome")
+    func remove() async throws {
+        _ = try await memory.write([1], to: key, if: .absent)
+        try await memory.remove(key) { entry throws(BackendError) in entry.value == [2] }
+        #expect(try await memory.read(key).outcome != .absent)
+        for fault in [FaultyBackend.Fault?.none, .lostAnswer, .lostRequest] {
+            _ = try await memory.write([1], to: key, if: .any)
+            try await store(nil, fault).remove(key) { entry throws(BackendError) in entry.value == [1] }
+            #expect(try await memory.read(key).outcome == .absent)
+        }
+    }
+
+    @Test("asks again before it deletes what another writer has written")
+    func removeChanged() async throws {
+        _ = try await memory.write([1], to: key, if: .absent)
+        var seen: [[UInt8]] = []
+        try await memory.remove(key) { entry async throws(BackendError) in
+            seen.append(entry.value)
+            if seen.count == 1 { _ = try await memory.write([2], to: key, if: .any) }
+            return entry.value == [1]
+        }
+        #expect(seen == [[1], [2]])
+        #expect(try await memory.read(key).outcome != .absent)
     }
 
     @Test("throws an error of the store without calling it absence")

@@ -13,8 +13,8 @@ extension KeyValueBackend {
     ///
     /// Reads the entry, passes it to `change`, and writes the value that `change` returns if no other writer was first.
     /// Otherwise `change` is called again with the current entry. After a write with an unknown outcome the entry is
-    /// read again. A value of this call that is visible then is written once more, because only an acknowledged write
-    /// is durable.
+    /// read again. If it holds the value of that write, the value is written once more without asking `change`, because
+    /// only an acknowledged write is durable.
     ///
     /// - Parameters:
     ///   - key: The key of the entry.
@@ -34,12 +34,11 @@ extension KeyValueBackend {
         var unsettled: [UInt8]?
         for _ in 0..<attempts {
             let value: [UInt8]
-            if let new = try await change(current) {
-                value = new
-            } else if let unsettled, unsettled == current?.value {
+            if let unsettled, unsettled == current?.value {
                 value = unsettled
             } else {
-                return current
+                guard let new = try await change(current) else { return current }
+                value = new
             }
             let precondition = current.map { Precondition.matches($0.version) } ?? .absent
             do throws(BackendError) {
@@ -57,6 +56,36 @@ extension KeyValueBackend {
         throw Failure(
             BackendError(
                 .busy, operation: .write, key: key, disposition: unsettled == nil ? .transient : .outcomeUnknown,
+                message: "\(label): other writers changed the entry first \(attempts) times; try again"))
+    }
+
+    /// Deletes the entry under `key` if `condition` holds for it, however many writers change it at the same time.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the entry.
+    ///   - attempts: The maximum number of deletions, 1 or more.
+    ///   - condition: Receives the current entry. It is called again for an entry that another writer has changed.
+    /// - Throws: The error of `condition`, or that of the backend; `BackendError.Kind.busy` after `attempts` deletions
+    ///   of which none succeeded.
+    package func remove<Failure: BackendFailure>(
+        _ key: EntryKey, attempts: Int = 100, if condition: (Entry) async throws(Failure) -> Bool
+    ) async throws(Failure) {
+        var current = try await entry(key, Failure.self)
+        for _ in 0..<attempts {
+            guard let held = current, try await condition(held) else { return }
+            do throws(BackendError) {
+                guard case .conflict(let winner) = try await delete(key, if: .matches(held.version)).outcome else {
+                    return
+                }
+                current = winner
+            } catch {
+                guard error.disposition == .outcomeUnknown else { throw Failure(error) }
+                current = try await entry(key, Failure.self)
+            }
+        }
+        throw Failure(
+            BackendError(
+                .busy, operation: .delete, key: key, disposition: .transient,
                 message: "\(label): other writers changed the entry first \(attempts) times; try again"))
     }
 

@@ -126,10 +126,11 @@ struct RecordStore: Sendable {
         _ key: EntryKey, as type: Value.Type = Value.self
     ) async throws(BackendError) -> Versioned<Value>? {
         guard case .found(let entry) = try await backend.read(key).outcome else { return nil }
-        do {
-            let value = try JSONDecoder().decode(Value.self, from: Data(entry.value))
-            return Versioned(value: value, version: entry.version)
-        } catch {
+        return Versioned(value: try decode(entry, key), version: entry.version)
+    }
+
+    private func decode<Value: Codable>(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Value {
+        do { return try JSONDecoder().decode(Value.self, from: Data(entry.value)) } catch {
             throw BackendError(
                 .damaged, operation: .read, key: key, message: "the server's record cannot be read", cause: error)
         }
@@ -164,15 +165,22 @@ struct RecordStore: Sendable {
     /// - Parameter change: Computes the new record from the current one; `nil` leaves it unchanged.
     /// - Returns: The new record; `nil` if `change` returned `nil`.
     func update<Value: Codable & Sendable & Equatable>(
-        _ key: EntryKey, _ change: (Value?) throws(BackendError) -> Value?
+        _ key: EntryKey, _ change: (Value?) async throws(BackendError) -> Value?
     ) async throws(BackendError) -> Value? {
-        for _ in 0..<32 {
-            let held = try await read(key, as: Value.self)
-            guard let value = try change(held?.value) else { return nil }
-            if value == held?.value { return value }
-            if try await replace(key, with: value, if: held?.version) { return value }
+        var value: Value?
+        try await backend.update(key) { (entry) async throws(BackendError) in
+            let held: Value? = try entry.map { (entry) throws(BackendError) in try decode(entry, key) }
+            value = try await change(held)
+            return try value.flatMap { (new) throws(BackendError) in new == held ? nil : try bytes(of: new) }
         }
-        throw BackendError(.busy, operation: .write, key: key, message: "this record keeps changing; try again")
+        return value
+    }
+
+    /// Deletes the record under `key` if `condition` holds for it.
+    func remove<Value: Codable & Sendable>(
+        _ key: EntryKey, as type: Value.Type = Value.self, if condition: (Value) -> Bool
+    ) async throws(BackendError) {
+        try await backend.remove(key) { (entry) throws(BackendError) in condition(try decode(entry, key)) }
     }
 
     func bytes(of value: some Encodable) throws(BackendError) -> [UInt8] {

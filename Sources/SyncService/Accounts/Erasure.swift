@@ -74,7 +74,9 @@ struct Erasure: Sendable {
         var after: EntryKey?
         repeat {
             let page = try await store.list(prefix: prefix, after: after, limit: 1_000).outcome
-            for item in page.items where item.key != kept { try await delete(item.key) }
+            for item in page.items where item.key != kept {
+                try await store.remove(item.key) { (_) throws(BackendError) in true }
+            }
             after = page.next
         } while after != nil
     }
@@ -83,21 +85,11 @@ struct Erasure: Sendable {
     /// account's name.
     private func replaceWithMarker(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
-        for _ in 0..<32 {
-            var precondition = Precondition.absent
-            if case .found(let entry) = try await store.read(key).outcome {
-                if entry.value == marker { return }
-                try await release(entry, key, of: account)
-                precondition = .matches(entry.version)
-            }
-            do throws(BackendError) {
-                if case .written = try await store.write(marker, to: key, if: precondition).outcome { return }
-            } catch {
-                // The next read shows whether the write took effect.
-                guard error.disposition == .outcomeUnknown else { throw error }
-            }
+        try await store.update(key) { (entry) async throws(BackendError) in
+            if entry?.value == marker { return nil }
+            if let entry { try await release(entry, key, of: account) }
+            return marker
         }
-        throw BackendError(.busy, key: key, message: "this key keeps changing; try again")
     }
 
     private func release(_ entry: Entry, _ key: EntryKey, of account: Account) async throws(BackendError) {
@@ -110,17 +102,5 @@ struct Erasure: Sendable {
             return
         }
         try await owners.release(all: ledger, of: account)
-    }
-
-    private func delete(_ key: EntryKey) async throws(BackendError) {
-        for _ in 0..<32 {
-            guard case .found(let entry) = try await store.read(key).outcome else { return }
-            do throws(BackendError) {
-                if case .deleted = try await store.delete(key, if: .matches(entry.version)).outcome { return }
-            } catch {
-                guard error.disposition == .outcomeUnknown else { throw error }
-            }
-        }
-        throw BackendError(.busy, key: key, message: "this key keeps changing; try again")
     }
 }

@@ -44,32 +44,20 @@ struct ServerLedgerWriter: Sendable {
     ) async throws(BackendError) -> EntryVersion? {
         let key = try LedgerKeys(account).decisions
         guard try await records.isActive(account) else { return nil }
-        for _ in 0..<32 {
-            var stored: Entry?
+        var mayHaveWritten = false
+        let stored = try await records.backend.update(key) { (entry) async throws(BackendError) in
             var former = ServerLedger()
-            if case .found(let entry) = try await records.backend.read(key).outcome {
-                stored = entry
-                former = ServerLedger(try await decoder.ledger(in: entry, under: key))
-            }
+            if let entry { former = ServerLedger(try await decoder.ledger(in: entry, under: key)) }
             var ledger = former
             if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
-            guard ledger != former else { return stored?.version }
+            guard ledger != former else { return nil }
             if isLimited { try check(ledger.ledger, former.ledger, key) }
-            let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
-            do throws(BackendError) {
-                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-                guard
-                    case .written(let version) = try await records.backend.write(bytes, to: key, if: condition).outcome
-                else { continue }
-                return try await confirm(account, key) ? version : nil
-            } catch {
-                // The next round shows whether the write took effect.
-                guard error.disposition == .outcomeUnknown else { throw error }
-            }
+            mayHaveWritten = true
+            return LedgerDocument(ledger: ledger.ledger).encoded()
         }
-        throw BackendError(
-            .busy, operation: .write, key: key, message: "other servers keep changing this server ledger; try again")
+        guard mayHaveWritten else { return stored?.version }
+        return try await confirm(account, key) ? stored?.version : nil
     }
 
     /// Checks that the server ledger of `account` has room for `facts`. Writes nothing.
@@ -107,10 +95,7 @@ struct ServerLedgerWriter: Sendable {
     /// Removes the ledger again if the account was erased while it was written.
     private func confirm(_ account: Account, _ key: EntryKey) async throws(BackendError) -> Bool {
         if try await records.isActive(account) { return true }
-        for _ in 0..<32 {
-            guard case .found(let entry) = try await records.backend.read(key).outcome else { break }
-            if case .deleted = try await records.backend.delete(key, if: .matches(entry.version)).outcome { break }
-        }
+        try await records.backend.remove(key) { (_) throws(BackendError) in true }
         return false
     }
 }

@@ -101,13 +101,7 @@ extension LedgerRules {
         _ decisions: [TransactionReference: Acceptance.Decision], at now: Int64,
         ending refused: Set<TransactionReference>, refusing unrecorded: Set<TransactionReference>
     ) async throws(BackendError) -> EntryVersion? {
-        for _ in 0..<32 {
-            let stored: Entry? =
-                if case .found(let entry) = try await base.read(keys.decisions).outcome {
-                    entry
-                } else {
-                    nil
-                }
+        try await base.update(keys.decisions) { (stored) async throws(BackendError) in
             var ledger = Ledger()
             if let stored {
                 try takeDecoding(stored.value.count, keys.decisions)
@@ -127,7 +121,7 @@ extension LedgerRules {
                 }
                 return (new.isRefusal ? unrecorded : refused).contains(new.transaction)
             }
-            guard !new.isEmpty else { return stored?.version }
+            guard !new.isEmpty else { return nil }
             let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
             // Decisions remain even if the ledger that they are about is never stored.
             guard joined.count <= limits.recordCount else {
@@ -135,18 +129,8 @@ extension LedgerRules {
                     .tooLarge, operation: .write, key: keys.decisions,
                     message: "a ledger can have at most \(limits.recordCount) decisions")
             }
-            let bytes = LedgerDocument(ledger: joined).encoded()
-            do throws(BackendError) {
-                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-                if case .written(let version) = try await base.write(bytes, to: keys.decisions, if: condition).outcome {
-                    return version
-                }
-            } catch {
-                guard error.disposition == .outcomeUnknown else { throw error }
-            }
-        }
-        throw BackendError(
-            .busy, key: keys.decisions, message: "other servers keep changing these decisions; try again")
+            return LedgerDocument(ledger: joined).encoded()
+        }?.version
     }
 }
 

@@ -209,12 +209,7 @@ struct TransactionOwners: Sendable {
 
     /// Gives up `transaction` if it belongs to `account`. The next account that records it becomes its owner.
     func release(_ transaction: TransactionReference, of account: Account) async throws(BackendError) {
-        let key = try Self.key(of: transaction)
-        for _ in 0..<32 {
-            guard let held = try await records.read(key, as: Owner.self), held.value.isOf(account) else { return }
-            if try await records.replace(key, with: Owner?.none, if: held.version) { return }
-        }
-        throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
+        try await records.remove(try Self.key(of: transaction), as: Owner.self) { $0.isOf(account) }
     }
 
     /// Releases the claims of an account that is being erased on the purchases of one of its ledgers.

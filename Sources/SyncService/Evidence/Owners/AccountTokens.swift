@@ -98,16 +98,14 @@ struct AccountTokens: Sendable {
     ///
     /// - Returns: `false` if the token belongs to another living account.
     private func insert(_ token: String, _ account: Account) async throws(BackendError) -> Bool {
-        let key = try Self.key(of: token)
-        for _ in 0..<32 {
-            let held = try await records.read(key, as: AccountIdentity.self)
-            if let holder = held?.value.account {
-                if holder == account { return true }
-                if try await records.isActive(holder) { return false }
+        let holder = try await records.update(try Self.key(of: token)) {
+            (held: AccountIdentity?) async throws(BackendError) in
+            guard let holder = held?.account, holder != account, try await records.isActive(holder) else {
+                return AccountIdentity(account)
             }
-            if try await records.replace(key, with: AccountIdentity(account), if: held?.version) { return true }
+            return held
         }
-        throw BackendError(.busy, operation: .write, key: key, message: "this token keeps changing; try again")
+        return holder?.account == account
     }
 
     /// Removes the tokens again if the account was erased in the meantime.
@@ -118,14 +116,7 @@ struct AccountTokens: Sendable {
     }
 
     private func remove(_ token: String, of account: Account) async throws(BackendError) {
-        let key = try Self.key(of: token)
-        for _ in 0..<32 {
-            guard let held = try await records.read(key, as: AccountIdentity.self), held.value.account == account else {
-                return
-            }
-            if try await records.replace(key, with: AccountIdentity?.none, if: held.version) { return }
-        }
-        throw BackendError(.busy, operation: .delete, key: key, message: "this token keeps changing; try again")
+        try await records.remove(try Self.key(of: token), as: AccountIdentity.self) { $0.account == account }
     }
 
     /// The canonical spelling of a token: a UUID in lower case with hyphens. `nil` for any other text.
