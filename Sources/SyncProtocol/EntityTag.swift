@@ -1,28 +1,28 @@
-public import SyncCore
+package import SyncCore
 
 /// An entry version as an HTTP entity tag: its bytes in hexadecimal between quotation marks. It is a strong validator
 /// (RFC 9110, section 8.8.3), because a version identifies exactly one content.
-public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
+package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     /// The text between the quotation marks.
-    public let text: String
+    package let text: String
     /// True if the tag is marked `W/`: equivalent content, perhaps not the same bytes. A weak tag satisfies no
     /// precondition of a write.
-    public let isWeak: Bool
+    package let isWeak: Bool
 
     /// The tag of `version`.
-    public init(_ version: EntryVersion) {
+    package init(_ version: EntryVersion) {
         text = version.description
         isWeak = false
     }
 
     /// The strong tag of the same text: for the weak comparison of a conditional read (RFC 9110, section 8.8.3.2).
-    public init(strong tag: EntityTag) {
+    package init(strong tag: EntityTag) {
         text = tag.text
         isWeak = false
     }
 
     /// The strong tag of a document whose bytes have this digest.
-    public init(digest: [UInt8]) {
+    package init(digest: [UInt8]) {
         text = digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         isWeak = false
     }
@@ -33,7 +33,7 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The version that this tag names; `nil` for a weak tag, and for a text other than 1 to 64 bytes in hexadecimal.
-    public var version: EntryVersion? {
+    package var version: EntryVersion? {
         let digits = Array(text.utf8)
         guard !isWeak, digits.count.isMultiple(of: 2), (2...128).contains(digits.count) else { return nil }
         var bytes: [UInt8] = []
@@ -47,7 +47,7 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The tag as it is written in a header field.
-    public var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
+    package var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
 
     /// Accepts lower case only, so that each version has exactly one tag.
     private static func value(of digit: UInt8) -> UInt8? {
@@ -60,14 +60,14 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The value of `If-Match` or `If-None-Match`.
-public enum TagCondition: Hashable, Sendable {
+package enum TagCondition: Hashable, Sendable {
     /// `*`: any current entry.
     case anything
     /// One or more tags, any of which may match.
     case tags([EntityTag])
 
     /// Reads the value of a header field (RFC 9110, section 13.1); `nil` if it is malformed.
-    public init?(_ field: String) {
+    package init?(_ field: String) {
         var parser = TagParser(field)
         guard let condition = parser.condition() else { return nil }
         self = condition

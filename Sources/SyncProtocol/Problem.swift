@@ -1,5 +1,5 @@
-public import HTTPTypes
-public import SyncCore
+package import HTTPTypes
+package import SyncCore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -14,32 +14,32 @@ import Foundation
 /// {"detail":"no space is left; free some","disposition":"permanent","key":"a/b","kind":"full","status":507,
 ///  "title":"full","type":"urn:entitlementsync:problem:full"}
 /// ```
-public struct Problem: Hashable, Sendable, Codable {
+package struct Problem: Hashable, Sendable, Codable {
     /// The media type of its JSON.
-    public static let mediaType = "application/problem+json"
+    package static let mediaType = "application/problem+json"
     private static let typePrefix = "urn:entitlementsync:problem:"
 
     /// The category as a URN; `about:blank` if the status says everything.
-    public var type: String
+    package var type: String
     /// The category in a few words.
-    public var title: String
+    package var title: String
     /// The status of the response.
-    public var status: Int
+    package var status: Int
     /// One line for people: what is wrong and what to do about it.
-    public var detail: String
+    package var detail: String
     /// The `BackendError.Kind` of the error, if it is an error of the storage contract.
-    public var kind: String?
+    package var kind: String?
     /// The `BackendError.Disposition` of the error: whether it may have taken effect, and whether to retry.
-    public var disposition: String?
+    package var disposition: String?
     /// The key concerned.
-    public var key: String?
+    package var key: String?
     /// The entity tag of the entry that a write conflicted with, if its value was left out of the answer.
-    public var version: String?
+    package var version: String?
     /// The OAuth 2.0 error code (RFC 6749, section 5.2; RFC 8628, section 3.5) of a rejected log-in.
-    public var error: String?
+    package var error: String?
 
     /// A problem outside the storage contract, such as an unknown path or a missing credential.
-    public init(_ status: HTTPResponse.Status, _ detail: String) {
+    package init(_ status: HTTPResponse.Status, _ detail: String) {
         type = "about:blank"
         title = status.reasonPhrase
         self.status = status.code
@@ -50,7 +50,7 @@ public struct Problem: Hashable, Sendable, Codable {
     ///
     /// - Parameter detail: A replacement for the error's own message, if that contains details that clients must not
     ///   see, such as the path of a file.
-    public init(_ error: BackendError, detail: String? = nil) {
+    package init(_ error: BackendError, detail: String? = nil) {
         let name = error.kind.description
         type = Self.typePrefix + name
         title = name
@@ -62,7 +62,7 @@ public struct Problem: Hashable, Sendable, Codable {
     }
 
     /// The status for `error`: 400 to 499 if the client can correct the request, otherwise 500 or above.
-    public static func status(of error: BackendError) -> HTTPResponse.Status {
+    package static func status(of error: BackendError) -> HTTPResponse.Status {
         if error.disposition == .outcomeUnknown { return .internalServerError }
         return switch error.kind {
         case .invalidKey, .invalidCursor: .badRequest
@@ -78,13 +78,13 @@ public struct Problem: Hashable, Sendable, Codable {
     }
 
     /// Reads the body of a response; `nil` if it is not a problem.
-    public init?(json: [UInt8]) {
+    package init?(json: [UInt8]) {
         guard let problem = try? JSONDecoder().decode(Problem.self, from: Data(json)) else { return nil }
         self = problem
     }
 
     /// The JSON, with members sorted by name.
-    public var json: [UInt8] {
+    package var json: [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         // Encoding strings and a number cannot fail.
@@ -98,7 +98,7 @@ public struct Problem: Hashable, Sendable, Codable {
     ///   - operation: The operation that was requested.
     ///   - asked: The key that was requested.
     ///   - retryAfter: The pause that the server asked for.
-    public func error(
+    package func error(
         during operation: BackendError.Operation, key asked: EntryKey? = nil, retryAfter: Duration? = nil
     ) -> BackendError {
         let known = kind.flatMap { BackendError.Kind(name: $0) }

@@ -1,10 +1,10 @@
-public import HTTPTypes
+package import HTTPTypes
 
 extension WireFields {
     /// The identifier of a request, chosen by the client: 1 to 64 visible ASCII characters that are never reused. The
     /// server's answer repeats it, so that a client never takes an answer for that of another request. A proxy that
     /// sends one answer twice, for example, shifts all later ones.
-    public static let requestID = "EntitlementSync-Request-ID"
+    package static let requestID = "EntitlementSync-Request-ID"
 
     fileprivate static let requestIDName = HTTPField.Name(requestID)
 
@@ -13,7 +13,7 @@ extension WireFields {
     /// - Parameters:
     ///   - request: The request's header fields.
     ///   - fields: The answer's header fields.
-    public static func copyRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
+    package static func copyRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
         guard let name = requestIDName, let id = request.value(of: name), (1...64).contains(id.utf8.count),
             id.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { return }

@@ -1,21 +1,21 @@
-public import HTTPTypes
-public import SyncCore
+package import HTTPTypes
+package import SyncCore
 
 /// The header fields of the protocol that RFC 9110 does not define.
-public enum WireFields {
+package enum WireFields {
     /// The server's clock at the time of the answer: milliseconds since 1970 UTC, in decimal digits. `Date` has a
     /// resolution of seconds only.
-    public static let serverTime = "EntitlementSync-Time"
+    package static let serverTime = "EntitlementSync-Time"
 
     /// The entity tag of the server's decisions about a ledger. Answers about the ledger carry it once there are
     /// decisions.
-    public static let decisions = "EntitlementSync-Decisions"
+    package static let decisions = "EntitlementSync-Decisions"
 
     private static let serverTimeName = HTTPField.Name(serverTime)
     private static let decisionsName = HTTPField.Name(decisions)
 
     /// The version of the server's decisions in an answer about a ledger; `nil` for none.
-    public static func decisions(of response: HTTPResponse) -> EntryVersion? {
+    package static func decisions(of response: HTTPResponse) -> EntryVersion? {
         guard let name = decisionsName, let field = response.headerFields.value(of: name),
             case .tags(let tags) = TagCondition(field), tags.count == 1
         else { return nil }
@@ -23,14 +23,14 @@ public enum WireFields {
     }
 
     /// Adds the version of the server's decisions to `fields`.
-    public static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
+    package static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
         guard let name = decisionsName else { return }
         fields[name] = EntityTag(version).description
     }
 
     /// The server's clock in an answer that comes directly from the server. `nil` if the answer does not state it, and
     /// for an answer from a cache, which has an `Age` field.
-    public static func serverTime(of response: HTTPResponse) -> Int64? {
+    package static func serverTime(of response: HTTPResponse) -> Int64? {
         guard let name = serverTimeName, !response.headerFields.contains(.age),
             let text = response.headerFields.value(of: name), let time = Int64(text),
             (0...253_402_300_799_999).contains(time)
@@ -39,7 +39,7 @@ public enum WireFields {
     }
 
     /// Adds the server's clock to `fields`.
-    public static func note(serverTime time: Int64, in fields: inout HTTPFields) {
+    package static func note(serverTime time: Int64, in fields: inout HTTPFields) {
         guard let name = serverTimeName else { return }
         fields[name] = String(time)
     }
@@ -64,14 +64,14 @@ extension HTTPFields {
 
 extension WireFields {
     /// The position after which a stream of events resumes (server-sent events, WHATWG).
-    public static let lastEventID = "Last-Event-ID"
+    package static let lastEventID = "Last-Event-ID"
 }
 
 extension Problem {
     private static let postponement = "urn:entitlementsync:problem:postponed"
 
     /// The result of an operation of a batch that was not started, because the answer had no room for another value.
-    public static var postponed: Problem {
+    package static var postponed: Problem {
         var problem = Problem(
             BackendError(.busy, disposition: .transient, message: "the answer is full; send this operation again"))
         (problem.type, problem.title) = (postponement, "postponed")
@@ -79,7 +79,7 @@ extension Problem {
     }
 
     /// True if the problem is ``postponed``.
-    public var isPostponed: Bool { type == Self.postponement }
+    package var isPostponed: Bool { type == Self.postponement }
 
     private static let omission = "urn:entitlementsync:problem:value-left-out"
 
@@ -88,7 +88,7 @@ extension Problem {
     ///
     /// The version is a member of the problem and is not in the answer's `ETag`: a client that does not know this
     /// problem would take the body of a 412 with an `ETag` for the value.
-    public static func valueLeftOut(_ key: EntryKey, _ version: EntryVersion) -> Problem {
+    package static func valueLeftOut(_ key: EntryKey, _ version: EntryVersion) -> Problem {
         var problem = Problem(
             .preconditionFailed, "the condition did not hold, and the answer has no room for the value; read the key")
         (problem.type, problem.title, problem.key) = (omission, "value left out", key.text)
@@ -97,13 +97,13 @@ extension Problem {
     }
 
     /// True if the problem is a conflict whose value was left out, see ``valueLeftOut(_:_:)``.
-    public var isValueLeftOut: Bool { type == Self.omission }
+    package var isValueLeftOut: Bool { type == Self.omission }
 
     private static let absence = "urn:entitlementsync:problem:absent"
 
     /// The answer that a key holds nothing, after the server has read the store. A 404 of any other type may come from
     /// any server.
-    public static func absent(_ key: EntryKey, status: HTTPResponse.Status) -> Problem {
+    package static func absent(_ key: EntryKey, status: HTTPResponse.Status) -> Problem {
         var problem = Problem(status, "nothing is stored under this key")
         problem.type = absence
         problem.title = "absent"
@@ -112,5 +112,5 @@ extension Problem {
     }
 
     /// True if the problem states that a key holds nothing, see ``absent(_:status:)``.
-    public var isAbsence: Bool { type == Self.absence }
+    package var isAbsence: Bool { type == Self.absence }
 }

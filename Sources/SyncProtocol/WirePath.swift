@@ -1,4 +1,4 @@
-public import SyncCore
+package import SyncCore
 
 /// The path of a key in a request: `/v1/kv/` followed by the percent-encoded key.
 ///
@@ -9,12 +9,12 @@ public import SyncCore
 /// ```swift
 /// WirePath.path(of: try EntryKey("accounts/alice/ledger"))  // /v1/kv/accounts/alice/ledger
 /// ```
-public enum WirePath {
+package enum WirePath {
     /// The prefix of the path of every key.
-    public static let prefix = "/v1/kv/"
+    package static let prefix = "/v1/kv/"
 
     /// The path of `key`: ASCII, without a query.
-    public static func path(of key: EntryKey) -> String {
+    package static func path(of key: EntryKey) -> String {
         let parts = key.text.utf8.split(separator: slash, omittingEmptySubsequences: false)
         let isPlain = parts.allSatisfy { part in part.contains { $0 != dot } }
         var path = Array(prefix.utf8)
@@ -38,7 +38,7 @@ public enum WirePath {
     /// - Throws: `BackendError.Kind.invalidKey` for a path with another prefix, an empty part, a part of one or two
     ///   dots, a percent sign without two hexadecimal digits, a character that a path cannot contain (RFC 3986, section
     ///   3.3), or bytes that are not UTF-8, and for an invalid key (see `EntryKey`).
-    public static func key(ofPath path: String) throws(BackendError) -> EntryKey {
+    package static func key(ofPath path: String) throws(BackendError) -> EntryKey {
         let whole = Array(path.utf8)
         guard whole.starts(with: prefix.utf8) else { throw invalid("the path of a key must begin with \(prefix)") }
         let rest = whole[prefix.utf8.count...]

@@ -1,22 +1,22 @@
 /// The query of a request: `name=value` pairs between ampersands, percent-encoded.
-public struct WireQuery: Hashable, Sendable {
+package struct WireQuery: Hashable, Sendable {
     /// The decoded pairs, in their original order.
-    public let pairs: [Pair]
+    package let pairs: [Pair]
 
     /// A name and its value.
-    public struct Pair: Hashable, Sendable {
+    package struct Pair: Hashable, Sendable {
         /// The name.
-        public var name: String
+        package var name: String
         /// The value; empty if there is none.
-        public var value: String
+        package var value: String
     }
 
     /// An empty query.
-    public init() { pairs = [] }
+    package init() { pairs = [] }
 
     /// Parses the text after the question mark; `nil` if a percent sign is not followed by two hexadecimal digits, or
     /// the decoded bytes are not UTF-8. A plus sign stands for itself.
-    public init?(_ text: Substring) {
+    package init?(_ text: Substring) {
         var pairs: [Pair] = []
         for part in text.utf8.split(separator: UInt8(ascii: "&")) {
             let halves = part.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
@@ -29,10 +29,10 @@ public struct WireQuery: Hashable, Sendable {
     }
 
     /// The value of `name`, the first one if it occurs several times; `nil` if it is missing.
-    public subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
+    package subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
 
     /// `text`, encoded for a query.
-    public static func encoded(_ text: String) -> String {
+    package static func encoded(_ text: String) -> String {
         var bytes: [UInt8] = []
         for byte in text.utf8 {
             let isLiteral = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")

@@ -1,5 +1,5 @@
-public import HTTPTypes
-public import SyncCore
+package import HTTPTypes
+package import SyncCore
 
 /// The condition of a `PUT` or `DELETE`.
 ///
@@ -11,7 +11,7 @@ public import SyncCore
 ///
 /// A request with none of the three is usually a mistake, because it would overwrite an entry that the client has never
 /// seen. It is answered with 428 (RFC 6585).
-public enum WriteCondition: Hashable, Sendable {
+package enum WriteCondition: Hashable, Sendable {
     /// A precondition of the storage contract.
     case precondition(Precondition)
     /// `If-Match: *`: the key must hold an entry.
@@ -21,7 +21,7 @@ public enum WriteCondition: Hashable, Sendable {
     case oneOf([EntryVersion])
 
     /// The query parameter that stands for `any`.
-    public static let overwriting = "if=any"
+    package static let overwriting = "if=any"
 
     /// The condition of a request.
     ///
@@ -29,7 +29,7 @@ public enum WriteCondition: Hashable, Sendable {
     ///   - fields: The header fields.
     ///   - isOverwriting: True if the query contains ``overwriting``.
     /// - Throws: ``ConditionError``.
-    public init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
+    package init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
         switch (fields.value(of: .ifMatch), fields.value(of: .ifNoneMatch), isOverwriting) {
         case (nil, nil, true): self = .precondition(.any)
         case (nil, nil, false): throw .missing
@@ -53,7 +53,7 @@ public enum WriteCondition: Hashable, Sendable {
 }
 
 /// The reason why a request has no usable condition.
-public enum ConditionError: Error, Hashable, Sendable {
+package enum ConditionError: Error, Hashable, Sendable {
     /// The request has no condition: 428.
     case missing
     /// The condition is malformed or contradictory: 400. The associated value is one line that says what to do.
@@ -62,7 +62,7 @@ public enum ConditionError: Error, Hashable, Sendable {
 
 extension Precondition {
     /// The header field and the query parameter that express this precondition.
-    public var wire: (field: HTTPField?, query: String?) {
+    package var wire: (field: HTTPField?, query: String?) {
         switch self {
         case .any: (nil, WriteCondition.overwriting)
         case .absent: (HTTPField(name: .ifNoneMatch, value: "*"), nil)

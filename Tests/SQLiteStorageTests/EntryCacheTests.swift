@@ -49,6 +49,22 @@ struct EntryCacheTests {
         #expect(store.remembered(other) == .found(second))
     }
 
+    @Test("An absent key is cached until it is written or another connection commits")
+    func absence() async throws {
+        let (key, other) = (try EntryKey("a/b"), try EntryKey("a/c"))
+        _ = try await written([1], EntryKey("x"), by: store)
+        #expect(store.remembered(key) == nil)
+        for key in [key, other] {
+            #expect(try await store.read(key).outcome == .absent)
+            #expect(store.remembered(key) == .absent)
+        }
+        let entry = try await written([2], key, by: store)
+        #expect(store.remembered(key) == .found(entry))
+        #expect(store.remembered(other) == .absent)
+        _ = try await written([3], other, by: SQLiteBackend(path: path))
+        #expect(store.remembered(other) == nil)
+    }
+
     @Test("Any commit of another connection drops the cache")
     func forgetting() async throws {
         let key = try EntryKey("a/b")

@@ -1,15 +1,17 @@
 import SyncCore
 import Synchronization
 
-/// A cache of recently used entries, valid as long as no other connection commits.
+/// A cache of recently used entries and absent keys, valid as long as no other connection commits.
 ///
 /// The header of the WAL index shows whether another connection has committed (see ``LogIndex``), so a cached result is
 /// as current as one from SQLite, other processes included. A commit of another process drops the whole cache. A commit
 /// of this object replaces the entries that it wrote.
 final class EntryCache: Sendable {
-    /// A cached entry. The value is `nil` if it is too long or was not read.
+    /// A cached entry, or the absence of one.
     private struct Item {
-        var version: EntryVersion
+        /// `nil` if the key is absent.
+        var version: EntryVersion?
+        /// `nil` if the value is too long or was not read.
         var value: [UInt8]?
     }
 
@@ -54,14 +56,15 @@ final class EntryCache: Sendable {
     }
 
     private static func outcome(_ item: Item, unless knownVersion: EntryVersion?) -> ReadOutcome? {
-        if item.version == knownVersion { return .unchanged }
-        return item.value.map { .found(Entry(value: $0, version: item.version)) }
+        guard let version = item.version else { return .absent }
+        if version == knownVersion { return .unchanged }
+        return item.value.map { .found(Entry(value: $0, version: version)) }
     }
 
     /// Caches an outcome from SQLite.
     ///
     /// - Parameters:
-    ///   - outcome: The outcome of reading `key`.
+    ///   - outcome: The outcome of reading `key`. An absence must be confirmed by the index.
     ///   - knownVersion: The version of an unchanged entry.
     ///   - head: The header of the WAL index when the read began.
     func note(
@@ -73,7 +76,7 @@ final class EntryCache: Sendable {
         case .unchanged:
             guard let knownVersion else { return }
             item = Item(version: knownVersion, value: nil)
-        case .absent: return
+        case .absent: item = Item(version: nil, value: nil)
         }
         // If there was a commit in between, the outcome may be from before or after it.
         guard index.head() == head else { return }

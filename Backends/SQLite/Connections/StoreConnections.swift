@@ -65,11 +65,15 @@ final class StoreConnections: Sendable {
     func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
         if let outcome = cache?.read(key, unless: knownVersion) { return outcome }
         let head = cache?.head()
-        let outcome = try find { try $0.read(key, unless: knownVersion) }
+        var outcome = try find { try $0.read(key, unless: knownVersion) }
+        if case .absent = outcome {
+            // Both lookups need the same snapshot. Otherwise a key that is being written would look like damage.
+            outcome = try readConsistently {
+                try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion)
+            }
+        }
         if let head { cache?.note(outcome, of: key, unless: knownVersion, asOf: head) }
-        guard case .absent = outcome else { return outcome }
-        // Both lookups need the same snapshot. Otherwise a key that is being written would look like damage.
-        return try readConsistently { try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion) }
+        return outcome
     }
 
     /// Calls `body` with a reading connection. Each of its statements may see a different snapshot.

@@ -3,6 +3,7 @@ import CurlTransport
 import EntitlementSync
 import Entitlements
 import HTTPStorage
+import HTTPTypes
 import SyncCore
 import SyncProtocol
 
@@ -29,9 +30,10 @@ struct WireRows {
         guard case .found(let entry) = try await remote.read(account.ledger).outcome else {
             exitWithFailure("the ledger is not there")
         }
-        let url = server.url + WirePath.path(of: account.ledger)
-        let tag = EntityTag(entry.version).description
+        let path = "/v1/kv/" + account.ledger.text
+        let url = server.url + path
         let token = account.session.accessToken
+        let tag = try await entityTag(of: path, at: server.url, token, transport)
         let unchanged = RawRequest(url, token: token, tag: tag, certificates: server.certificates, status: 304)
         let whole = RawRequest(url, token: token, certificates: server.certificates, status: 200)
         defer {
@@ -64,6 +66,19 @@ struct WireRows {
             name: isSecure ? "TLS, HTTP/2" : "HTTP/1.1", byteCount: entry.value.count,
             rows: try await stopwatch.measure(
                 subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
+    }
+
+    /// The entity tag of the entry at `path`.
+    private func entityTag(
+        of path: String, at server: String, _ token: String, _ transport: CurlClient
+    ) async throws -> String {
+        var request = HTTPRequest(
+            method: .get, scheme: isSecure ? "https" : "http",
+            authority: String(server.trimmingPrefix(isSecure ? "https://" : "http://")), path: path)
+        request.headerFields[.authorization] = "Bearer \(token)"
+        let answer = try await transport.send(request, body: [], timeout: .seconds(10), maximumByteCount: 1 << 20)
+        guard let tag = answer.response.headerFields[.eTag] else { exitWithFailure("there is no ETag") }
+        return tag
     }
 
     /// Counts the requests before the measurement.

@@ -71,7 +71,7 @@ extension EntitlementStore {
             }
             do {
                 // Time passes and other processes write even if the sync failed.
-                if state == nil { state = try await publish(session) }
+                if state == nil { state = try await publish(session).state }
                 if let state { announce(endsOf: state.replay, within: notice, except: &announced) }
             } catch {
                 failure = failure ?? error
@@ -148,19 +148,26 @@ extension EntitlementStore {
 
     /// Publishes all changes since the last publication, made through this store object or elsewhere.
     @discardableResult
-    func publish(_ session: AccountSession) async throws(EntitlementError) -> LocalState {
+    func publish(
+        _ session: AccountSession
+    ) async throws(EntitlementError) -> (state: LocalState, snapshot: Snapshot) {
         try await publish(try await load(session), of: session)
     }
 
-    /// Publishes `state`, or what the store holds by now if another state was published in the meantime.
+    /// Publishes `state`, or the contents of the store by now if another state was published in the meantime.
+    ///
+    /// - Returns: The published state, and its snapshot.
     @discardableResult
-    func publish(_ state: LocalState, of session: AccountSession) async throws(EntitlementError) -> LocalState {
-        var state = state
+    func publish(
+        _ state: LocalState, of session: AccountSession
+    ) async throws(EntitlementError) -> (state: LocalState, snapshot: Snapshot) {
         await keepClock()
-        while !feed.publish(state, snapshot(of: state, in: session), of: session.account) {
-            state = try await load(session)
+        var current = (state: state, snapshot: snapshot(of: state, in: session))
+        while !feed.publish(current.state, current.snapshot, of: session.account) {
+            current.state = try await load(session)
+            current.snapshot = snapshot(of: current.state, in: session)
         }
-        return state
+        return current
     }
 
     /// Publishes facts that this store object has just written. The facts are durable even if publishing fails.

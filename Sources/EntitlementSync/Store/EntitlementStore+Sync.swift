@@ -60,18 +60,18 @@ extension EntitlementStore {
             guard case .verified(let statement) = item.content else { return nil }
             return Fact.evidence(statement.evidence).record.key
         }
-        let (report, state) = try await sync(session, restored: Set(presented))
+        let (report, _, snapshot) = try await sync(session, restored: Set(presented))
         let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
         return RestoreReport(
             purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
-            snapshot: snapshot(of: state, in: session), sync: report)
+            snapshot: snapshot, sync: report)
     }
 
     /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
-    /// - Returns: The report, and the state that was published.
+    /// - Returns: The report, the state that was published, and its snapshot.
     func sync(
         _ session: AccountSession, restored: Set<[UInt8]> = []
-    ) async throws(EntitlementError) -> (report: SyncReport, state: LocalState) {
+    ) async throws(EntitlementError) -> (report: SyncReport, state: LocalState, snapshot: Snapshot) {
         let engine = try engine(for: session)
         let loaded = try await load(session)
         // A contact that another process recorded must not be taken for an older one.
@@ -92,9 +92,10 @@ extension EntitlementStore {
         return (
             SyncReport(
                 received: report.received.map { Fact($0) }, didSend: report.remoteGains,
-                accessChanges: AccessChange.between(snapshotBefore, snapshot(of: after, in: session)),
+                accessChanges: AccessChange.between(snapshotBefore, after.snapshot),
                 conflicts: contradictions.map(Conflict.contradiction), collisions: report.conflicts,
-                unreadable: report.unreadable, evidence: answered.map(\.outcome)), after
+                unreadable: report.unreadable, evidence: answered.map(\.outcome)),
+            after.state, after.snapshot
         )
     }
 

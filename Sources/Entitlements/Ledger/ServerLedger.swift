@@ -3,15 +3,15 @@
 /// It holds what the server has verified, its decisions about purchases, and its trust policy. Verified statements
 /// override statements of clients about the same subject. Their records depend on nothing but the statements, so the
 /// ledger is the same in whatever order they arrive.
-public struct ServerLedger: Hashable, Sendable {
+package struct ServerLedger: Hashable, Sendable {
     /// The records.
-    public private(set) var ledger: Ledger
+    package private(set) var ledger: Ledger
 
     /// Creates a value from the stored records.
-    public init(_ ledger: Ledger = Ledger()) { self.ledger = ledger }
+    package init(_ ledger: Ledger = Ledger()) { self.ledger = ledger }
 
     /// The policy that the ledger states; `trusted` if it states none.
-    public var policy: TrustPolicy {
+    package var policy: TrustPolicy {
         guard let record = ledger[FactKey.policy.bytes], case .policy(let statement) = Fact(record) else {
             return .trusted
         }
@@ -21,7 +21,7 @@ public struct ServerLedger: Hashable, Sendable {
     /// States a policy.
     ///
     /// - Returns: `false` if the ledger states this policy already.
-    public mutating func set(_ policy: TrustPolicy, at now: Timestamp) -> Bool {
+    package mutating func set(_ policy: TrustPolicy, at now: Timestamp) -> Bool {
         guard policy != self.policy else { return false }
         insert([.policy(PolicyStatement(policy, logicalTime: latestTime.next(at: now)))])
         return true
@@ -37,7 +37,7 @@ public struct ServerLedger: Hashable, Sendable {
     ///   - catalog: The catalogue that gives terms to purchases without terms.
     ///   - now: The time of decisions that are ended.
     /// - Returns: The facts that were new or stronger than the known ones.
-    public mutating func add(_ facts: [Fact], catalog: Catalog?, at now: Timestamp) -> [Fact] {
+    package mutating func add(_ facts: [Fact], catalog: Catalog?, at now: Timestamp) -> [Fact] {
         // Indexed once, because a receipt may state thousands of purchases.
         var known: [TransactionReference: Purchase] = [:]
         var decided: Set<TransactionReference> = []
@@ -65,7 +65,7 @@ public struct ServerLedger: Hashable, Sendable {
     }
 
     /// Records one decision about several purchases. It replaces earlier decisions about them.
-    public mutating func decide(
+    package mutating func decide(
         _ decision: Acceptance.Decision, about transactions: some Sequence<TransactionReference>, at now: Timestamp
     ) {
         let time = latestTime.next(at: now)
@@ -77,7 +77,7 @@ public struct ServerLedger: Hashable, Sendable {
     }
 
     /// The current decision about a purchase; `nil` if there is none.
-    public func decision(about transaction: TransactionReference) -> Acceptance.Decision? {
+    package func decision(about transaction: TransactionReference) -> Acceptance.Decision? {
         guard let record = ledger[FactKey.acceptance(transaction).bytes],
             case .acceptance(let acceptance) = Fact(record)
         else { return nil }
@@ -85,7 +85,7 @@ public struct ServerLedger: Hashable, Sendable {
     }
 
     /// The verified facts about one line: its purchases, their revocations and its renewal state.
-    public func facts(ofLine line: TransactionReference) -> [Fact] {
+    package func facts(ofLine line: TransactionReference) -> [Fact] {
         let facts = self.facts
         let transactions = Set(
             facts.compactMap { fact -> TransactionReference? in
@@ -103,13 +103,13 @@ public struct ServerLedger: Hashable, Sendable {
     }
 
     /// The verified transactions of one line, in ascending order.
-    public func transactions(ofLine line: TransactionReference) -> [TransactionReference] {
+    package func transactions(ofLine line: TransactionReference) -> [TransactionReference] {
         facts(ofLine: line).compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
             .sorted()
     }
 
     /// All facts of the ledger.
-    public var facts: [Fact] { ledger.records.map { Fact($0) } }
+    package var facts: [Fact] { ledger.records.map { Fact($0) } }
 
     private var latestTime: LogicalTime { facts.map(\.logicalTime).max() ?? .zero }
 

@@ -9,12 +9,15 @@ public struct Timeline: Hashable, Sendable {
     public let contributions: [Period]
     /// The stretches of time without a gap, in ascending order.
     public let chains: [Chain]
+    /// The dates of all revocations.
+    private let revocations: [Timestamp]
 
     /// Creates a timeline of `contributions`, which may be in any order.
     public init(_ contributions: [Period] = []) {
         self.contributions = contributions
         periods = contributions.filter { !$0.isEmpty }.sorted { ($0.start, $0.end) < ($1.start, $1.end) }
         chains = Self.chains(of: periods)
+        revocations = contributions.compactMap(\.revokedAt)
     }
 
     /// A stretch of time covered by periods that touch or overlap.
@@ -55,6 +58,6 @@ public struct Timeline: Hashable, Sendable {
 
     /// Returns the latest revocation at or before `instant`.
     func lastRevocation(at instant: Timestamp) -> Timestamp? {
-        contributions.compactMap(\.revokedAt).filter { $0 <= instant }.max()
+        revocations.filter { $0 <= instant }.max()
     }
 }

@@ -1,21 +1,21 @@
 import ProtoCoding
-public import SyncCore
+package import SyncCore
 
 /// The bodies of `POST /v1/batch`, request and answer: the messages of `Docs/wire.proto` in the proto3 encoding.
 ///
 /// Each message has exactly one encoding when it is written. Reading follows proto3, with two exceptions: if a message
 /// is given twice, the last one counts in full and the two are not merged; and a message that cannot be carried out as
 /// it stands (a write without a condition, an empty version) is rejected.
-public enum BatchBody {
+package enum BatchBody {
     /// The path of the batch endpoint.
-    public static let path = "/v1/batch"
+    package static let path = "/v1/batch"
     /// The media type of request and answer.
-    public static let mediaType = "application/vnd.entitlementsync.batch"
+    package static let mediaType = "application/vnd.entitlementsync.batch"
     /// The maximum number of operations in a batch.
-    public static let maximumOperationCount = 256
+    package static let maximumOperationCount = 256
 
     /// The request for `operations`, at most ``maximumOperationCount``.
-    public static func bytes(of operations: [BatchOperation]) -> [UInt8] {
+    package static func bytes(of operations: [BatchOperation]) -> [UInt8] {
         precondition(operations.count <= maximumOperationCount, "a batch has at most 256 operations")
         var writer = ProtoWriter()
         for operation in operations {
@@ -33,7 +33,7 @@ public enum BatchBody {
     ///
     /// - Throws: `BackendError.Kind.tooLarge` for more than ``maximumOperationCount``, `invalidKey` for an invalid key,
     ///   and `damaged` for bytes that are not a valid message.
-    public static func operations(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchOperation] {
+    package static func operations(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchOperation] {
         var operations: [BatchOperation] = []
         try forEachMessage(of: bytes) { (message) throws(BackendError) in
             guard let operation = try operation(message) else {
@@ -47,7 +47,7 @@ public enum BatchBody {
     /// The answer with `results`, in the order of their operations.
     ///
     /// The array has almost no spare capacity, because a server keeps it until the client has read it.
-    public static func bytes(ofAnswer results: [BatchResult]) -> [UInt8] {
+    package static func bytes(ofAnswer results: [BatchResult]) -> [UInt8] {
         var writer = ProtoWriter(capacity: results.reduce(0) { $0 + $1.valueByteCount + 128 })
         for result in results {
             writer.message(field: 1, isRepeated: true) { write(result, to: &$0) }
@@ -59,7 +59,7 @@ public enum BatchBody {
     ///
     /// - Throws: `BackendError.Kind.damaged` for bytes that are not a valid message, `tooLarge` for more than
     ///   ``maximumOperationCount``.
-    public static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
+    package static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
         var results: [BatchResult] = []
         try forEachMessage(of: bytes) { (message) throws(BackendError) in
             guard let result = try result(message) else {

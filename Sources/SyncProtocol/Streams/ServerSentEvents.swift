@@ -10,26 +10,26 @@
 ///     for event in try events.feed(chunk) { print(event.name, event.data) }
 /// }
 /// ```
-public struct ServerSentEvents: Sendable {
+package struct ServerSentEvents: Sendable {
     /// One event.
-    public struct Event: Hashable, Sendable {
+    package struct Event: Hashable, Sendable {
         /// The type; `message` if the stream names none.
-        public var name: String
+        package var name: String
         /// The data lines, joined by line feeds.
-        public var data: String
+        package var data: String
         /// The most recent id, of this event or of an earlier one; empty for none.
-        public var lastEventID: String
+        package var lastEventID: String
 
         /// An event of the given parts.
-        public init(name: String, data: String, lastEventID: String) {
+        package init(name: String, data: String, lastEventID: String) {
             (self.name, self.data, self.lastEventID) = (name, data, lastEventID)
         }
     }
 
     /// The id after which to resume; empty for none.
-    public private(set) var lastEventID = ""
+    package private(set) var lastEventID = ""
     /// The time to wait before reconnecting, in milliseconds; `nil` if the stream has not specified one.
-    public private(set) var reconnectionTime: Int?
+    package private(set) var reconnectionTime: Int?
 
     private let maximumByteCount: Int
     private var line: [UInt8] = []
@@ -43,14 +43,14 @@ public struct ServerSentEvents: Sendable {
     /// A parser at the beginning of a stream.
     ///
     /// - Parameter maximumByteCount: The largest size of a line and of the data of an event, in bytes.
-    public init(maximumByteCount: Int = 1 << 16) { self.maximumByteCount = maximumByteCount }
+    package init(maximumByteCount: Int = 1 << 16) { self.maximumByteCount = maximumByteCount }
 
     /// Parses the next bytes of the stream.
     ///
     /// - Returns: The events that `bytes` completes, in order.
     /// - Throws: `TransportError.Kind.tooLarge` for a line or an event that is too long. The parser cannot be used
     ///   after that.
-    public mutating func feed(_ bytes: some Sequence<UInt8>) throws(TransportError) -> [Event] {
+    package mutating func feed(_ bytes: some Sequence<UInt8>) throws(TransportError) -> [Event] {
         var events: [Event] = []
         for byte in bytes {
             let isAfterReturn = endedWithReturn
