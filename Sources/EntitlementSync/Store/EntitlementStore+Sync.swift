@@ -252,9 +252,6 @@ extension VersionedLedger {
 extension DocumentReport<Ledger> {
     /// The records that came from the remote, were not known locally, and are part of the union.
     fileprivate var received: [Record] {
-        guard let arrivedContent else { return [] }
-        let arrived = Set(arrivedContent.records)
-        let mine = Set(localContent.records)
-        return content.records.filter { arrived.contains($0) && !mine.contains($0) }
+        arrivedContent == nil ? [] : content.records(beyond: localContent)
     }
 }

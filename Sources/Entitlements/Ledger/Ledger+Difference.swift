@@ -2,9 +2,22 @@ extension Ledger {
     /// Returns the records of this ledger that `other` lacks or holds in a different form, in ascending order of their
     /// keys. Linear in the bytes of both.
     package func records(beyond other: Ledger) -> [Record] {
-        var known: [[UInt8]: Record] = [:]
-        for record in other.records { known[record.key] = record }
-        return records.filter { known[$0.key] != $0 }
+        run.withUnsafeBytes { bytes in
+            other.run.withUnsafeBytes { otherBytes in
+                var (mine, theirs) = (RecordRun(checked: bytes), RecordRun(checked: otherBytes))
+                var records: [Record] = []
+                while let record = mine {
+                    let order = theirs.map { RecordRun.compare(record.key, $0.key) } ?? -1
+                    let isSame = order == 0 && theirs.map(record.compareContent) == 0
+                    if order <= 0 {
+                        if !isSame { records.append(record.record) }
+                        mine = record.following
+                    }
+                    if order >= 0 { theirs = theirs?.following }
+                }
+                return records
+            }
+        }
     }
 
     /// The number of recordings.

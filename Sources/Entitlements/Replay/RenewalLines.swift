@@ -101,13 +101,14 @@ extension Replay {
     /// Returns the period that counts at `instant`: among active periods the one with the highest level, then the
     /// latest end. If none is active, returns the period that ended last.
     func leadingPeriod(of timeline: Timeline, at instant: Timestamp) -> Period? {
-        let active = timeline.periods.filter { $0.contains(instant) }
-        if !active.isEmpty {
-            return active.min { left, right in
-                (left.level ?? .max, right.end) < (right.level ?? .max, left.end)
-            }
-        }
-        return timeline.periods.filter { $0.start <= instant }.max { $0.end < $1.end }
+        // By position, because copying periods costs more than comparing them.
+        let periods = timeline.periods
+        let begun = periods.indices.lazy.filter { periods[$0].start <= instant }
+        let leading =
+            begun.filter { periods[$0].contains(instant) }.min { left, right in
+                (periods[left].level ?? .max, periods[right].end) < (periods[right].level ?? .max, periods[left].end)
+            } ?? begun.max { periods[$0].end < periods[$1].end }
+        return leading.map { periods[$0] }
     }
 
     /// Returns the renewal state of the subscription that `period` belongs to.
