@@ -57,7 +57,7 @@ public struct StoreKitTransaction: Hashable, Sendable, Identifiable {
     }
 
     /// The transaction's name in ledgers.
-    public var reference: TransactionReference { TransactionReference(appStore: id, environment) }
+    package var reference: TransactionReference { TransactionReference(appStore: id, environment) }
 }
 
 extension StoreKitTransaction {
@@ -65,7 +65,7 @@ extension StoreKitTransaction {
     var line: TransactionReference { TransactionReference(appStore: originalID, environment) }
 
     /// The environment of transactions that Xcode signs. Their signatures prove nothing to a server.
-    public static let xcode: EnvironmentID = "xcode"
+    package static let xcode: EnvironmentID = "xcode"
 
     /// The purchase, and its revocation or the absence of one.
     var facts: [Fact] {

@@ -42,7 +42,7 @@ public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible 
     public var isAuthenticated = false
 
     /// Creates a refusal.
-    public init(_ check: Check, _ reason: String, isTransient: Bool = false) {
+    package init(_ check: Check, _ reason: String, isTransient: Bool = false) {
         self.check = check
         self.reason = reason
         self.isTransient = isTransient
@@ -62,14 +62,14 @@ public struct EvidenceError: Error, Hashable, Sendable, CustomStringConvertible 
 }
 
 /// The largest sizes of evidence, in bytes.
-public enum EvidenceLimits {
+package enum EvidenceLimits {
     /// A transaction or renewal info.
-    public static let transaction = 16 << 10
+    package static let transaction = 16 << 10
     /// A notification or event.
-    public static let notification = 64 << 10
+    package static let notification = 64 << 10
     /// A receipt, without base64.
-    public static let receipt = 1 << 20
+    package static let receipt = 1 << 20
     /// The amount by which a signature's date may be ahead of the clock, in milliseconds.
-    public static let clockTolerance: Int64 = 300_000
+    package static let clockTolerance: Int64 = 300_000
 }
 #endif

@@ -39,20 +39,20 @@ public struct VerifiedEvidence: Hashable, Sendable {
     public var accountToken: String?
     /// The line that the evidence concerns, if it states one without a fact: a Stripe Checkout of a subscription names
     /// the owner before the first invoice is paid.
-    public var line: TransactionReference?
+    package var line: TransactionReference?
     /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
     /// pays, and an order of Google Play for all products that it sold. A revocation of the key is a revocation of all
     /// its values.
-    public var aliases: [TransactionReference: Set<TransactionReference>]
+    package var aliases: [TransactionReference: Set<TransactionReference>]
     /// The subscription that the one in the evidence replaces; `nil` if there is none.
-    public var replaced: ReplacedSubscription?
+    package var replaced: ReplacedSubscription?
     /// The type of a notification or event, for example `DID_RENEW/BILLING_RECOVERY`; empty for other evidence.
-    public var event: String
+    package var event: String
     /// The store's id of a notification or event; empty for other evidence.
-    public var eventID: String
+    package var eventID: String
 
     /// Creates a result.
-    public init(
+    package init(
         kind: EvidenceKind, facts: [Fact], signedDate: Timestamp?, accountToken: String? = nil,
         line: TransactionReference? = nil, aliases: [TransactionReference: Set<TransactionReference>] = [:],
         replaced: ReplacedSubscription? = nil, event: String = "", eventID: String = ""
@@ -72,15 +72,15 @@ public struct VerifiedEvidence: Hashable, Sendable {
 /// A subscription at Google Play that another one replaces after a change of product or a new subscription.
 ///
 /// It belongs to the owner of the new subscription, and its purchases must not grant anything after the replacement.
-public struct ReplacedSubscription: Hashable, Sendable {
+package struct ReplacedSubscription: Hashable, Sendable {
     /// The purchase token, an alias of all purchases of the subscription.
-    public var name: TransactionReference
+    package var name: TransactionReference
     /// The start of the new subscription, at which the old one ends; `nil` if the old one first runs to the end of its
     /// period.
-    public var endedAt: Timestamp?
+    package var endedAt: Timestamp?
 
     /// Creates the description of a replaced subscription.
-    public init(name: TransactionReference, endedAt: Timestamp?) {
+    package init(name: TransactionReference, endedAt: Timestamp?) {
         self.name = name
         self.endedAt = endedAt
     }

@@ -43,7 +43,7 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
 
     /// Returns an independent generator for a part of the work, so that parts can be reordered without affecting each
     /// other.
-    public mutating func split() -> SeededGenerator {
+    package mutating func split() -> SeededGenerator {
         SeededGenerator(seed: next())
     }
 }

@@ -1,17 +1,17 @@
-public import Logging
+package import Logging
 import ServiceLifecycle
-public import SyncService
+package import SyncService
 import UnixSignals
 
 /// Runs a service and its listener until the process receives a termination signal.
-public enum Server {
+package enum Server {
     /// Runs `listener`, the background work of `service`, and the access log.
     ///
     /// Returns after SIGTERM or SIGINT, when all requests in flight have finished or were cancelled after
     /// `shutdownSeconds`.
     ///
     /// - Throws: ``ListenerError`` if the server cannot listen at the address.
-    public static func run(
+    package static func run(
         _ service: EntitlementService, _ listener: Listener, accessLog: AccessLog?, shutdownSeconds: Int64,
         logger: Logger
     ) async throws {

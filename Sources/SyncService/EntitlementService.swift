@@ -1,13 +1,13 @@
 import EntitlementSync
-public import HTTPTypes
-public import SyncCore
+package import HTTPTypes
+package import SyncCore
 import SyncProtocol
 
 /// The HTTP interface of a server under `/v1`: it turns requests into answers, without a framework, over any store with
 /// compare-and-swap. Several services may share one store.
 ///
 /// An account's token gives access to that account's keys only. ``KeyScope`` alone defines these keys.
-public final class EntitlementService: Sendable {
+package final class EntitlementService: Sendable {
     let store: any KeyValueBackend
     let configuration: ServiceConfiguration
     let host: HostServices
@@ -40,7 +40,7 @@ public final class EntitlementService: Sendable {
     ///   - onEvidence: Called with the outcome of each piece of evidence.
     /// - Throws: The store's error if it cannot be read or written, and `BackendError.Kind.unsupported` if it cannot
     ///   compare and swap or follow changes, or if ``ServiceConfiguration/check()`` fails.
-    public init(
+    package init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
         host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in },
@@ -96,7 +96,7 @@ public final class EntitlementService: Sendable {
 
     /// Follows the changes of the store, for event streams and for tokens that another server has revoked. Returns when
     /// the task is cancelled; the streams end then.
-    public func run() async {
+    package func run() async {
         await withTaskGroup(of: Void.self) { group in
             let (clockGuard, onError) = (clockGuard, onError)
             group.addTask { await clockGuard.run(onError: onError) }
@@ -106,14 +106,14 @@ public final class EntitlementService: Sendable {
     }
 
     /// The number of open event streams.
-    public var streamCount: Int { hub.listenerCount }
+    package var streamCount: Int { hub.listenerCount }
 
     /// Checks that the store answers, that the clock is plausible, and that the most recent write succeeded.
     ///
     /// After a failed write, a test write is attempted at most every five seconds.
     ///
     /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock was set back.
-    public func checkReadiness() async throws(BackendError) {
+    package func checkReadiness() async throws(BackendError) {
         try clockGuard.check()
         // Reads by the call for several keys, because the store may answer a read of one key from memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
@@ -121,7 +121,7 @@ public final class EntitlementService: Sendable {
     }
 
     /// The answer to `request`. Cancelling the task abandons everything that has not been written yet.
-    public func respond(to request: ServiceRequest) async -> ServiceAnswer {
+    package func respond(to request: ServiceRequest) async -> ServiceAnswer {
         var answer: ServiceAnswer
         if let refusal = countAddress(of: request.head, peer: request.peer) { return refusal }
         do throws(WireTarget.Failure) {
@@ -146,7 +146,7 @@ public final class EntitlementService: Sendable {
     /// - Parameters:
     ///   - peer: The client's address.
     ///   - longest: The longest value to answer with, in bytes.
-    public func fastRead(_ request: HTTPRequest, peer: String, longest: Int = .max) -> ServiceAnswer? {
+    package func fastRead(_ request: HTTPRequest, peer: String, longest: Int = .max) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
         else { return nil }
@@ -164,14 +164,14 @@ public final class EntitlementService: Sendable {
     }
 
     /// Returns `true` if `request` asks for an event stream, judging by its header alone.
-    public static func requestsEventStream(by request: HTTPRequest) -> Bool {
+    package static func requestsEventStream(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
             && EventStream.isRequested(by: request)
     }
 
     /// Adds the header fields that every answer under `/v1` has: the server's time, the request's identifier, caching,
     /// CORS.
-    public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
+    package func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is not sent.
         if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.copyRequestID(of: request.headerFields, in: &fields)

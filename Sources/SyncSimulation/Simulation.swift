@@ -43,7 +43,7 @@ public struct Simulation: Sendable {
     /// The limit of jobs, after which a run counts as endless: 20 million, and 5,000 for each poll of a device.
     ///
     /// No generated scenario takes a hundredth of the former; a poll that finds nothing new takes about 800 jobs.
-    public var jobLimit: Int {
+    package var jobLimit: Int {
         let polls = scenario.devices.compactMap(\.pollingHours).reduce(0) { $0 + scenario.days * 24 / $1 }
         return 20_000_000 + 5_000 * polls
     }

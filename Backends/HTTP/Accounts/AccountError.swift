@@ -64,7 +64,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
     ///   - retryAfter: the time to wait before a retry.
     ///   - isTransient: true if the same call may succeed later; `nil` for the default of the kind.
     ///   - mayHaveHappened: true if the operation may have taken effect.
-    public init(
+    package init(
         _ kind: Kind, _ message: String, retryAfter: Duration? = nil, isTransient: Bool? = nil,
         mayHaveHappened: Bool = false
     ) {

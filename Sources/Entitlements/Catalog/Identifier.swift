@@ -15,7 +15,7 @@ public struct Identifier<Subject>: Sendable {
 }
 
 /// The maximum length of an id, in bytes of UTF-8.
-public let maximumIdentifierByteCount = 255
+package let maximumIdentifierByteCount = 255
 
 extension Identifier {
     /// Checks that the id has 1 to 255 bytes and no control characters (U+0000–U+001F, U+007F).

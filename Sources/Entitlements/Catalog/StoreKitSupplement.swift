@@ -23,7 +23,7 @@ public struct StoreKitSupplement: Hashable, Sendable {
     }
 
     /// A Boolean value that indicates whether the supplement is empty.
-    public var isEmpty: Bool { durations.isEmpty && groups.isEmpty && units.isEmpty }
+    package var isEmpty: Bool { durations.isEmpty && groups.isEmpty && units.isEmpty }
 
     /// Rejects values for products that `kinds` does not contain or that do not need them.
     func check(against kinds: [ProductID: ProductKind]) throws(InputError) {

@@ -13,7 +13,7 @@ public struct Claim: Hashable, Sendable {
     public var logicalTime: LogicalTime
 
     /// The key of the record of a claim, of which a ledger has at most one.
-    public static let recordKey = FactKey.claim.bytes
+    package static let recordKey = FactKey.claim.bytes
 
     /// Creates a claim.
     public init(account: String, incarnation: String, date: Timestamp, logicalTime: LogicalTime) {

@@ -28,7 +28,7 @@ extension Contradiction {
     /// in stamp alone are ignored. The result is in ascending order of transaction.
     ///
     /// - Complexity: O(*n*) in the size of both ledgers, plus sorting the result.
-    public static func between(_ mine: Ledger, _ theirs: Ledger, noticedAt: Timestamp, after time: LogicalTime)
+    package static func between(_ mine: Ledger, _ theirs: Ledger, noticedAt: Timestamp, after time: LogicalTime)
         -> [Contradiction]
     {
         // The common case of an idle sync.

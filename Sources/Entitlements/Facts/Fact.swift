@@ -73,7 +73,7 @@ public struct Stamp: Hashable, Comparable, Sendable {
 /// A purchase of a product.
 public struct Purchase: Hashable, Sendable {
     /// The valid range of quantities. A purchase with any other quantity is kept but has no effect.
-    public static let quantityRange: ClosedRange<Int64> = 1...10_000
+    package static let quantityRange: ClosedRange<Int64> = 1...10_000
 
     /// The identity of the purchase.
     public var transaction: TransactionReference

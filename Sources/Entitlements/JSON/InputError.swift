@@ -7,7 +7,7 @@ public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
     public let reason: String
 
     /// Creates an error at `path`.
-    public init(path: String, reason: String) {
+    package init(path: String, reason: String) {
         self.path = path
         self.reason = reason
     }

@@ -5,7 +5,7 @@ extension Ledger {
     /// server, and the pending requests, notes and stored evidence of a device.
     ///
     /// Records of unknown kinds are included, as in merging.
-    public var transferable: Ledger {
+    package var transferable: Ledger {
         Ledger(records.filter { !FactKey.staysInPlace($0.key) })
     }
 

@@ -134,7 +134,7 @@ public struct LedgerLimits: Hashable, Sendable {
     public var byteCount: Int
 
     /// Creates limits.
-    public init(recordCount: Int, byteCount: Int) {
+    package init(recordCount: Int, byteCount: Int) {
         self.recordCount = recordCount
         self.byteCount = byteCount
     }
@@ -149,5 +149,5 @@ public struct LedgerLimits: Hashable, Sendable {
     public static let maximumPartByteCount = 1 << 20
 
     /// The maximum size of a document that is read: 268,435,456 bytes. It bounds memory against hostile input.
-    public static let maximumDocumentByteCount = 256 << 20
+    package static let maximumDocumentByteCount = 256 << 20
 }

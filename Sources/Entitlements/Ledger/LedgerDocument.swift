@@ -59,7 +59,7 @@ public struct LedgerDocument: Hashable, Sendable {
     ///
     /// It consists of the XXH64 (8 bytes) and the size (4 bytes) of the records; all bytes are 0xFF for an erased
     /// ledger. The digest detects accidental differences. It is not a cryptographic hash.
-    public var contentDigest: [UInt8] {
+    package var contentDigest: [UInt8] {
         guard !ledger.isErased else { return [UInt8](repeating: 0xFF, count: 12) }
         var bytes: [UInt8] = []
         bytes.appendLittleEndian(XXHash64.digest(of: ledger.run))

@@ -216,13 +216,13 @@ public struct Facts: Sendable {
     }
 
     /// Returns `true` if the account's server or this device has verified this purchase.
-    public func isVerified(_ purchase: Purchase) -> Bool { verifiedPurchases.contains(purchase.transaction) }
+    package func isVerified(_ purchase: Purchase) -> Bool { verifiedPurchases.contains(purchase.transaction) }
 
     /// Returns `true` if the device's own ledger holds this purchase.
-    public func isOnDevice(_ purchase: Purchase) -> Bool { devicePurchases.contains(purchase.transaction) }
+    package func isOnDevice(_ purchase: Purchase) -> Bool { devicePurchases.contains(purchase.transaction) }
 
     /// Returns `true` if the device's own ledger holds this spend.
-    public func isOnDevice(_ spend: Spend) -> Bool { deviceSpends.contains(spend.id) }
+    package func isOnDevice(_ spend: Spend) -> Bool { deviceSpends.contains(spend.id) }
 
     /// The purchase with this transaction; `nil` if it is unknown.
     public subscript(transaction: TransactionReference) -> Purchase? {

@@ -136,7 +136,7 @@ extension Replay {
 
     /// Returns the latest end of all periods of `group`, as a replica stores it in ``Recording/knownEnd`` when it
     /// records a purchase.
-    public func knownEnd(of group: GroupID) -> Timestamp? {
+    package func knownEnd(of group: GroupID) -> Timestamp? {
         timelines[group]?.periods.map(\.end).max()
     }
 }

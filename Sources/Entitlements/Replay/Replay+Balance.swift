@@ -65,7 +65,7 @@ extension Replay {
     }
 
     /// All consumables that the catalogue or a purchase names, in ascending order.
-    public var consumables: [ProductID] {
+    package var consumables: [ProductID] {
         var ids: Set<ProductID> = []
         for product in catalog.products {
             if case .consumable = product.kind { ids.insert(product.id) }

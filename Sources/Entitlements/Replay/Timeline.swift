@@ -13,7 +13,7 @@ public struct Timeline: Hashable, Sendable {
     private let revocations: [Timestamp]
 
     /// Creates a timeline of `contributions`, which may be in any order.
-    public init(_ contributions: [Period] = []) {
+    package init(_ contributions: [Period] = []) {
         self.contributions = contributions
         periods = contributions.filter { !$0.isEmpty }.sorted { ($0.start, $0.end) < ($1.start, $1.end) }
         chains = Self.chains(of: periods)
@@ -52,7 +52,7 @@ public struct Timeline: Hashable, Sendable {
     }
 
     /// Returns the first instant after `instant` at which a chain begins or ends; `nil` if there is none.
-    public func nextBoundary(after instant: Timestamp) -> Timestamp? {
+    package func nextBoundary(after instant: Timestamp) -> Timestamp? {
         chains.lazy.flatMap { [$0.start, $0.end] }.first { $0 > instant }
     }
 

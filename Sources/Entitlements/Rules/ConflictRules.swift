@@ -29,7 +29,7 @@ public struct ConflictRules: Sendable {
     /// The built-in expiry rules, which a catalogue can select by name.
     public static let expiryRules: [any ExpiryRule] = [StackPurchases(), LatestExpiryWins(), RemoteWins()]
     /// The built-in flag rules, which a catalogue can select by name.
-    public static let flagRules: [any FlagRule] = [PurchasedWins(), LastWriterWins(), RemoteWins()]
+    package static let flagRules: [any FlagRule] = [PurchasedWins(), LastWriterWins(), RemoteWins()]
 }
 
 /// The scope in which units of consumables count.

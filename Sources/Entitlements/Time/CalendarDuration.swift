@@ -24,10 +24,10 @@ public struct CalendarDuration: Hashable, Sendable {
 
     /// The maximum duration that counts, in years, in any mix of units. It is a bound against forged and mistaken
     /// input.
-    public static let longestYears: Int64 = 100
+    package static let longestYears: Int64 = 100
 
     /// A Boolean value that indicates whether the duration is at most 100 years.
-    public var isWithinBounds: Bool {
+    package var isWithinBounds: Bool {
         // Each part is checked first, so that the sum below cannot overflow.
         let years = Self.longestYears
         guard months <= years * 12, days <= years * 366, seconds <= years * 366 * 86_400 else { return false }
@@ -38,7 +38,7 @@ public struct CalendarDuration: Hashable, Sendable {
     /// saturate.
     ///
     /// - Precondition: `count` is not negative.
-    public func multiplied(by count: Int64) -> CalendarDuration {
+    package func multiplied(by count: Int64) -> CalendarDuration {
         precondition(count >= 0, "a duration cannot be multiplied by \(count), which is negative")
         func times(_ part: Int64) -> Int64 {
             let (product, overflow) = part.multipliedReportingOverflow(by: count)

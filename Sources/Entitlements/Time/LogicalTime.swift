@@ -15,10 +15,10 @@ public struct LogicalTime: Hashable, Comparable, Sendable {
     }
 
     /// The physical part in milliseconds since 1970, by the replica's clock.
-    public var physicalMilliseconds: Int64 { Int64(rawValue >> 16) }
+    package var physicalMilliseconds: Int64 { Int64(rawValue >> 16) }
 
     /// The counter of facts with the same physical part.
-    public var counter: UInt16 { UInt16(truncatingIfNeeded: rawValue) }
+    package var counter: UInt16 { UInt16(truncatingIfNeeded: rawValue) }
 
     /// Returns the time of a new fact, made at `now` by a replica whose latest known fact has this time.
     ///

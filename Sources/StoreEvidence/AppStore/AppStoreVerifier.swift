@@ -68,7 +68,7 @@ public struct AppStoreVerifier: Sendable {
     /// Verifies the body of a server notification, version 2: `{"signedPayload":"…"}`.
     ///
     /// - Throws: ``EvidenceError`` with the failed check.
-    public func notification(_ body: [UInt8], now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+    package func notification(_ body: [UInt8], now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(body.count, limit: EvidenceLimits.notification, "the notification")
         guard let payload = try StoreObject(parsing: body).string("signedPayload") else {
             throw EvidenceError(.format, "the notification has no signedPayload; version 2 is required")
@@ -83,7 +83,7 @@ public struct AppStoreVerifier: Sendable {
     /// and neither does an unknown type without the members that state its app.
     ///
     /// - Throws: ``EvidenceError`` with the failed check.
-    public func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+    package func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         let message = try SignedMessage(
             signedPayload, limit: EvidenceLimits.notification, name: "the notification", chains: chains, now: now)
         return try EvidenceError.authenticated { () throws(EvidenceError) in try evidence(in: message, now: now) }

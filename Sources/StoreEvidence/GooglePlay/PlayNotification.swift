@@ -1,13 +1,13 @@
 #if Evidence
-public import Entitlements
+package import Entitlements
 
 /// A real-time developer notification of Google Play.
 ///
 /// Only a full refund is a fact by itself. All other notifications name a purchase whose state the caller looks up in
 /// the Google Play Developer API.
-public struct PlayNotification: Hashable, Sendable {
+package struct PlayNotification: Hashable, Sendable {
     /// The subject of a notification.
-    public enum Subject: String, Hashable, Sendable, CaseIterable {
+    package enum Subject: String, Hashable, Sendable, CaseIterable {
         /// A subscription changed: look up `purchases.subscriptionsv2`.
         case subscription
         /// A one-time product was bought or a pending purchase was cancelled: look up `purchases.products`.
@@ -24,19 +24,19 @@ public struct PlayNotification: Hashable, Sendable {
     ///
     /// The revocation names the order, or the purchase token if there is none, in `production`. The purchases of the
     /// order state this name among their ``VerifiedEvidence/aliases``, whatever their environment and products are.
-    public var evidence: VerifiedEvidence
+    package var evidence: VerifiedEvidence
     /// The subject of the notification.
-    public var subject: Subject
+    package var subject: Subject
     /// The package of the app.
-    public var packageName: String
+    package var packageName: String
     /// The token of the purchase to look up; `nil` for a test and for an unknown subject.
-    public var purchaseToken: String?
+    package var purchaseToken: String?
     /// The product; `nil` if the notification does not name it.
-    public var product: ProductID?
+    package var product: ProductID?
     /// The number that Google gives to the event, for example 2 for a renewal of a subscription.
-    public var type: Int64?
+    package var type: Int64?
     /// The date of the event.
-    public var date: Timestamp
+    package var date: Timestamp
 }
 
 extension GooglePlayVerifier {
@@ -52,7 +52,7 @@ extension GooglePlayVerifier {
     /// The message is not signed. The caller must have authenticated its sender by the bearer token of the request.
     ///
     /// - Throws: ``EvidenceError`` that names the failed check. An unknown subject is no error.
-    public func notification(_ body: [UInt8], now: Timestamp) throws(EvidenceError) -> PlayNotification {
+    package func notification(_ body: [UInt8], now: Timestamp) throws(EvidenceError) -> PlayNotification {
         try checkSize(body.count, limit: EvidenceLimits.notification, "the notification")
         let envelope = try StoreObject(parsing: body)
         guard let message = try envelope.object("message") else { throw envelope.missing("message") }
@@ -95,7 +95,7 @@ extension VerifiedEvidence {
     ///   - voidedAt: The date of the refund.
     ///   - now: The current time.
     /// - Throws: ``EvidenceError`` that names the failed check.
-    public static func playRefund(
+    package static func playRefund(
         order: String?, purchaseToken: String, voidedAt: Timestamp, now: Timestamp
     ) throws(EvidenceError) -> VerifiedEvidence {
         try checkNotAhead(voidedAt, of: now, "voidedTimeMillis")

@@ -1,5 +1,5 @@
 #if Evidence
-public import Entitlements
+package import Entitlements
 
 /// The state of a subscription in an answer of `purchases.subscriptionsv2`.
 private enum PlayState: String {
@@ -34,7 +34,7 @@ extension GooglePlayVerifier {
     ///   - statedAt: The date of the answer if it came from Google directly; the facts are stamped with it. `nil` for
     ///     an answer of unknown origin: the facts are then unsigned.
     /// - Throws: ``EvidenceError`` that names the failed check.
-    public func subscription(
+    package func subscription(
         _ json: [UInt8], purchaseToken: String, statedAt: Timestamp?
     ) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(json.count, limit: EvidenceLimits.notification, "the subscription")

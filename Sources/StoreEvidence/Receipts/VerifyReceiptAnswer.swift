@@ -5,9 +5,9 @@ import Entitlements
 ///
 /// An answer is unsigned: its facts are as trustworthy as the file they come from. Use it to import the history that a
 /// server kept, never to accept purchases from a client.
-public enum VerifyReceiptAnswer {
+package enum VerifyReceiptAnswer {
     /// The largest size of an answer, in bytes. It repeats the receipt in base64, beside its decoded content.
-    public static let maximumByteCount = 4 * EvidenceLimits.receipt
+    package static let maximumByteCount = 4 * EvidenceLimits.receipt
 
     /// Returns the facts of an answer about one of the apps `bundleIDs`.
     ///
@@ -18,7 +18,7 @@ public enum VerifyReceiptAnswer {
     /// form of an answer, about one transaction instead of an app, is refused.
     ///
     /// - Throws: ``EvidenceError`` with the JSON path of the wrong member.
-    public static func evidence(_ json: [UInt8], bundleIDs: Set<String>) throws(EvidenceError) -> VerifiedEvidence {
+    package static func evidence(_ json: [UInt8], bundleIDs: Set<String>) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(json.count, limit: maximumByteCount, "the answer of verifyReceipt")
         let value: JSONValue
         do {

@@ -1,6 +1,6 @@
 #if Evidence
 internal import Crypto
-public import Entitlements
+package import Entitlements
 
 /// Verifies events of a Stripe webhook.
 ///
@@ -28,7 +28,7 @@ public import Entitlements
 /// let verifier = StripeVerifier(secrets: [endpointSecret], productsByPrice: ["price_1Owl": "owl.monthly"])
 /// let evidence = try verifier.event(body, signature: header, now: now)
 /// ```
-public struct StripeVerifier: Sendable {
+package struct StripeVerifier: Sendable {
     /// The metadata key of the product.
     package static let productKey = "entitlementsync_product"
     /// The metadata key of the account token.
@@ -46,7 +46,7 @@ public struct StripeVerifier: Sendable {
     ///     and without a secret every event is refused.
     ///   - productsByPrice: The product of each price, for invoices. A one-time Checkout session states no prices to a
     ///     webhook, so its product must be in its metadata.
-    public init(secrets: [String], productsByPrice: [String: ProductID] = [:]) {
+    package init(secrets: [String], productsByPrice: [String: ProductID] = [:]) {
         self.secrets = secrets.filter { !$0.isEmpty }.map { SymmetricKey(data: Array($0.utf8)) }
         self.productsByPrice = productsByPrice
     }
@@ -59,7 +59,7 @@ public struct StripeVerifier: Sendable {
     ///   - now: The time of this machine.
     /// - Returns: The facts, if any. An event of another type gives none.
     /// - Throws: ``EvidenceError`` that names the failed check.
-    public func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+    package func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(body.count, limit: EvidenceLimits.notification, "the event")
         let signature = try StripeSignature(signature)
         try signature.checkDate(now: now)

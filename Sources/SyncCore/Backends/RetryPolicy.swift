@@ -42,7 +42,7 @@ public struct RetryPolicy: Hashable, Sendable {
     ///   - failedAttempts: The number of failed attempts, 1 or more.
     ///   - waited: The sum of the pauses of this call so far.
     ///   - generator: The source of randomness for the pause.
-    public func delay(
+    package func delay(
         afterFailedAttempts failedAttempts: Int, waited: Duration, using generator: inout some RandomNumberGenerator
     ) -> Duration? {
         guard failedAttempts < maximumAttempts else { return nil }

@@ -32,7 +32,7 @@ public struct StoreCopy: Sendable {
         public var damage: [BackendError] = []
 
         /// Creates an empty report.
-        public init() {}
+        package init() {}
     }
 
     /// The number of entries that are read and written at a time.

@@ -11,7 +11,7 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
         case skipped(String)
 
         /// The outcome as one word: `passed`, `failed` or `skipped`.
-        public var word: String {
+        package var word: String {
             switch self {
             case .passed: "passed"
             case .failed: "failed"

@@ -1,9 +1,9 @@
 import HummingbirdCore
-public import Logging
+package import Logging
 import NIOCore
 import NIOPosix
 import NIOSSL
-public import ServiceLifecycle
+import ServiceLifecycle
 
 #if canImport(Glibc)
 import Glibc
@@ -17,7 +17,7 @@ import Darwin
 ///
 /// On graceful shutdown of its service group it accepts no more connections, ends event streams, and finishes the
 /// requests in flight.
-public struct Listener: Service {
+package struct Listener: Service {
     private let server: any Service
     private let door: ListenerContext
 
@@ -27,7 +27,7 @@ public struct Listener: Service {
     ///   - logger: receives the messages of the HTTP framework.
     ///   - onListening: called once, with the port.
     /// - Throws: ``ListenerError`` if the certificate or its key cannot be used.
-    public init(
+    package init(
         _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
         onListening: @escaping @Sendable (Int) async -> Void
     ) throws(ListenerError) {
@@ -46,7 +46,7 @@ public struct Listener: Service {
     /// Listens until the service group shuts down.
     ///
     /// - Throws: ``ListenerError`` if the server cannot listen at the address.
-    public func run() async throws {
+    package func run() async throws {
         try await withTaskCancellationHandler {
             do { try await server.run() } catch let error as IOError {
                 throw ListenerError("cannot listen: \(String(cString: strerror(error.errnoCode)))")
@@ -110,9 +110,9 @@ public struct Listener: Service {
 }
 
 /// The error of a configuration that cannot be used, or of an address that the server cannot listen at.
-public struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The reason, in one line.
-    public let description: String
+    package let description: String
 
     init(_ reason: String) {
         description = reason.split(whereSeparator: \.isNewline).joined(separator: " ")

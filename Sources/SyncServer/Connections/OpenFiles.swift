@@ -7,11 +7,11 @@ import Darwin
 #endif
 
 /// The limit of open files, and thus of connections, of the process.
-public enum OpenFiles {
+package enum OpenFiles {
     /// Raises the limit as far as the system allows.
     ///
     /// - Returns: the new limit; 1,024 if it cannot be read.
-    public static func raiseLimit() -> Int {
+    package static func raiseLimit() -> Int {
         #if canImport(Glibc)
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #else

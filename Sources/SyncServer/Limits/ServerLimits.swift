@@ -1,37 +1,37 @@
-public import SyncService
+package import SyncService
 
 /// All limits of a server by name, as `syncd serve --limit NAME=VALUE` sets them and `syncd serve --limits` shows them.
-public struct ServerLimits: Sendable {
+package struct ServerLimits: Sendable {
     /// The limits of connections and requests.
-    public var listener: ListenerConfiguration
+    package var listener: ListenerConfiguration
     /// The limits per address and per account.
-    public var callers: CallerLimits
+    package var callers: CallerLimits
     /// The approximate size of the entry cache of an SQLite store, in bytes.
-    public var cachedByteCount = 64 << 20
+    package var cachedByteCount = 64 << 20
     /// The approximate length at which the log of an SQLite store is checkpointed, in bytes.
-    public var logByteCount = 64 << 20
+    package var logByteCount = 64 << 20
 
     /// One row of the table that `syncd serve --limits` prints.
-    public struct Row: Hashable, Sendable {
+    package struct Row: Hashable, Sendable {
         /// The name.
-        public var name: String
+        package var name: String
         /// The current value, in the syntax of ``ServerLimits/set(_:)``.
-        public var value: String
+        package var value: String
         /// The unit and the range of the value.
-        public var unit: String
+        package var unit: String
         /// The meaning, and the answer or effect beyond the limit.
-        public var meaning: String
+        package var meaning: String
     }
 
     /// Creates the limits of these configurations.
-    public init(listener: ListenerConfiguration, callers: CallerLimits = CallerLimits()) {
+    package init(listener: ListenerConfiguration, callers: CallerLimits = CallerLimits()) {
         (self.listener, self.callers) = (listener, callers)
     }
 
     /// Sets one limit, written `NAME=VALUE`.
     ///
     /// - Throws: ``ListenerError`` for an unknown name or a value out of range; the limits are then unchanged.
-    public mutating func set(_ text: String) throws(ListenerError) {
+    package mutating func set(_ text: String) throws(ListenerError) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 2, let setting = Self.settings.first(where: { $0.name == parts[0] }) else {
             throw ListenerError("must be NAME=VALUE with a name from --limits, not \"\(text)\"")
@@ -42,7 +42,7 @@ public struct ServerLimits: Sendable {
     }
 
     /// All limits with their current values.
-    public var rows: [Row] {
+    package var rows: [Row] {
         Self.settings.map { setting in
             Row(
                 name: setting.name, value: setting.property.text(in: self), unit: setting.property.unit,

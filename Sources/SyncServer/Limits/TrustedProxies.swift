@@ -2,7 +2,7 @@ import HTTPTypes
 import SyncService
 
 /// The proxies whose `X-Forwarded-For` or `Forwarded` field (RFC 7239) is trusted.
-public struct TrustedProxies: Hashable, Sendable {
+package struct TrustedProxies: Hashable, Sendable {
     /// A range of addresses.
     private struct Network: Hashable, Sendable {
         var base: ClientAddress
@@ -14,12 +14,12 @@ public struct TrustedProxies: Hashable, Sendable {
     private var networks: [Network] = []
 
     /// Creates a set that trusts no proxy.
-    public init() {}
+    package init() {}
 
     /// Adds an address, or a range in CIDR notation (`10.0.0.0/8`, `fd00::/8`).
     ///
     /// - Returns: `false` if `text` is neither, or if a range has bits set after its prefix; the set is then unchanged.
-    public mutating func insert(_ text: String) -> Bool {
+    package mutating func insert(_ text: String) -> Bool {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let address = parts.first.flatMap({ ClientAddress($0) }) else { return false }
         let width = address.isVersion4 ? 32 : 128
@@ -35,7 +35,7 @@ public struct TrustedProxies: Hashable, Sendable {
     }
 
     /// True if no proxy is trusted.
-    public var isEmpty: Bool { networks.isEmpty }
+    package var isEmpty: Bool { networks.isEmpty }
 
     /// Returns `true` if `peer` is a trusted proxy.
     func contains(_ peer: String) -> Bool {

@@ -1,10 +1,10 @@
-public import CoreMetrics
+package import CoreMetrics
 import Synchronization
 
 /// A swift-metrics backend that exports its values in the Prometheus text format 0.0.4.
 ///
 /// Counters and meters become counters and gauges. Timers (in seconds) and aggregated recorders become histograms.
-public final class PrometheusMetrics: MetricsFactory {
+package final class PrometheusMetrics: MetricsFactory {
     private struct Key: Hashable, Comparable {
         var name: String
         var labels: String
@@ -15,20 +15,20 @@ public final class PrometheusMetrics: MetricsFactory {
     private let instruments = Mutex<[Key: any Instrument]>([:])
 
     /// Creates a factory without instruments.
-    public init() {}
+    package init() {}
 
     /// Returns a counter. By convention its name ends in `_total`.
-    public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+    package func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
         instrument(label, dimensions, CounterInstrument())
     }
 
     /// Returns a gauge.
-    public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+    package func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
         instrument(label, dimensions, GaugeInstrument())
     }
 
     /// Returns a histogram, or a gauge if `aggregate` is false.
-    public func makeRecorder(
+    package func makeRecorder(
         label: String, dimensions: [(String, String)], aggregate: Bool
     ) -> any RecorderHandler {
         if aggregate { return instrument(label, dimensions, HistogramInstrument()) }
@@ -36,21 +36,21 @@ public final class PrometheusMetrics: MetricsFactory {
     }
 
     /// Returns a histogram of seconds.
-    public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+    package func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
         instrument(label, dimensions, HistogramInstrument())
     }
 
     /// Does nothing: a counter that was created again would restart at 0.
-    public func destroyCounter(_ handler: any CounterHandler) {}
+    package func destroyCounter(_ handler: any CounterHandler) {}
     /// Does nothing: gauges are kept.
-    public func destroyMeter(_ handler: any MeterHandler) {}
+    package func destroyMeter(_ handler: any MeterHandler) {}
     /// Does nothing: histograms are kept.
-    public func destroyRecorder(_ handler: any RecorderHandler) {}
+    package func destroyRecorder(_ handler: any RecorderHandler) {}
     /// Does nothing: histograms are kept.
-    public func destroyTimer(_ handler: any TimerHandler) {}
+    package func destroyTimer(_ handler: any TimerHandler) {}
 
     /// The text of all instruments, sorted by name.
-    public func text() -> String {
+    package func text() -> String {
         let all = instruments.withLock { Array($0) }.sorted { $0.key < $1.key }
         var text = ""
         var last = ""

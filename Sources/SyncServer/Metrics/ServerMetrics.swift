@@ -1,12 +1,12 @@
 import HTTPTypes
 import CoreMetrics
-public import SyncService
+package import SyncService
 import Synchronization
 
 /// The metrics of a server: requests, durations, bytes, refusals, evidence, and open streams.
 ///
 /// Labels are route templates of the OpenAPI document and known methods, so that clients cannot create new ones.
-public final class ServerMetrics: Sendable {
+package final class ServerMetrics: Sendable {
     private struct Kind: Hashable {
         var route: String
         var method: String
@@ -34,7 +34,7 @@ public final class ServerMetrics: Sendable {
     private let refusals: [Refusal: Counter]
 
     /// Creates the instruments in `factory`.
-    public init(_ factory: PrometheusMetrics) {
+    package init(_ factory: PrometheusMetrics) {
         self.factory = factory
         streams = Meter(label: "http_server_open_streams", factory: factory)
         requests = Meter(label: "http_server_open_requests", factory: factory)
@@ -55,10 +55,10 @@ public final class ServerMetrics: Sendable {
     func begin() { requests.increment() }
     func end() { requests.decrement() }
     /// Counts a refusal.
-    public func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
+    package func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
 
     /// Counts a piece of evidence by its kind and outcome.
-    public func note(_ note: EvidenceNote) {
+    package func note(_ note: EvidenceNote) {
         let kind = EvidenceKind(kind: note.kindName, outcome: note.outcome.name)
         let counter = evidence.withLock { evidence in
             if let known = evidence[kind] { return known }

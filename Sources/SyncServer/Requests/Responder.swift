@@ -1,12 +1,12 @@
 package import HTTPTypes
-public import Logging
-public import SyncCore
+package import Logging
+package import SyncCore
 import SyncProtocol
-public import SyncService
+package import SyncService
 
 /// Routes requests to the operational endpoints, the web page or the service, and records the answers in metrics and
 /// access log.
-public struct Responder: Sendable {
+package struct Responder: Sendable {
     /// The functions of the service. Tests replace them.
     package struct Handlers: Sendable {
         package var respond: @Sendable (ServiceRequest) async -> ServiceAnswer
@@ -44,7 +44,7 @@ public struct Responder: Sendable {
     ///   - host: the clock.
     ///   - accessLog: receives a line for each request.
     ///   - logger: receives the server's own messages.
-    public init(
+    package init(
         _ service: EntitlementService, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {

@@ -1,4 +1,4 @@
-public import SyncCore
+package import SyncCore
 import SyncService
 import Synchronization
 
@@ -15,9 +15,9 @@ import Darwin
 ///
 /// Lines are written in batches, at most ``delay`` after their requests, so that a request does not wait for the disk
 /// or the terminal. A process that is killed loses the lines of that period.
-public final class AccessLog: Sendable {
+package final class AccessLog: Sendable {
     /// The maximum time before a line is written.
-    public static let delay = Duration.milliseconds(100)
+    package static let delay = Duration.milliseconds(100)
     /// The number of buffered bytes beyond which the lines are written at once.
     private static let batchByteCount = 32 << 10
 
@@ -42,7 +42,7 @@ public final class AccessLog: Sendable {
     ///   - label: the label of each line, as in the rest of the log.
     ///   - host: the source of timers.
     ///   - write: writes complete lines.
-    public init(label: String, host: HostServices = .system, write: @escaping @Sendable ([UInt8]) -> Void) {
+    package init(label: String, host: HostServices = .system, write: @escaping @Sendable ([UInt8]) -> Void) {
         (self.label, self.host, self.write) = (label, host, write)
     }
 
@@ -59,7 +59,7 @@ public final class AccessLog: Sendable {
     }
 
     /// Writes all buffered lines.
-    public func flush() {
+    package func flush() {
         writing.withLock { _ in
             let lines = state.withLock { state in
                 let lines = state.lines

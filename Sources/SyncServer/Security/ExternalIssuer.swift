@@ -1,7 +1,7 @@
 import HTTPTypes
 import JWTKit
 import NIOPosix
-public import SyncProtocol
+package import SyncProtocol
 import SyncService
 import Synchronization
 
@@ -12,9 +12,9 @@ import Foundation
 #endif
 
 /// Another service whose tokens the server accepts, for apps that have their own log-in.
-public struct ExternalIssuer: Sendable {
+package struct ExternalIssuer: Sendable {
     /// The source of its public keys.
-    public enum KeySource: Sendable {
+    package enum KeySource: Sendable {
         /// A file on this machine.
         case file(String)
         /// A URL, fetched through a transport.
@@ -22,14 +22,14 @@ public struct ExternalIssuer: Sendable {
     }
 
     /// The issuer's name. A token's `iss` must equal it byte for byte.
-    public var name: String
+    package var name: String
     /// The required audience. One member of a token's `aud` must equal it byte for byte.
-    public var audience: String
+    package var audience: String
     /// The issuer's public keys: a JSON Web Key Set (RFC 7517).
-    public var keys: KeySource
+    package var keys: KeySource
 
     /// Creates an issuer.
-    public init(name: String, audience: String, keys: KeySource) {
+    package init(name: String, audience: String, keys: KeySource) {
         (self.name, self.audience, self.keys) = (name, audience, keys)
     }
 }

@@ -76,9 +76,9 @@ struct KeySet: Sendable {
 }
 
 /// A key set that cannot be loaded or has no usable key.
-public struct KeySetError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct KeySetError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The reason, in one line.
-    public let description: String
+    package let description: String
 
     init(_ reason: String) { description = reason }
 }

@@ -1,7 +1,7 @@
 import Crypto
 import CryptoExtras
 import NIOPosix
-public import SyncService
+package import SyncService
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -14,21 +14,21 @@ import Foundation
 /// A hash is the text `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64 without padding. Computing it
 /// needs `128 · r · 2^ln` bytes and keeps a core busy, so it runs on one of a fixed number of threads. The queue for
 /// these threads is limited in total and per address, and serves the addresses in turn.
-public final class PasswordHashing: Sendable {
+package final class PasswordHashing: Sendable {
     /// The cost parameters of a hash.
-    public struct Cost: Hashable, Sendable {
+    package struct Cost: Hashable, Sendable {
         /// The base-2 logarithm of the number of rounds: 4 to 20.
-        public var logarithm = 17
+        package var logarithm = 17
         /// The size of a block, in units of 128 bytes: 1 to 32.
-        public var blockSize = 8
+        package var blockSize = 8
         /// The number of repetitions: 1 to 16.
-        public var parallelism = 1
+        package var parallelism = 1
 
         /// Creates the parameters that OWASP recommends: N = 2^17, r = 8, p = 1, which needs 128 MiB per hash.
-        public init() {}
+        package init() {}
 
         /// Creates the recommended parameters with 2^`logarithm` rounds.
-        public init(logarithm: Int) { self.logarithm = logarithm }
+        package init(logarithm: Int) { self.logarithm = logarithm }
 
         init?(_ text: Substring) {
             var values: [Substring: Int] = [:]
@@ -64,7 +64,7 @@ public final class PasswordHashing: Sendable {
     ///   - threadCount: the number of hashes computed at once, each with its own memory; `nil` for the number of cores.
     ///   - queueLength: the maximum number of waiting hashes. The limit for one address is a quarter of it; loopback
     ///     addresses have no limit of their own.
-    public init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
+    package init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
         self.cost = cost
         let count = max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount)
         queue = PasswordQueue(slots: count, length: queueLength, share: max(1, queueLength / 4))
@@ -78,7 +78,7 @@ public final class PasswordHashing: Sendable {
     ///
     /// - Parameter peer: the client's address.
     /// - Throws: `CryptographyError` if too many hashes are already waiting.
-    public func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+    package func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         let salt = SecureBytes.random(Self.saltByteCount)
         let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
@@ -89,7 +89,7 @@ public final class PasswordHashing: Sendable {
     /// - Parameter peer: the client's address.
     /// - Returns: `true` if the password is correct.
     /// - Throws: `CryptographyError` if `text` is not a valid hash, or if too many hashes are already waiting.
-    public func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
+    package func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
             let salt = UnpaddedBase64.bytes(of: parts[3]), (8...64).contains(salt.count),

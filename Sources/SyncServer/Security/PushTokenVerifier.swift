@@ -1,10 +1,10 @@
-public import SyncService
+package import SyncService
 
 /// Verifies the tokens that Google Cloud Pub/Sub sends with push requests.
 ///
 /// Every Google account can obtain a token for any audience. The service account of the subscription therefore decides:
 /// it must be the token's `email`, and `email_verified` must be true.
-public final class PushTokenVerifier: PushAuthentication {
+package final class PushTokenVerifier: PushAuthentication {
     private let verifier: IssuerVerifier
     private let account: String
 
@@ -23,7 +23,7 @@ public final class PushTokenVerifier: PushAuthentication {
     ///     `https://accounts.google.com` and the keys are at `https://www.googleapis.com/oauth2/v3/certs`.
     ///   - account: the email address of the subscription's service account.
     ///   - onError: called with a one-line message when the keys cannot be loaded.
-    public convenience init(
+    package convenience init(
         _ issuer: ExternalIssuer, account: String, onError: @escaping @Sendable (String) -> Void
     ) {
         self.init(issuer, account: account, instant: { ContinuousClock.now }, onError: onError)
@@ -39,7 +39,7 @@ public final class PushTokenVerifier: PushAuthentication {
     }
 
     /// Verifies a token. See `PushAuthentication`.
-    public func verify(_ token: String, now: Int64) async throws(TokenRefusal) {
+    package func verify(_ token: String, now: Int64) async throws(TokenRefusal) {
         let token = try WebToken(token)
         guard token.header.alg == "RS256" else { throw TokenRefusal("its algorithm is not RS256") }
         _ = try await verifier.verify(token, now: now)

@@ -1,5 +1,5 @@
 import Crypto
-public import SyncService
+package import SyncService
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -8,7 +8,7 @@ import Foundation
 #endif
 
 /// The cryptography of a server: scrypt for passwords, Ed25519 for its tokens, and the tokens of other issuers.
-public final class ServerCryptography: ServiceCryptography {
+package final class ServerCryptography: ServiceCryptography {
     private let passwords: PasswordHashing
     private let tokens: TokenIssuer
     private let server: String
@@ -20,7 +20,7 @@ public final class ServerCryptography: ServiceCryptography {
     ///   - issuers: further issuers whose tokens are accepted. Their names must differ from each other and from
     ///     `server`.
     ///   - onError: called with a one-line message when the keys of an issuer cannot be loaded.
-    public convenience init(
+    package convenience init(
         server: String, passwords: PasswordHashing, issuers: [ExternalIssuer] = [],
         onError: @escaping @Sendable (String) -> Void = { _ in }
     ) {
@@ -40,37 +40,37 @@ public final class ServerCryptography: ServiceCryptography {
     }
 
     /// Hashes a password, see ``PasswordHashing``.
-    public func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+    package func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         try await passwords.hash(password, peer: peer)
     }
 
     /// Verifies a password, see ``PasswordHashing``.
-    public func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+    package func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
         try await passwords.verify(password, hash, peer: peer)
     }
 
     /// Returns the SHA-256 digest.
-    public func digest(of bytes: [UInt8]) -> [UInt8] { Array(SHA256.hash(data: bytes)) }
+    package func digest(of bytes: [UInt8]) -> [UInt8] { Array(SHA256.hash(data: bytes)) }
 
     /// Returns the HMAC-SHA-256 code.
-    public func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
+    package func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         Array(HMAC<SHA256>.authenticationCode(for: bytes, using: SymmetricKey(data: key)))
     }
 
     /// Returns random bytes from the system's cryptographic generator.
-    public func randomBytes(_ count: Int) -> [UInt8] { SecureBytes.random(count) }
+    package func randomBytes(_ count: Int) -> [UInt8] { SecureBytes.random(count) }
 
     /// Creates an Ed25519 private key.
-    public func makeSigningKey() -> [UInt8] { Array(Curve25519.Signing.PrivateKey().rawRepresentation) }
+    package func makeSigningKey() -> [UInt8] { Array(Curve25519.Signing.PrivateKey().rawRepresentation) }
 
     /// Signs a token with `EdDSA`. The header names the key.
-    public func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
+    package func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
         try await tokens.sign(claims, with: key)
     }
 
     /// Verifies a token by the rules of the issuer that it names. The token chooses the key, but not the algorithm or
     /// any other rule.
-    public func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+    package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         let token = try WebToken(token)
         guard let id = token.header.kid else { throw TokenRefusal("it does not name a key") }
         let issuer = try token.claims(Issuer.self).iss

@@ -1,8 +1,8 @@
 import Entitlements
 import HTTPTypes
 import JWTKit
-public import SyncCore
-public import SyncProtocol
+package import SyncCore
+package import SyncProtocol
 
 /// A client of the App Store Server API.
 ///
@@ -16,13 +16,13 @@ public import SyncProtocol
 ///     for signedPayload in page { try await receive(signedPayload) }
 /// }
 /// ```
-public struct AppStoreServerClient: Sendable {
+package struct AppStoreServerClient: Sendable {
     /// The address for purchases in the App Store.
-    public static let productionURL = "https://api.storekit.itunes.apple.com"
+    package static let productionURL = "https://api.storekit.itunes.apple.com"
     /// The address for purchases in the sandbox, in TestFlight and during review.
-    public static let sandboxURL = "https://api.storekit-sandbox.itunes.apple.com"
+    package static let sandboxURL = "https://api.storekit-sandbox.itunes.apple.com"
     /// The retries of a request: five attempts, and pauses of at most ten minutes together.
-    public static let defaultRetries = RetryPolicy(
+    package static let defaultRetries = RetryPolicy(
         maximumAttempts: 5, firstDelay: .seconds(1), maximumDelay: .seconds(30), maximumTotalDelay: .seconds(600))
     /// The lifetime of a token in seconds. Apple accepts at most 60 minutes.
     private static let tokenLifetime: Int64 = 1_200
@@ -54,7 +54,7 @@ public struct AppStoreServerClient: Sendable {
     ///   - host: The clock for tokens, and the timer for pauses.
     ///   - retries: The number of attempts of each request, and the pauses between them.
     /// - Throws: ``StoreAPIError/Kind/invalidArgument`` for an unusable setting.
-    public init(
+    package init(
         issuerID: String, keyID: String, bundleID: String, privateKey: String,
         baseURL: String = Self.productionURL, transport: any HTTPTransport, host: HostServices = .system,
         retries: RetryPolicy = Self.defaultRetries
@@ -79,7 +79,7 @@ public struct AppStoreServerClient: Sendable {
     }
 
     /// The number of days for which Apple keeps notifications.
-    public var historyDays: Int64 { baseURL == Self.sandboxURL ? 30 : 180 }
+    package var historyDays: Int64 { baseURL == Self.sandboxURL ? 30 : 180 }
 
     private struct NotificationPage: Decodable {
         struct Item: Decodable {
@@ -98,7 +98,7 @@ public struct AppStoreServerClient: Sendable {
     ///   - end: The end, in milliseconds since 1970 UTC; after the beginning.
     ///   - page: Receives the `signedPayload` of each notification of a page. An error ends the reading.
     /// - Throws: ``StoreAPIError``, or the error of `page`.
-    public func notifications(
+    package func notifications(
         from start: Int64, to end: Int64, _ page: (_ signedPayloads: [String]) async throws -> Void
     ) async throws {
         let start = try usableStart(start, end: end)
@@ -163,7 +163,7 @@ public struct AppStoreServerClient: Sendable {
     ///   - page: Receives the signed transactions of a page. An error ends the reading.
     /// - Returns: The revision after the last page, for the next call; `nil` if Apple sent none.
     /// - Throws: ``StoreAPIError``, or the error of `page`.
-    public func transactions(
+    package func transactions(
         ofCustomerWith transactionID: String, since revision: String? = nil,
         _ page: (_ signedTransactions: [String]) async throws -> Void
     ) async throws -> String? {

@@ -1,17 +1,17 @@
 import Entitlements
 import HTTPTypes
-public import SyncCore
-public import SyncProtocol
-public import SyncService
+package import SyncCore
+package import SyncProtocol
+import SyncService
 import Synchronization
 
 /// A client of the Google Play Developer API.
 ///
 /// It looks up subscriptions and voided purchases, and acknowledges purchases: Play refunds a purchase that is not
 /// acknowledged within three days.
-public final class GooglePlayClient: PlayLookup, Sendable {
+package final class GooglePlayClient: PlayLookup, Sendable {
     /// The address of the API.
-    public static let productionURL = "https://androidpublisher.googleapis.com"
+    package static let productionURL = "https://androidpublisher.googleapis.com"
     /// A margin before the expiry of an access token, in milliseconds: it must outlast a request.
     private static let margin: Int64 = 60_000
     /// The longest time for which an access token is cached, in milliseconds.
@@ -40,7 +40,7 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     ///   - host: The clock for tokens, and the timer for pauses.
     ///   - retries: The number of attempts of each request, and the pauses between them.
     /// - Throws: ``StoreAPIError/Kind/invalidArgument`` for an unusable setting.
-    public init(
+    package init(
         serviceAccountJSON: [UInt8], packageName: String, baseURL: String = GooglePlayClient.productionURL,
         transport: any HTTPTransport, host: HostServices = .system,
         retries: RetryPolicy = AppStoreServerClient.defaultRetries
@@ -54,7 +54,7 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     }
 
     /// Returns the state of a subscription: a `SubscriptionPurchaseV2` resource in JSON.
-    public func subscription(purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
+    package func subscription(purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
         let token = try StoreAPIConnection.encode(purchaseToken, "the purchase token")
         let body = try await send(.get, "purchases/subscriptionsv2/tokens/\(token)")
         guard StrictJSON.isUnambiguous(body) else {
@@ -66,7 +66,7 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     /// Returns the state of a subscription, for a server that received a notification about it.
     ///
     /// - Throws: ``StoreAPIError``, with the kind ``StoreAPIError/Kind/invalidArgument`` for another app.
-    public func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+    package func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
         guard packageName == self.packageName else {
             throw StoreAPIError(
                 .invalidArgument, "the package name must be \(self.packageName), not \"\(packageName.singleLine)\"")
@@ -75,14 +75,14 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     }
 
     /// Acknowledges a subscription. Repeating it has no effect.
-    public func acknowledgeSubscription(
+    package func acknowledgeSubscription(
         product: String, purchaseToken: String
     ) async throws(StoreAPIError) {
         try await acknowledge("subscriptions", product, purchaseToken)
     }
 
     /// Acknowledges a one-time product. Repeating it has no effect.
-    public func acknowledgeProduct(
+    package func acknowledgeProduct(
         _ product: String, purchaseToken: String
     ) async throws(StoreAPIError) {
         try await acknowledge("products", product, purchaseToken)
@@ -96,15 +96,15 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     }
 
     /// A purchase that was cancelled, refunded or charged back.
-    public struct VoidedPurchase: Hashable, Sendable, Decodable {
+    package struct VoidedPurchase: Hashable, Sendable, Decodable {
         /// The token of the purchase.
-        public let purchaseToken: String
+        package let purchaseToken: String
         /// The order ID of the purchase.
-        public let orderID: String?
+        package let orderID: String?
         /// The time of the purchase, in milliseconds since 1970 UTC.
-        public let purchasedAt: Int64
+        package let purchasedAt: Int64
         /// The time at which the purchase was voided, in milliseconds since 1970 UTC.
-        public let voidedAt: Int64
+        package let voidedAt: Int64
 
         private enum CodingKeys: String, CodingKey {
             case purchaseToken
@@ -114,7 +114,7 @@ public final class GooglePlayClient: PlayLookup, Sendable {
         }
 
         /// Reads an entry of the list. Play writes 64-bit integers as strings.
-        public init(from decoder: any Decoder) throws {
+        package init(from decoder: any Decoder) throws {
             let fields = try decoder.container(keyedBy: CodingKeys.self)
             func date(_ key: CodingKeys) throws -> Int64 {
                 guard let date = Int64(try fields.decode(String.self, forKey: key)) else {
@@ -143,7 +143,7 @@ public final class GooglePlayClient: PlayLookup, Sendable {
     ///   - start: The beginning, in milliseconds since 1970 UTC; Play accepts at most 30 days ago.
     ///   - page: Receives each page. An error ends the reading.
     /// - Throws: ``StoreAPIError``, or the error of `page`.
-    public func voidedPurchases(
+    package func voidedPurchases(
         since start: Int64, _ page: (_ purchases: [VoidedPurchase]) async throws -> Void
     ) async throws {
         var tokens = PageTokens(api: connection.api)

@@ -1,5 +1,5 @@
 import SyncProtocol
-public import SyncService
+import SyncService
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -8,9 +8,9 @@ import Foundation
 #endif
 
 /// The error of a request to a store's server API.
-public struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The category of an error, for programs to act on.
-    public enum Kind: String, Hashable, Sendable {
+    package enum Kind: String, Hashable, Sendable {
         /// A setting or argument is unusable. No request was sent.
         case invalidArgument
         /// The store rejects the credentials or their permissions.
@@ -34,23 +34,23 @@ public struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible 
     }
 
     /// The category of the error.
-    public let kind: Kind
+    package let kind: Kind
     /// The status of the last response; `nil` if there was none.
-    public let status: Int?
+    package let status: Int?
     /// A one-line description that says what to do.
-    public let message: String
+    package let message: String
 
     init(_ kind: Kind, status: Int? = nil, _ message: String) {
         (self.kind, self.status, self.message) = (kind, status, message)
     }
 
     /// Kind and message.
-    public var description: String { "\(kind.rawValue): \(message)" }
+    package var description: String { "\(kind.rawValue): \(message)" }
 }
 
 extension StoreAPIError: PlayLookupError {
     /// True for the kind ``Kind/notFound``.
-    public var isNotFound: Bool { kind == .notFound }
+    package var isNotFound: Bool { kind == .notFound }
 }
 
 extension StoreAPIError {

@@ -16,7 +16,7 @@ import Darwin
 /// Only regular files of at most 16 MiB are served, without folder listings. Names that begin with a dot are hidden,
 /// and symbolic links are not followed, so that nothing outside the folder can be reached. Files are cached and read
 /// again when they change.
-public final class WebFolder: Sendable {
+package final class WebFolder: Sendable {
     /// The contents of a file and its header fields.
     struct File: Sendable {
         var bytes: [UInt8]
@@ -46,7 +46,7 @@ public final class WebFolder: Sendable {
     /// Opens the folder at `path`, which may itself be a symbolic link.
     ///
     /// - Throws: ``ListenerError`` if the folder cannot be read.
-    public init(path: String) throws(ListenerError) {
+    package init(path: String) throws(ListenerError) {
         root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard root >= 0 else { throw ListenerError("\(path): not a readable folder") }
     }

@@ -1,6 +1,6 @@
 /// The cryptography of accounts and tokens. The service itself contains none, so that it builds on every platform and
 /// a simulation can replace the slow hashing of passwords.
-public protocol ServiceCryptography: Sendable {
+package protocol ServiceCryptography: Sendable {
     /// A salted hash of `password` that is slow to guess (scrypt, RFC 7914), as one line of text with its parameters.
     /// Does not block the threads of other tasks.
     ///
@@ -36,33 +36,33 @@ public protocol ServiceCryptography: Sendable {
 }
 
 /// A key with which this server signs tokens.
-public struct SigningKey: Hashable, Sendable {
+package struct SigningKey: Hashable, Sendable {
     /// The key's name in the header of a token (`kid`).
-    public var id: String
+    package var id: String
     /// The private key.
-    public var bytes: [UInt8]
+    package var bytes: [UInt8]
 
     /// A key called `id`.
-    public init(id: String, bytes: [UInt8]) { (self.id, self.bytes) = (id, bytes) }
+    package init(id: String, bytes: [UInt8]) { (self.id, self.bytes) = (id, bytes) }
 }
 
 /// The claims of an access token of this server.
-public struct AccessClaims: Hashable, Sendable {
+package struct AccessClaims: Hashable, Sendable {
     /// The account's name (`sub`).
-    public var account: String
+    package var account: String
     /// The incarnation of the account (`inc`).
-    public var incarnation: String
+    package var incarnation: String
     /// The session of the token (`sid`).
-    public var session: String
+    package var session: String
     /// The issuer and the audience (`iss` and `aud`): the server's name.
-    public var server: String
+    package var server: String
     /// The time of issue (`iat`), in seconds since 1970 UTC.
-    public var issuedAt: Int64
+    package var issuedAt: Int64
     /// The expiry (`exp`), in seconds since 1970 UTC.
-    public var expiresAt: Int64
+    package var expiresAt: Int64
 
     /// Claims of the given parts.
-    public init(
+    package init(
         account: String, incarnation: String, session: String, server: String, issuedAt: Int64, expiresAt: Int64
     ) {
         (self.account, self.incarnation, self.session) = (account, incarnation, session)
@@ -71,7 +71,7 @@ public struct AccessClaims: Hashable, Sendable {
 }
 
 /// A token whose signature, audience and dates were verified.
-public enum VerifiedToken: Hashable, Sendable {
+package enum VerifiedToken: Hashable, Sendable {
     /// A token of this server.
     case own(AccessClaims)
     /// A token of a configured issuer: its subject (`sub`), the time of issue (`iat`, if stated) and the expiry, in
@@ -80,21 +80,21 @@ public enum VerifiedToken: Hashable, Sendable {
 }
 
 /// The reason why a token is rejected. It is for the log; clients receive the same message for all reasons.
-public struct TokenRefusal: Error, Hashable, Sendable {
+package struct TokenRefusal: Error, Hashable, Sendable {
     /// One line for the log, without the token.
-    public var reason: String
+    package var reason: String
     /// True if the token was valid in the past.
-    public var isExpired: Bool
+    package var isExpired: Bool
 
     /// A refusal for `reason`.
-    public init(_ reason: String, isExpired: Bool = false) { (self.reason, self.isExpired) = (reason, isExpired) }
+    package init(_ reason: String, isExpired: Bool = false) { (self.reason, self.isExpired) = (reason, isExpired) }
 }
 
 /// The error of a failed computation: a stored hash is malformed, memory is short, or too many hashes are waiting.
-public struct CryptographyError: Error, Hashable, Sendable {
+package struct CryptographyError: Error, Hashable, Sendable {
     /// One line for the log, without secrets.
-    public var reason: String
+    package var reason: String
 
     /// An error for `reason`.
-    public init(_ reason: String) { self.reason = reason }
+    package init(_ reason: String) { self.reason = reason }
 }

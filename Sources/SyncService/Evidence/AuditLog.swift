@@ -1,4 +1,4 @@
-public import SyncCore
+package import SyncCore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -12,28 +12,28 @@ import Foundation
 /// that ``verify()`` finds an entry that was changed, inserted or removed. An entry is created only if its key is
 /// absent, and nothing deletes it. The list alone cannot show that its last entries are missing or changed: keep the
 /// digest that ``verify()`` returns elsewhere.
-public struct AuditLog: Sendable {
+package struct AuditLog: Sendable {
     /// One act.
-    public struct Entry: Codable, Hashable, Sendable {
+    package struct Entry: Codable, Hashable, Sendable {
         /// The number of the entry, from 1.
-        public internal(set) var number: Int
+        package internal(set) var number: Int
         /// The date by the server's clock, in RFC 3339.
-        public var date: String
+        package var date: String
         /// The act: `record`, `import`, `transfer` and so on.
-        public var act: String
+        package var act: String
         /// The name of the account that the act concerned.
-        public var account: String
+        package var account: String
         /// The line that the act concerned, as `store/environment/id`; empty for none.
-        public var line: String
+        package var line: String
         /// The program or person that acted.
-        public var actor: String
+        package var actor: String
         /// Details on one line.
-        public var detail: String
+        package var detail: String
         /// The digest of the previous entry, in hexadecimal; 64 zeros in the first entry.
-        public internal(set) var previous: String
+        package internal(set) var previous: String
 
         /// An act that is not in the list yet.
-        public init(
+        package init(
             date: String, act: String, account: String, line: String = "", actor: String, detail: String = ""
         ) {
             (number, previous) = (0, "")
@@ -43,7 +43,7 @@ public struct AuditLog: Sendable {
     }
 
     /// The result of a verification.
-    public enum Verification: Hashable, Sendable {
+    package enum Verification: Hashable, Sendable {
         /// All entries are as they were written. `digest` is that of the last one.
         case intact(count: Int, digest: String)
         /// The first entry that is not as it was written.
@@ -58,7 +58,7 @@ public struct AuditLog: Sendable {
     /// The list in `store`.
     ///
     /// - Parameter digest: SHA-256.
-    public init(store: any KeyValueBackend, digest: @escaping @Sendable ([UInt8]) -> [UInt8]) {
+    package init(store: any KeyValueBackend, digest: @escaping @Sendable ([UInt8]) -> [UInt8]) {
         (records, self.digest) = (RecordStore(backend: store), digest)
     }
 
@@ -66,7 +66,7 @@ public struct AuditLog: Sendable {
     ///
     /// - Returns: The entry with its number.
     @discardableResult
-    public func append(_ entry: Entry) async throws(BackendError) -> Entry {
+    package func append(_ entry: Entry) async throws(BackendError) -> Entry {
         var last = try await lastNumber()
         for _ in 0..<1_000 {
             var entry = entry
@@ -82,7 +82,7 @@ public struct AuditLog: Sendable {
     }
 
     /// At most `limit` entries after number `after`.
-    public func entries(after: Int = 0, limit: Int = 1_000) async throws(BackendError) -> [Entry] {
+    package func entries(after: Int = 0, limit: Int = 1_000) async throws(BackendError) -> [Entry] {
         let page = try await page(after: after, limit: limit)
         var entries: [Entry] = []
         for item in page.items {
@@ -92,7 +92,7 @@ public struct AuditLog: Sendable {
     }
 
     /// Verifies the whole list, one page at a time.
-    public func verify() async throws(BackendError) -> Verification {
+    package func verify() async throws(BackendError) -> Verification {
         var (count, previous) = (0, Self.start)
         while true {
             let page = try await page(after: count, limit: 1_000)

@@ -1,27 +1,27 @@
 import Entitlements
-public import StoreEvidence
+package import StoreEvidence
 
 /// The verifiers of a service, and the limits of what it keeps.
-public struct EvidenceConfiguration: Sendable {
+package struct EvidenceConfiguration: Sendable {
     /// Verifies transactions, receipts and notifications of the App Store; `nil` if they are not accepted.
-    public var appStore: (any AppStoreVerification)?
+    package var appStore: (any AppStoreVerification)?
     /// Verifies purchases and notifications of Google Play; `nil` if they are not accepted.
-    public var googlePlay: (any GooglePlayVerification)?
+    package var googlePlay: (any GooglePlayVerification)?
     /// Verifies events of Stripe; `nil` if they are not accepted.
-    public var stripe: (any StripeVerification)?
+    package var stripe: (any StripeVerification)?
     /// Verifies the sender of Google Play's notifications; `nil` if they are not accepted.
-    public var push: (any PushAuthentication)?
+    package var push: (any PushAuthentication)?
     /// Looks up subscriptions at Google Play; `nil` if their notifications are only answered.
-    public var lookup: (any PlayLookup)?
+    package var lookup: (any PlayLookup)?
     /// The largest total size of facts about lines without an owner, in bytes.
-    public var parkedByteLimit = 64 << 20
+    package var parkedByteLimit = 64 << 20
 
     /// A configuration that accepts no evidence.
-    public init() {}
+    package init() {}
 }
 
 /// Verifies the bearer token of a push request of Google Cloud Pub/Sub.
-public protocol PushAuthentication: Sendable {
+package protocol PushAuthentication: Sendable {
     /// Verifies `token`: signature (RS256), issuer, audience, dates, and the configured service account in `email`
     /// with `email_verified`. Every Google account can obtain tokens for any audience, so the email decides.
     ///
@@ -31,7 +31,7 @@ public protocol PushAuthentication: Sendable {
 }
 
 /// Looks up the current state of a subscription at Google Play.
-public protocol PlayLookup: Sendable {
+package protocol PlayLookup: Sendable {
     /// The JSON of `purchases.subscriptionsv2.get` for `purchaseToken`.
     ///
     /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again, unless the error
@@ -40,15 +40,15 @@ public protocol PlayLookup: Sendable {
 }
 
 /// An error of a look-up at Google Play.
-public protocol PlayLookupError: Error {
+package protocol PlayLookupError: Error {
     /// True if Google Play does not know the purchase, or no longer keeps it. Another look-up does not help.
     var isNotFound: Bool { get }
 }
 
 /// The outcome of one piece of evidence, for metrics and the log. It never contains the evidence itself.
-public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
+package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     /// An outcome.
-    public enum Outcome: Hashable, Sendable {
+    package enum Outcome: Hashable, Sendable {
         /// Its facts were written.
         case recorded
         /// Its facts wait for the owner of their line.
@@ -69,7 +69,7 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
         case full
 
         /// The name in metrics.
-        public var name: String {
+        package var name: String {
             switch self {
             case .recorded: "recorded"
             case .parked: "parked"
@@ -85,21 +85,21 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The kind of the evidence.
-    public var kind: EvidenceKind
+    package var kind: EvidenceKind
     /// The outcome.
-    public var outcome: Outcome
+    package var outcome: Outcome
     /// The sender's address.
-    public var address: String
+    package var address: String
     /// The name of the account that sent it; `nil` for a store.
-    public var account: String?
+    package var account: String?
     /// The reason of a refusal, without the evidence.
-    public var reason: String
+    package var reason: String
 
     /// The name of the kind in metrics.
-    public var kindName: String { kind.rawValue }
+    package var kindName: String { kind.rawValue }
 
     /// True if an operator may want to know about it.
-    public var isRefusal: Bool {
+    package var isRefusal: Bool {
         switch outcome {
         case .recorded, .parked, .ignored: false
         default: true
@@ -107,7 +107,7 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// One line for the log.
-    public var description: String {
+    package var description: String {
         var text = "evidence kind=\(kindName) outcome=\(outcome.name)"
         if case .refused(let check) = outcome { text += " check=\(check.rawValue)" }
         text += " address=\(address.singleLine)"
@@ -117,9 +117,9 @@ public struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The error of a configuration that contradicts itself.
-public struct ConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct ConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The contradiction, and how to resolve it.
-    public var description: String
+    package var description: String
 }
 
 extension ServiceConfiguration {
@@ -127,7 +127,7 @@ extension ServiceConfiguration {
     ///
     /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only: the
     ///   server could not decide about them.
-    public func check() throws(ConfigurationError) {
+    package func check() throws(ConfigurationError) {
         guard policy == .verified, let catalog, catalog.policy.rules.consumables == .deviceLocal,
             catalog.products.contains(where: \.isConsumable)
         else { return }

@@ -1,5 +1,5 @@
-public import Entitlements
-public import SyncCore
+package import Entitlements
+package import SyncCore
 import Synchronization
 
 /// Verified facts about lines that have no owner yet: one ledger document per line, `server/parked/STORE/ENV/LINE`.
@@ -10,15 +10,15 @@ import Synchronization
 ///
 /// The total size of both is bounded. Each process counts it at the start, follows its own changes, and counts again
 /// before it refuses facts.
-public final class ParkedFacts: Sendable {
+package final class ParkedFacts: Sendable {
     /// The facts about one line.
-    public struct Item: Hashable, Sendable {
+    package struct Item: Hashable, Sendable {
         /// The line.
-        public var line: TransactionReference
+        package var line: TransactionReference
         /// The facts.
-        public var facts: [Fact]
+        package var facts: [Fact]
         /// The size of the stored document, in bytes.
-        public var byteCount: Int
+        package var byteCount: Int
     }
 
     private let records: RecordStore
@@ -31,7 +31,7 @@ public final class ParkedFacts: Sendable {
     /// The parked facts in `store`.
     ///
     /// - Parameter limit: The largest total size, in bytes.
-    public init(store: any KeyValueBackend, limit: Int) {
+    package init(store: any KeyValueBackend, limit: Int) {
         (records, self.limit) = (RecordStore(backend: store), limit)
     }
 
@@ -60,7 +60,7 @@ public final class ParkedFacts: Sendable {
     }
 
     /// The parked lines after `line`, at most `limit`.
-    public func items(
+    package func items(
         after line: TransactionReference? = nil, limit: Int = 1_000
     ) async throws(BackendError) -> [Item] {
         let cursor: EntryKey? = if let line { try Self.key(of: line) } else { nil }

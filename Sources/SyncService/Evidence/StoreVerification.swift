@@ -1,8 +1,8 @@
-public import Entitlements
-public import StoreEvidence
+package import Entitlements
+package import StoreEvidence
 
 /// Verifies what the App Store signs. `AppStoreVerifier` does; tests of the code above it use a plain replacement.
-public protocol AppStoreVerification: Sendable {
+package protocol AppStoreVerification: Sendable {
     /// Verifies a transaction. See `AppStoreVerifier.transaction(_:now:)`.
     func transaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence
     /// Verifies a renewal info. The caller checks that its line is known.
@@ -14,7 +14,7 @@ public protocol AppStoreVerification: Sendable {
 }
 
 /// Verifies purchases of Google Play, and reads its answers and notifications. `GooglePlayVerifier` does.
-public protocol GooglePlayVerification: Sendable {
+package protocol GooglePlayVerification: Sendable {
     /// Verifies the data of a purchase by its signature.
     func purchase(data: String, signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence
     /// Reads the body of a push request. It is not signed; the caller has authenticated the sender.
@@ -26,7 +26,7 @@ public protocol GooglePlayVerification: Sendable {
 }
 
 /// Verifies events of Stripe. `StripeVerifier` does.
-public protocol StripeVerification: Sendable {
+package protocol StripeVerification: Sendable {
     /// Verifies the body of a webhook by its `Stripe-Signature`.
     func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence
 }

@@ -1,4 +1,4 @@
-public import StoreEvidence
+package import StoreEvidence
 
 // The verifiers of StoreEvidence, as the service uses them.
 

@@ -5,7 +5,7 @@ import SyncCore
 /// not.
 ///
 /// All requests of a caller share one scope object.
-public final class KeyScope: Sendable {
+package final class KeyScope: Sendable {
     /// The prefix of the keys that the caller may write, list and follow.
     let prefix: String
     /// The prefix of the keys that are excluded from those under ``prefix``.
@@ -23,7 +23,7 @@ public final class KeyScope: Sendable {
     package static let serverPrefix = "server/"
 
     /// The scope of the operator: every key except the server's own.
-    public static let everything = KeyScope(
+    package static let everything = KeyScope(
         prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false, ledger: nil)
 
     /// The keys of `account`, its entry in the directory, and the markers of its erased incarnations.

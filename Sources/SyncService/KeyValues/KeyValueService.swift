@@ -1,26 +1,26 @@
 import HTTPTypes
-public import SyncCore
+package import SyncCore
 import SyncProtocol
 
 /// The storage contract over HTTP: `/v1/kv`, `/v1/batch` and `/v1/changes`, over any store with compare-and-swap.
 ///
 /// It turns requests into answers and knows no sockets. Requests are authenticated before they get here, and
 /// ``KeyScope`` restricts the keys.
-public struct KeyValueService: Sendable {
+package struct KeyValueService: Sendable {
     /// Limits of one request.
-    public struct Limits: Hashable, Sendable {
+    package struct Limits: Hashable, Sendable {
         /// The longest value, in bytes.
-        public var valueByteCount = 4 << 20
+        package var valueByteCount = 4 << 20
         /// The maximum number of keys or changes in a page, whatever the client asks for.
-        public var pageSize = 1_000
+        package var pageSize = 1_000
         /// The total size of the values in the answer to a batch, in bytes. A longer value is sent only as the first
         /// one.
-        public var batchByteCount = 16 << 20
+        package var batchByteCount = 16 << 20
         /// The size of a page if the client names none.
-        public var usualPageSize = 100
+        package var usualPageSize = 100
 
         /// The usual limits.
-        public init() {}
+        package init() {}
     }
 
     let store: any KeyValueBackend
@@ -41,7 +41,7 @@ public struct KeyValueService: Sendable {
     ///   - scope: The keys that can be reached.
     ///   - limits: The limits of one request.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
-    public init(
+    package init(
         _ store: any KeyValueBackend, scope: KeyScope = .everything, limits: Limits = Limits(),
         onError: @escaping @Sendable (BackendError) -> Void
     ) {

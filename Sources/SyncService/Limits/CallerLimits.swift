@@ -3,55 +3,55 @@
 ///
 /// `nil` means unlimited. The operator's token has no limits. The limits of addresses do not apply to loopback
 /// addresses, which belong to the operator's own programs, or to a proxy that does not name its clients.
-public struct CallerLimits: Hashable, Sendable {
+package struct CallerLimits: Hashable, Sendable {
     /// Requests of one address, of any kind. Many people may share an address.
-    public var addressRequests: Rate? = Rate(perSecond: 2_000, burst: 20_000)
+    package var addressRequests: Rate? = Rate(perSecond: 2_000, burst: 20_000)
     /// Requests of one address without a valid token: the catalogue, waiting devices, rejected tokens.
-    public var unauthenticatedRequests: Rate? = Rate(perSecond: 200, burst: 2_000)
+    package var unauthenticatedRequests: Rate? = Rate(perSecond: 200, burst: 2_000)
     /// Log-ins and refreshed sessions of one address. Wrong passwords have lower limits of their own.
-    public var logIns: Rate? = Rate(perSecond: 20, burst: 300)
+    package var logIns: Rate? = Rate(perSecond: 20, burst: 300)
     /// New accounts from one address.
-    public var signUps: Rate? = Rate(perSecond: 1, burst: 100)
+    package var signUps: Rate? = Rate(perSecond: 1, burst: 100)
     /// Requests of one account that change nothing.
-    public var accountReads: Rate? = Rate(perSecond: 200, burst: 2_000)
+    package var accountReads: Rate? = Rate(perSecond: 200, burst: 2_000)
     /// Requests of one account that may change something. A request with a long body counts as one for each 64 KiB.
-    public var accountWrites: Rate? = Rate(perSecond: 100, burst: 1_000)
+    package var accountWrites: Rate? = Rate(perSecond: 100, burst: 1_000)
     /// Concurrent requests of one account, 1 or more.
-    public var accountRequests: Int? = 128
+    package var accountRequests: Int? = 128
     /// Open event streams of one account, 1 or more.
-    public var accountStreams: Int? = 32
+    package var accountStreams: Int? = 32
     /// Devices that wait for approval at the same time, 1 or more.
-    public var deviceGrants: Int? = 10_000
+    package var deviceGrants: Int? = 10_000
     /// Devices of one address that wait for approval at the same time, 1 or more.
-    public var addressDeviceGrants: Int? = 64
+    package var addressDeviceGrants: Int? = 64
     /// Keys that one account may have beside its ledger, 0 or more.
-    public var accountKeys: Int? = 1_000
+    package var accountKeys: Int? = 1_000
     /// Bytes of the values under those keys, 0 or more.
-    public var accountBytes: Int? = 32 << 20
+    package var accountBytes: Int? = 32 << 20
 
     /// The number of addresses, and of accounts, that are remembered. A holder that is forgotten gets its whole burst
     /// back; holders that already have it are forgotten first. A power of two; 64 bytes each.
     static let capacity = 32_768
 
     /// The default limits.
-    public init() {}
+    package init() {}
 }
 
 /// A rate limit as a token bucket: a burst at once, and a number per second after that.
-public struct Rate: Hashable, Sendable, CustomStringConvertible {
+package struct Rate: Hashable, Sendable, CustomStringConvertible {
     /// The sustained number per second: above 0, up to 1,000,000.
-    public let perSecond: Double
+    package let perSecond: Double
     /// The burst: 1 to 1,000,000.
-    public let burst: Int
+    package let burst: Int
 
     /// A rate. Values outside their ranges are clamped.
-    public init(perSecond: Double, burst: Int) {
+    package init(perSecond: Double, burst: Int) {
         self.perSecond = min(max(perSecond, 0.000_1), 1_000_000)
         self.burst = min(max(burst, 1), 1_000_000)
     }
 
     /// Reads `100/1000`: 100 a second, 1,000 at once. `nil` for anything else.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 2, let perSecond = Double(parts[0]), let burst = Int(parts[1]),
             (0.000_1...1_000_000).contains(perSecond), (1...1_000_000).contains(burst)
@@ -60,7 +60,7 @@ public struct Rate: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The text form, in the format of ``init(_:)``.
-    public var description: String {
+    package var description: String {
         let isWhole = perSecond == perSecond.rounded()
         return (isWhole ? "\(Int64(perSecond))" : "\(perSecond)") + "/\(burst)"
     }
@@ -70,7 +70,7 @@ public struct Rate: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The reason why a request was refused without being read, as named in metrics.
-public enum Refusal: String, Hashable, Sendable, CaseIterable {
+package enum Refusal: String, Hashable, Sendable, CaseIterable {
     /// An address sends too many requests.
     case addressRate = "address_rate"
     /// An address has too many requests in progress.

@@ -1,16 +1,16 @@
 import EntitlementSync
-public import HTTPTypes
+package import HTTPTypes
 import SyncCore
 import SyncProtocol
 
 extension EntitlementService {
     /// The longest body that is received from an unknown sender, in bytes.
-    public static let unauthenticatedBodyByteCount = 1 << 16
+    package static let unauthenticatedBodyByteCount = 1 << 16
 
     /// The answer to a request whose body is longer than ``unauthenticatedBodyByteCount`` and must not be received: the
     /// sender is unknown or writes too often, or the path accepts no long body. `nil` if the body may be received. The
     /// server calls this method before it receives the body.
-    public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
+    package func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
         var answer: ServiceAnswer
         do throws(WireTarget.Failure) {
             let place = try WireTarget(head).place

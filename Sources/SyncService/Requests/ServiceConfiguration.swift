@@ -1,43 +1,43 @@
-public import Entitlements
+package import Entitlements
 
 /// The configuration of a service.
-public struct ServiceConfiguration: Sendable {
+package struct ServiceConfiguration: Sendable {
     /// The server's name: the issuer and the audience of its tokens. Changing it invalidates all access tokens.
-    public var name: String
+    package var name: String
     /// The products, for `/v1/catalog` and `/v1/entitlements`; `nil` for a server that only keeps ledgers.
-    public var catalog: Catalog?
+    package var catalog: Catalog?
     /// The catalogue as it is served.
-    public var catalogJSON: [UInt8]
+    package var catalogJSON: [UInt8]
     /// True if anyone may create an account. Set it to `false` if another issuer's tokens are accepted as well: a name
     /// that is taken here is not available to the issuer's user of that name.
-    public var allowsSignUp = true
+    package var allowsSignUp = true
     /// The origins of web pages that may send requests (`https://shop.example.com`), compared byte by byte.
-    public var origins: [String] = []
+    package var origins: [String] = []
     /// The address of the page on which a person approves a device, for the device grant (RFC 8628). The default is the
     /// server's own start page.
-    public var approvalPage: String
+    package var approvalPage: String
     /// The token that gives access to every key except the server's own; `nil` for none.
-    public var operatorToken: String?
+    package var operatorToken: String?
     /// The owner of a transaction that two accounts claim.
-    public var ownership = Ownership.keepWithFirst
+    package var ownership = Ownership.keepWithFirst
     /// The trust in what clients report.
-    public var policy = TrustPolicy.trusted
+    package var policy = TrustPolicy.trusted
     /// The verifiers of what stores sign.
-    public var evidence = EvidenceConfiguration()
+    package var evidence = EvidenceConfiguration()
     /// The lifetime of an access token, in seconds.
-    public var accessTokenLifetime = 600
+    package var accessTokenLifetime = 600
     /// The lifetime of a session without refresh, in seconds.
-    public var sessionLifetime = 180 * 86_400
+    package var sessionLifetime = 180 * 86_400
     /// True if the clock is accepted although the store has seen later times. Meant for one start, after the clock was
     /// ahead.
-    public var isClockAccepted = false
+    package var isClockAccepted = false
     /// The limits of one request.
-    public var limits = KeyValueService.Limits()
+    package var limits = KeyValueService.Limits()
     /// The limits of an address and of an account.
-    public var callerLimits = CallerLimits()
+    package var callerLimits = CallerLimits()
 
     /// The rule for a transaction that two accounts have recorded.
-    public enum Ownership: String, Hashable, Sendable, CaseIterable {
+    package enum Ownership: String, Hashable, Sendable, CaseIterable {
         /// The account that recorded it first owns it until it is erased.
         case keepWithFirst
         /// Like ``keepWithFirst``, but an explicit restore moves a verified purchase to the account that is logged in,
@@ -48,7 +48,7 @@ public struct ServiceConfiguration: Sendable {
     }
 
     /// The usual configuration of a server called `name`.
-    public init(name: String, catalog: Catalog? = nil, catalogJSON: [UInt8] = []) {
+    package init(name: String, catalog: Catalog? = nil, catalogJSON: [UInt8] = []) {
         (self.name, self.catalog, self.catalogJSON) = (name, catalog, catalogJSON)
         approvalPage = name.hasSuffix("/") ? name : name + "/"
     }

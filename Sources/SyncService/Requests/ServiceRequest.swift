@@ -1,29 +1,29 @@
-public import HTTPTypes
+package import HTTPTypes
 import SyncProtocol
 
 /// A complete request.
-public struct ServiceRequest: Sendable {
+package struct ServiceRequest: Sendable {
     /// Method, path with query, and header fields.
-    public var head: HTTPRequest
+    package var head: HTTPRequest
     /// The body. The listener bounds its length.
-    public var body: [UInt8]
+    package var body: [UInt8]
     /// The client's address without a port. Rates and wrong guesses are counted by it.
-    public var peer: String
+    package var peer: String
     /// Reserves room for that many more bytes of the answer to an account, before the answer is built. `false` if there
     /// is no room: the bytes must be left out, and the answer must say so. The room is released with the last byte of
     /// the answer.
     package var reserveAnswer: @Sendable (_ byteCount: Int, _ account: String?) -> Bool = { _, _ in true }
 
     /// A request of the given parts.
-    public init(_ head: HTTPRequest, body: [UInt8] = [], peer: String) {
+    package init(_ head: HTTPRequest, body: [UInt8] = [], peer: String) {
         (self.head, self.body, self.peer) = (head, body, peer)
     }
 }
 
 /// An answer, with the facts that the log and the metrics record about it.
-public struct ServiceAnswer: Sendable {
+package struct ServiceAnswer: Sendable {
     /// The body of an answer.
-    public enum Body: Sendable {
+    package enum Body: Sendable {
         /// The whole body.
         case bytes([UInt8])
         /// A body in pieces, until the stream ends. The stream buffers few pieces, and ends by itself if they are not
@@ -32,19 +32,19 @@ public struct ServiceAnswer: Sendable {
     }
 
     /// Status and header fields.
-    public var response: HTTPResponse
+    package var response: HTTPResponse
     /// The body.
-    public var body: Body
+    package var body: Body
     /// The path as the OpenAPI document writes it: `/v1/kv/{key}`. Never the client's text, which may contain a secret.
-    public var route: String
+    package var route: String
     /// The sender of the request, if it is known: an account's name or `operator`.
-    public var caller: String?
+    package var caller: String?
     /// The name of the account that an operator's request concerned, as the client wrote it; `nil` for requests of
     /// accounts, and for requests that concern no account.
-    public var subject: String?
+    package var subject: String?
 
     /// An answer of the given parts.
-    public init(
+    package init(
         _ response: HTTPResponse, body: Body = .bytes([]), route: String, caller: String? = nil, subject: String? = nil
     ) {
         (self.response, self.body, self.route) = (response, body, route)

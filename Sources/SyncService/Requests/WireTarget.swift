@@ -1,5 +1,5 @@
 import EntitlementSync
-public import HTTPTypes
+package import HTTPTypes
 import SyncCore
 import SyncProtocol
 
@@ -171,7 +171,7 @@ extension WireTarget.Place {
 
 extension EntitlementService {
     /// All paths under `/v1` as in the OpenAPI document, with their methods.
-    public static var routes: [(path: String, methods: [HTTPRequest.Method])] {
+    package static var routes: [(path: String, methods: [HTTPRequest.Method])] {
         let name = "a"
         guard let key = try? EntryKey(name) else { return [] }
         let places: [WireTarget.Place] = [

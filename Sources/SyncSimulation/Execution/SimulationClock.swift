@@ -1,27 +1,27 @@
 /// The virtual time of a run. It stands still while any job is ready to run, then jumps to the next timer.
-public struct SimulationClock: Clock {
+struct SimulationClock: Clock {
     /// An instant, as the time since the start of the run.
-    public struct Instant: InstantProtocol {
+    struct Instant: InstantProtocol {
         /// The time since the start of the run.
-        public var sinceBeginning: Duration
+        var sinceBeginning: Duration
 
         /// The instant `duration` later.
-        public func advanced(by duration: Duration) -> Instant { Instant(sinceBeginning: sinceBeginning + duration) }
+        func advanced(by duration: Duration) -> Instant { Instant(sinceBeginning: sinceBeginning + duration) }
         /// The time from this instant to `other`.
-        public func duration(to other: Instant) -> Duration { other.sinceBeginning - sinceBeginning }
+        func duration(to other: Instant) -> Duration { other.sinceBeginning - sinceBeginning }
         /// Returns `true` if `left` is earlier.
-        public static func < (left: Instant, right: Instant) -> Bool { left.sinceBeginning < right.sinceBeginning }
+        static func < (left: Instant, right: Instant) -> Bool { left.sinceBeginning < right.sinceBeginning }
     }
 
     let scheduler: Scheduler
 
     /// The virtual time now.
-    public var now: Instant { Instant(sinceBeginning: .microseconds(scheduler.now)) }
+    var now: Instant { Instant(sinceBeginning: .microseconds(scheduler.now)) }
     /// Virtual time has a resolution of one microsecond.
-    public var minimumResolution: Duration { .microseconds(1) }
+    var minimumResolution: Duration { .microseconds(1) }
 
     /// Sleeps until virtual time reaches `deadline`. Throws if the task is cancelled.
-    public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
         try await scheduler.sleep(until: deadline.sinceBeginning.wholeMicroseconds)
     }
 }

@@ -116,7 +116,7 @@ public struct Marks: Codable, Hashable, Sendable {
     private var counts: [String: Int] = [:]
 
     /// No marks.
-    public init() {}
+    package init() {}
 
     /// The number of times that `mark` was reached.
     public subscript(mark: Mark) -> Int { counts[mark.rawValue] ?? 0 }
@@ -127,7 +127,7 @@ public struct Marks: Codable, Hashable, Sendable {
     mutating func reach(_ mark: Mark) { counts[mark.rawValue, default: 0] += 1 }
 
     /// Adds the marks of another run.
-    public mutating func add(_ other: Marks) {
+    package mutating func add(_ other: Marks) {
         for (mark, count) in other.counts { counts[mark, default: 0] += count }
     }
 }

@@ -18,7 +18,7 @@ public struct Trace: Codable, Hashable, Sendable {
         public var name: String
 
         /// Creates a lane.
-        public init(_ kind: Kind, name: String) {
+        package init(_ kind: Kind, name: String) {
             self.kind = kind
             self.name = name
         }
@@ -30,7 +30,7 @@ public struct Trace: Codable, Hashable, Sendable {
     public var events: [TraceEvent]
 
     /// Creates a trace.
-    public init(lanes: [Lane], events: [TraceEvent] = []) {
+    package init(lanes: [Lane], events: [TraceEvent] = []) {
         self.lanes = lanes
         self.events = events
     }
@@ -92,7 +92,7 @@ public struct TraceEvent: Codable, Hashable, Sendable {
     public var kind: Kind
 
     /// Creates an event.
-    public init(at: Int64, lane: Int, _ kind: Kind) {
+    package init(at: Int64, lane: Int, _ kind: Kind) {
         self.at = at
         self.lane = lane
         self.kind = kind

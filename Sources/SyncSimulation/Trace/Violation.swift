@@ -53,7 +53,7 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
     public var lane: Int
 
     /// Creates a violation.
-    public init(_ oracle: Oracle, _ message: String, at: Int64, lane: Int) {
+    package init(_ oracle: Oracle, _ message: String, at: Int64, lane: Int) {
         self.oracle = oracle
         self.message = message
         self.at = at

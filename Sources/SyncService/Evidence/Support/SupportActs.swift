@@ -1,7 +1,7 @@
 import EntitlementSync
-public import Entitlements
-public import StoreEvidence
-public import SyncCore
+package import Entitlements
+package import StoreEvidence
+package import SyncCore
 
 /// Acts of support on a server's store, beside a running server: facts in the server's name, and their audit entries.
 ///
@@ -10,39 +10,39 @@ public import SyncCore
 /// says so. Nothing is written for an act that is refused, also if the server ledger has no room for its facts.
 ///
 /// The policy that the account's server ledger states stays as it is, because only the server knows its policy.
-public struct SupportActs: Sendable {
+package struct SupportActs: Sendable {
     /// The circumstances of an act.
-    public struct Order: Sendable {
+    package struct Order: Sendable {
         /// The name of the account.
-        public var account: String
+        package var account: String
         /// The act in the audit list: `record` or `import`.
-        public var act: String
+        package var act: String
         /// The content of the act, for the audit list.
-        public var summary: String
+        package var summary: String
         /// The person or program that acts.
-        public var operatorName: String
+        package var operatorName: String
         /// The reason.
-        public var reason: String
+        package var reason: String
 
         /// Creates a value.
-        public init(account: String, act: String, summary: String, operatorName: String, reason: String) {
+        package init(account: String, act: String, summary: String, operatorName: String, reason: String) {
             (self.account, self.act, self.summary) = (account, act, summary)
             (self.operatorName, self.reason) = (operatorName, reason)
         }
     }
 
     /// A finished act.
-    public struct Outcome: Sendable {
+    package struct Outcome: Sendable {
         /// The facts in the server ledger.
-        public var facts: [Fact]
+        package var facts: [Fact]
         /// The audit entry; `nil` if there was nothing to do.
-        public var entry: AuditLog.Entry?
+        package var entry: AuditLog.Entry?
     }
 
     /// The length of a reason, in bytes.
-    public static let reasonByteCounts = 1...1_000
+    package static let reasonByteCounts = 1...1_000
     /// The length of an operator's name, in bytes.
-    public static let operatorByteCounts = 1...255
+    package static let operatorByteCounts = 1...255
 
     private let records: RecordStore
     private let recorder: EvidenceRecorder
@@ -56,7 +56,7 @@ public struct SupportActs: Sendable {
     ///   - catalog: The catalogue that gives terms to purchases.
     ///   - ownership: The server's rule for a purchase that two accounts claim.
     ///   - digest: SHA-256.
-    public init(
+    package init(
         store: any KeyValueBackend, catalog: Catalog, ownership: ServiceConfiguration.Ownership = .keepWithFirst,
         digest: @escaping @Sendable ([UInt8]) -> [UInt8], host: HostServices = .system
     ) {
@@ -76,7 +76,7 @@ public struct SupportActs: Sendable {
     ///   - fact: The statement. Its stamp is replaced.
     ///   - isDated: False if the date of a purchase is a default, which a known date replaces.
     /// - Throws: ``SupportError``, or the store's error.
-    public func record(_ fact: Fact, isDated: Bool = true, _ order: Order) async throws -> Outcome {
+    package func record(_ fact: Fact, isDated: Bool = true, _ order: Order) async throws -> Outcome {
         let account = try await check(order)
         let ledger = try await recorder.writer.read(account)
         let stated = try prepared(fact, isDated: isDated, ledger)
@@ -88,7 +88,7 @@ public struct SupportActs: Sendable {
     /// Records what `evidence` states. Unsigned statements yield to signed ones. Later imports replace earlier ones.
     ///
     /// - Throws: ``SupportError``, or the store's error.
-    public func record(_ evidence: VerifiedEvidence, _ order: Order) async throws -> Outcome {
+    package func record(_ evidence: VerifiedEvidence, _ order: Order) async throws -> Outcome {
         let account = try await check(order)
         var evidence = evidence
         let time = LogicalTime.zero.next(at: now)
@@ -103,7 +103,7 @@ public struct SupportActs: Sendable {
     /// Records paid time, unless it is covered already.
     ///
     /// - Throws: ``SupportError``, or the store's error.
-    public func grant(
+    package func grant(
         _ reference: Assertion.Reference, assertedAt: Timestamp?, _ order: Order
     ) async throws -> Outcome {
         let account = try await check(order)
@@ -272,9 +272,9 @@ extension SupportActs {
 }
 
 /// The refusal of an act of support. Nothing was changed, unless an audit entry says that the act failed.
-public struct SupportError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct SupportError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kinds of refusals.
-    public enum Kind: Hashable, Sendable {
+    package enum Kind: Hashable, Sendable {
         /// The store is not that of a server.
         case notAServer
         /// There is no such account.
@@ -294,9 +294,9 @@ public struct SupportError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The kind.
-    public var kind: Kind
+    package var kind: Kind
     /// The reason, on one line.
-    public var description: String
+    package var description: String
 
     init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
 }
