@@ -1,16 +1,16 @@
-package import SyncCore
+public import SyncCore
 
 /// An entry version as an HTTP entity tag: its bytes in hexadecimal between quotation marks. It is a strong validator
 /// (RFC 9110, section 8.8.3), because a version identifies exactly one content.
-package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
+public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     /// The text between the quotation marks.
-    package let text: String
+    public let text: String
     /// True if the tag is marked `W/`: equivalent content, perhaps not the same bytes. A weak tag satisfies no
     /// precondition of a write.
-    package let isWeak: Bool
+    public let isWeak: Bool
 
     /// The tag of `version`.
-    package init(_ version: EntryVersion) {
+    public init(_ version: EntryVersion) {
         text = version.description
         isWeak = false
     }
@@ -33,7 +33,7 @@ package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The version that this tag names; `nil` for a weak tag, and for a text other than 1 to 64 bytes in hexadecimal.
-    package var version: EntryVersion? {
+    public var version: EntryVersion? {
         let digits = Array(text.utf8)
         guard !isWeak, digits.count.isMultiple(of: 2), (2...128).contains(digits.count) else { return nil }
         var bytes: [UInt8] = []
@@ -47,7 +47,7 @@ package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The tag as it is written in a header field.
-    package var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
+    public var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
 
     /// Accepts lower case only, so that each version has exactly one tag.
     private static func value(of digit: UInt8) -> UInt8? {
@@ -60,14 +60,14 @@ package struct EntityTag: Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The value of `If-Match` or `If-None-Match`.
-package enum TagCondition: Hashable, Sendable {
+public enum TagCondition: Hashable, Sendable {
     /// `*`: any current entry.
     case anything
     /// One or more tags, any of which may match.
     case tags([EntityTag])
 
     /// Reads the value of a header field (RFC 9110, section 13.1); `nil` if it is malformed.
-    package init?(_ field: String) {
+    public init?(_ field: String) {
         var parser = TagParser(field)
         guard let condition = parser.condition() else { return nil }
         self = condition

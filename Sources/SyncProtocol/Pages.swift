@@ -1,4 +1,4 @@
-package import SyncCore
+public import SyncCore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -8,9 +8,9 @@ import Foundation
 
 /// The text form of a position in the sequence of changes: `17-00000000000000ff`, the number of the change and its tag.
 /// It is the `after` of a request, the `cursor` of a page and the `id` of a server-sent event.
-package enum CursorText {
+public enum CursorText {
     /// The text of `cursor`.
-    package static func text(of cursor: ChangeCursor) -> String {
+    public static func text(of cursor: ChangeCursor) -> String {
         let tag = String(cursor.tag, radix: 16)
         return "\(cursor.sequence)-" + String(repeating: "0", count: 16 - tag.utf8.count) + tag
     }
@@ -18,7 +18,7 @@ package enum CursorText {
     /// The cursor that `text` represents.
     ///
     /// - Throws: `BackendError.Kind.invalidCursor` for any text that ``text(of:)`` does not produce.
-    package static func cursor(_ text: String) throws(BackendError) -> ChangeCursor {
+    public static func cursor(_ text: String) throws(BackendError) -> ChangeCursor {
         let parts = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
         guard parts.count == 2, parts[1].count == 16, let sequence = UInt64(String(decoding: parts[0], as: UTF8.self)),
             let tag = UInt64(String(decoding: parts[1], as: UTF8.self), radix: 16)
@@ -37,7 +37,7 @@ package enum CursorText {
 }
 
 /// A page of keys as JSON: `{"items":[{"key":"a","version":"0f"}],"next":"a"}`; `next` is missing on the last page.
-package enum KeyPageBody {
+public enum KeyPageBody {
     private struct Page: Codable {
         struct Item: Codable {
             var key: String
@@ -58,7 +58,7 @@ package enum KeyPageBody {
     /// The page that `json` encodes.
     ///
     /// - Throws: `BackendError.Kind.damaged` if `json` is not a valid page.
-    package static func page(json: [UInt8]) throws(BackendError) -> KeyPage {
+    public static func page(json: [UInt8]) throws(BackendError) -> KeyPage {
         let page: Page = try decoded(json, "a page of keys")
         var items: [KeyPage.Item] = []
         for item in page.items {
@@ -72,7 +72,7 @@ package enum KeyPageBody {
 /// A page of changes as JSON:
 /// `{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}`. A change
 /// without a version is a deletion. A store that has never changed has no cursor.
-package enum ChangePageBody {
+public enum ChangePageBody {
     private struct Page: Codable {
         struct Change: Codable {
             var key: String
@@ -100,7 +100,7 @@ package enum ChangePageBody {
     /// The page that `json` encodes.
     ///
     /// - Throws: `BackendError.Kind.damaged` if `json` is not a valid page.
-    package static func page(json: [UInt8]) throws(BackendError) -> ChangePage {
+    public static func page(json: [UInt8]) throws(BackendError) -> ChangePage {
         let page: Page = try decoded(json, "a page of changes")
         var changes: [ChangePage.Change] = []
         for change in page.changes {

@@ -1,5 +1,5 @@
 package import HTTPTypes
-package import SyncCore
+public import SyncCore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -14,29 +14,29 @@ import Foundation
 /// {"detail":"no space is left; free some","disposition":"permanent","key":"a/b","kind":"full","status":507,
 ///  "title":"full","type":"urn:entitlementsync:problem:full"}
 /// ```
-package struct Problem: Hashable, Sendable, Codable {
+public struct Problem: Hashable, Sendable, Codable {
     /// The media type of its JSON.
-    package static let mediaType = "application/problem+json"
+    public static let mediaType = "application/problem+json"
     private static let typePrefix = "urn:entitlementsync:problem:"
 
     /// The category as a URN; `about:blank` if the status says everything.
-    package var type: String
+    public var type: String
     /// The category in a few words.
-    package var title: String
+    public var title: String
     /// The status of the response.
-    package var status: Int
+    public var status: Int
     /// One line for people: what is wrong and what to do about it.
-    package var detail: String
+    public var detail: String
     /// The `BackendError.Kind` of the error, if it is an error of the storage contract.
-    package var kind: String?
+    public var kind: String?
     /// The `BackendError.Disposition` of the error: whether it may have taken effect, and whether to retry.
-    package var disposition: String?
+    public var disposition: String?
     /// The key concerned.
-    package var key: String?
+    public var key: String?
     /// The entity tag of the entry that a write conflicted with, if its value was left out of the answer.
-    package var version: String?
+    public var version: String?
     /// The OAuth 2.0 error code (RFC 6749, section 5.2; RFC 8628, section 3.5) of a rejected log-in.
-    package var error: String?
+    public var error: String?
 
     /// A problem outside the storage contract, such as an unknown path or a missing credential.
     package init(_ status: HTTPResponse.Status, _ detail: String) {
@@ -78,7 +78,7 @@ package struct Problem: Hashable, Sendable, Codable {
     }
 
     /// Reads the body of a response; `nil` if it is not a problem.
-    package init?(json: [UInt8]) {
+    public init?(json: [UInt8]) {
         guard let problem = try? JSONDecoder().decode(Problem.self, from: Data(json)) else { return nil }
         self = problem
     }
@@ -98,7 +98,7 @@ package struct Problem: Hashable, Sendable, Codable {
     ///   - operation: The operation that was requested.
     ///   - asked: The key that was requested.
     ///   - retryAfter: The pause that the server asked for.
-    package func error(
+    public func error(
         during operation: BackendError.Operation, key asked: EntryKey? = nil, retryAfter: Duration? = nil
     ) -> BackendError {
         let known = kind.flatMap { BackendError.Kind(name: $0) }

@@ -4,7 +4,7 @@ extension WireFields {
     /// The identifier of a request, chosen by the client: 1 to 64 visible ASCII characters that are never reused. The
     /// server's answer repeats it, so that a client never takes an answer for that of another request. A proxy that
     /// sends one answer twice, for example, shifts all later ones.
-    package static let requestID = "EntitlementSync-Request-ID"
+    public static let requestID = "EntitlementSync-Request-ID"
 
     fileprivate static let requestIDName = HTTPField.Name(requestID)
 

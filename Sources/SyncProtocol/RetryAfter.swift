@@ -1,13 +1,13 @@
-package import HTTPTypes
+public import HTTPTypes
 
 /// The header field `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, or a date.
-package enum RetryAfter {
+public enum RetryAfter {
     /// The longest pause that is honoured: a day.
     package static let maximum = Duration.seconds(86_400)
 
     /// The pause that the server asks for; `nil` if it asks for none. A date is compared with the response's own
     /// `Date`, so the client's clock does not matter.
-    package static func pause(of response: HTTPResponse) -> Duration? {
+    public static func pause(of response: HTTPResponse) -> Duration? {
         guard let field = response.headerFields[.retryAfter] else { return nil }
         if !field.isEmpty, field.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
             return min(.seconds(Int64(field) ?? .max), maximum)

@@ -1,21 +1,21 @@
-package import HTTPTypes
-package import SyncCore
+public import HTTPTypes
+public import SyncCore
 
 /// The header fields of the protocol that RFC 9110 does not define.
-package enum WireFields {
+public enum WireFields {
     /// The server's clock at the time of the answer: milliseconds since 1970 UTC, in decimal digits. `Date` has a
     /// resolution of seconds only.
-    package static let serverTime = "EntitlementSync-Time"
+    public static let serverTime = "EntitlementSync-Time"
 
     /// The entity tag of the server's decisions about a ledger. Answers about the ledger carry it once there are
     /// decisions.
-    package static let decisions = "EntitlementSync-Decisions"
+    public static let decisions = "EntitlementSync-Decisions"
 
     private static let serverTimeName = HTTPField.Name(serverTime)
     private static let decisionsName = HTTPField.Name(decisions)
 
     /// The version of the server's decisions in an answer about a ledger; `nil` for none.
-    package static func decisions(of response: HTTPResponse) -> EntryVersion? {
+    public static func decisions(of response: HTTPResponse) -> EntryVersion? {
         guard let name = decisionsName, let field = response.headerFields.value(of: name),
             case .tags(let tags) = TagCondition(field), tags.count == 1
         else { return nil }
@@ -30,7 +30,7 @@ package enum WireFields {
 
     /// The server's clock in an answer that comes directly from the server. `nil` if the answer does not state it, and
     /// for an answer from a cache, which has an `Age` field.
-    package static func serverTime(of response: HTTPResponse) -> Int64? {
+    public static func serverTime(of response: HTTPResponse) -> Int64? {
         guard let name = serverTimeName, !response.headerFields.contains(.age),
             let text = response.headerFields.value(of: name), let time = Int64(text),
             (0...253_402_300_799_999).contains(time)
@@ -64,7 +64,7 @@ extension HTTPFields {
 
 extension WireFields {
     /// The position after which a stream of events resumes (server-sent events, WHATWG).
-    package static let lastEventID = "Last-Event-ID"
+    public static let lastEventID = "Last-Event-ID"
 }
 
 extension Problem {
@@ -78,8 +78,9 @@ extension Problem {
         return problem
     }
 
-    /// True if the problem is ``postponed``.
-    package var isPostponed: Bool { type == Self.postponement }
+    /// True if an operation of a batch was not started, because the answer had no room for another value. The client
+    /// sends the operation again.
+    public var isPostponed: Bool { type == Self.postponement }
 
     private static let omission = "urn:entitlementsync:problem:value-left-out"
 
@@ -96,8 +97,8 @@ extension Problem {
         return problem
     }
 
-    /// True if the problem is a conflict whose value was left out, see ``valueLeftOut(_:_:)``.
-    package var isValueLeftOut: Bool { type == Self.omission }
+    /// True if the problem is a conflict whose value was left out. The client reads the key to get the value.
+    public var isValueLeftOut: Bool { type == Self.omission }
 
     private static let absence = "urn:entitlementsync:problem:absent"
 
@@ -111,6 +112,6 @@ extension Problem {
         return problem
     }
 
-    /// True if the problem states that a key holds nothing, see ``absent(_:status:)``.
-    package var isAbsence: Bool { type == Self.absence }
+    /// True if the problem states that a key holds nothing.
+    public var isAbsence: Bool { type == Self.absence }
 }

@@ -1,4 +1,4 @@
-package import SyncCore
+public import SyncCore
 
 /// The path of a key in a request: `/v1/kv/` followed by the percent-encoded key.
 ///
@@ -9,12 +9,12 @@ package import SyncCore
 /// ```swift
 /// WirePath.path(of: try EntryKey("accounts/alice/ledger"))  // /v1/kv/accounts/alice/ledger
 /// ```
-package enum WirePath {
+public enum WirePath {
     /// The prefix of the path of every key.
-    package static let prefix = "/v1/kv/"
+    public static let prefix = "/v1/kv/"
 
     /// The path of `key`: ASCII, without a query.
-    package static func path(of key: EntryKey) -> String {
+    public static func path(of key: EntryKey) -> String {
         let parts = key.text.utf8.split(separator: slash, omittingEmptySubsequences: false)
         let isPlain = parts.allSatisfy { part in part.contains { $0 != dot } }
         var path = Array(prefix.utf8)

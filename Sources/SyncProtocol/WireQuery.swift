@@ -1,5 +1,5 @@
 /// The query of a request: `name=value` pairs between ampersands, percent-encoded.
-package struct WireQuery: Hashable, Sendable {
+public struct WireQuery: Hashable, Sendable {
     /// The decoded pairs, in their original order.
     package let pairs: [Pair]
 
@@ -32,7 +32,7 @@ package struct WireQuery: Hashable, Sendable {
     package subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
 
     /// `text`, encoded for a query.
-    package static func encoded(_ text: String) -> String {
+    public static func encoded(_ text: String) -> String {
         var bytes: [UInt8] = []
         for byte in text.utf8 {
             let isLiteral = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")

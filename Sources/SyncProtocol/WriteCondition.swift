@@ -1,5 +1,5 @@
-package import HTTPTypes
-package import SyncCore
+public import HTTPTypes
+public import SyncCore
 
 /// The condition of a `PUT` or `DELETE`.
 ///
@@ -62,7 +62,7 @@ package enum ConditionError: Error, Hashable, Sendable {
 
 extension Precondition {
     /// The header field and the query parameter that express this precondition.
-    package var wire: (field: HTTPField?, query: String?) {
+    public var wire: (field: HTTPField?, query: String?) {
         switch self {
         case .any: (nil, WriteCondition.overwriting)
         case .absent: (HTTPField(name: .ifNoneMatch, value: "*"), nil)

@@ -68,11 +68,11 @@ struct UpdateTests {
     @Test("reports an unknown outcome after the last attempt, and a known one otherwise")
     func exhausted() async throws {
         let lost = await #expect(throws: BackendError.self) {
-            try await store(nil, .lostRequest, nil, .lostRequest).update(key, attempts: 2) {
+            try await store(nil, .lostRequest, nil, .lostRequest, nil, .lostRequest).update(key) {
                 entry throws(BackendError) in Self.raise(entry)
             }
         }
-        #expect(lost?.kind == .busy)
+        #expect(lost?.kind == .unavailable)
         #expect(lost?.disposition == .outcomeUnknown)
         let overtaken = await #expect(throws: BackendError.self) {
             try await store().update(key, attempts: 3) { entry async throws(BackendError) in

@@ -94,7 +94,7 @@ extension EntitlementStore {
         // Complete an interrupted adoption first. Its contents belong to the account that claimed them.
         try await adoption.settle()
         if adoptAnonymous {
-            _ = try await load(session)
+            await clock.load()
             _ = try await adoption.adopt(for: account, at: now)
         }
         try await DeviceSession(backend: local).set(account)

@@ -29,7 +29,7 @@ extension EntitlementStore {
             _ = try await scratch.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
             var engine = SyncEngine(local: scratch, remote: remote, merge: LedgerMerge(), host: host)
             guard remote.capabilities.compareAndSwap else {
-                engine = engine.writing(as: "\(try await session.replica())")
+                engine = engine.writing(as: "\(try await session.createReplica())")
                 _ = try await engine.sync(key)
                 return try await clear(key, on: remote)
             }

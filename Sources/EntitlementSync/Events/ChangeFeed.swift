@@ -39,9 +39,21 @@ final class ChangeFeed: Sendable {
     }
 
     /// Marks purchases as recorded by this store object: they are reported as purchased, not as restored.
-    func claim(_ transactions: [TransactionReference], for account: Account) {
+    ///
+    /// - Returns: The purchases that were not marked before.
+    func claim(_ transactions: [TransactionReference], for account: Account) -> Set<TransactionReference> {
         state.withLock { state in
-            if state.account == account { state.own.formUnion(transactions) }
+            guard state.account == account else { return [] }
+            let new = Set(transactions).subtracting(state.own)
+            state.own.formUnion(new)
+            return new
+        }
+    }
+
+    /// Removes the marks of purchases that were not recorded after all.
+    func withdraw(_ transactions: Set<TransactionReference>, for account: Account) {
+        state.withLock { state in
+            if state.account == account { state.own.subtract(transactions) }
         }
     }
 
@@ -63,8 +75,8 @@ final class ChangeFeed: Sendable {
 
     /// Publishes the changes since the last published state. The first state is the baseline and publishes nothing.
     ///
-    /// - Returns: `false` if the store must be read again: another state was published that may lack changes of this
-    ///   one, and this one may lack changes of it.
+    /// - Returns: `false` if the store must be read again: a state was published meanwhile, and this one may lack its
+    ///   changes, but has changes or a later time that it lacks.
     func publish(_ current: LocalState, _ snapshot: Snapshot, of account: Account) -> Bool {
         state.withLock { state in
             // Drop the state of a call that started under another account.
@@ -80,13 +92,10 @@ final class ChangeFeed: Sendable {
         events.subscribe(keeping: 1_000)
     }
 
-    /// Returns a stream of the latest snapshot and of all snapshots that follow.
-    func subscribe(
-        startingWith current: LocalState, _ snapshot: Snapshot, of account: Account
-    ) -> AsyncStream<Snapshot> {
+    /// Returns a stream of the latest published snapshot, or of `snapshot` if there is none, and of all that follow.
+    func subscribe(startingWith snapshot: Snapshot) -> AsyncStream<Snapshot> {
         state.withLock { state in
-            if state.account == account { _ = publish(current, snapshot, &state) }
-            return snapshots.subscribe(startingWith: state.published?.snapshot ?? snapshot, keeping: 1)
+            snapshots.subscribe(startingWith: state.published?.snapshot ?? snapshot, keeping: 1)
         }
     }
 
@@ -95,7 +104,10 @@ final class ChangeFeed: Sendable {
             state.published = Published(current, snapshot)
             return true
         }
-        if published.turn.read >= current.turn.written { return true }
+        if published.turn.read >= current.turn.written {
+            // The published state has all changes of this one. Time may have passed since.
+            return snapshot.at <= published.snapshot.at || snapshot.holdsSame(as: published.snapshot)
+        }
         guard published.turn.written <= current.turn.read else { return false }
         let news = Published(current, snapshot, after: published)
         state.published = news

@@ -1,5 +1,6 @@
 import Entitlements
 import SyncCore
+import Synchronization
 
 /// The documents of one account in the local store at one moment, and their replay.
 struct LocalState: Sendable {
@@ -11,11 +12,11 @@ struct LocalState: Sendable {
     var remote: VersionedLedger?
     /// The server ledger, as far as this device has received it.
     var decisions: VersionedLedger
-    /// The id under which this store writes facts; `nil` before the first recording.
-    var replica: Replica?
+    /// The id under which this store writes facts; `nil` before the first recording. An error concerns only recording.
+    var replica: Result<Replica?, EntitlementError>
     /// True if the local facts are the account's facts as far as can be known: there is no remote, the account is
-    /// anonymous, or this device has synced with the remote before.
-    var hasSynced: Bool
+    /// anonymous, or this device has synced with the remote before. An error concerns only access.
+    var hasSynced: Result<Bool, EntitlementError>
     /// The position of this state among those that the store has read and written.
     var turn: Turn
     /// The claim of the account that adopted this anonymous ledger. From then on the contents belong to that account,
@@ -31,12 +32,18 @@ struct LocalState: Sendable {
 
     var facts: Facts { replay.facts }
 
+    var isKnownToHaveSynced: Bool { (try? hasSynced.get()) ?? false }
+
+    /// The id for checks that write nothing.
+    var replicaOrPlaceholder: ReplicaID { (try? replica.get())?.id ?? .placeholder }
+
     /// Creates a state, and continues the replay of `earlier` with what has changed since.
     ///
     /// - Parameter isAnonymous: True if the ledgers are those of the anonymous account, which others may claim.
     init(
         account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger,
-        replica: Replica?, hasSynced: Bool, turn: Turn, isAnonymous: Bool, after earlier: Replay
+        replica: Result<Replica?, EntitlementError>, hasSynced: Result<Bool, EntitlementError>, turn: Turn,
+        isAnonymous: Bool, after earlier: Replay
     ) {
         (self.account, self.device, self.remote, self.decisions) = (account, device, remote, decisions)
         (self.replica, self.hasSynced, self.turn) = (replica, hasSynced, turn)
@@ -79,6 +86,13 @@ struct LocalState: Sendable {
         }
         return join.ledger
     }
+}
+
+/// Numbers the states that one store object reads and writes.
+final class Turns: Sendable {
+    private let last = Atomic<UInt64>(0)
+
+    func next() -> UInt64 { last.add(1, ordering: .sequentiallyConsistent).newValue }
 }
 
 /// The position of a state among those that one store object has read and written, as numbers that only grow.

@@ -31,12 +31,12 @@ extension EntitlementStore {
         var plan = emptyPlan
         plan.verified = waiting.map { VerifiedStatement($0) }
         plan.isCompletion = true
-        let (now, settled) = (now, plan)
+        let (now, completion) = (now, plan)
         var state = before
         for target in [DeviceLedgers.Target.account, .device] {
             state = try await session.append(to: target, startingWith: state) {
                 (state, replica) throws(EntitlementError) in
-                try facts(of: settled, for: target, in: state, replica, now: now)
+                try facts(of: completion, for: target, in: state, replica, now: now)
             }.state
         }
         return state

@@ -7,9 +7,8 @@ extension EntitlementStore {
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
         let session = session
         let state = try await load(session)
-        guard
-            let access = state.replay.access(to: entitlement, at: now, context: context(of: state, in: session))
-        else {
+        let context = try context(of: state, in: session)
+        guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
             throw .unknown(entitlement)
         }
         return access
@@ -21,7 +20,7 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
         let session = session
-        return snapshot(of: try await load(session), in: session)
+        return try snapshot(of: try await load(session), in: session)
     }
 
     /// Returns the local facts as replayed under the catalogue's rules, for explanations and tests.
@@ -84,7 +83,7 @@ extension EntitlementStore {
         let session = session
         let before = try await load(session)
         let now = now
-        let context = context(of: before, in: session)
+        let context = try context(of: before, in: session)
         // A use that spends no unit writes nothing, not even a replica id.
         guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
             return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
@@ -143,12 +142,14 @@ extension EntitlementStore {
         }
     }
 
-    func snapshot(of state: LocalState, in session: AccountSession) -> Snapshot {
-        state.replay.snapshot(at: now, context: context(of: state, in: session))
+    func snapshot(of state: LocalState, in session: AccountSession) throws(EntitlementError) -> Snapshot {
+        state.replay.snapshot(at: now, context: try context(of: state, in: session))
     }
 
-    private func context(of state: LocalState, in session: AccountSession) -> AccessContext {
-        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: state.hasSynced)
+    private func context(
+        of state: LocalState, in session: AccountSession
+    ) throws(EntitlementError) -> AccessContext {
+        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: try state.hasSynced.get())
     }
 }
 

@@ -57,19 +57,24 @@ extension EntitlementStore {
         let targets = order.filter(plan.concerns)
         // The facts for one ledger are checked by the write itself.
         for target in targets where targets.count > 1 {
-            let facts = try facts(of: plan, for: target, in: before, before.replica?.id ?? .placeholder, now: now)
+            let facts = try facts(of: plan, for: target, in: before, before.replicaOrPlaceholder, now: now)
             _ = try before.ledger(target, with: facts)
         }
-        feed.claim(plan.transactions, for: session.account)
+        let claimed = feed.claim(plan.transactions, for: session.account)
         var newFacts: [Fact] = []
         var state = before
-        for target in targets {
-            let addition = try await session.append(to: target, startingWith: state) {
-                (state, replica) throws(EntitlementError) in
-                try facts(of: plan, for: target, in: state, replica, now: now)
+        do {
+            for target in targets {
+                let addition = try await session.append(to: target, startingWith: state) {
+                    (state, replica) throws(EntitlementError) in
+                    try facts(of: plan, for: target, in: state, replica, now: now)
+                }
+                newFacts += addition.facts
+                state = addition.state
             }
-            newFacts += addition.facts
-            state = addition.state
+        } catch {
+            if newFacts.isEmpty { feed.withdraw(claimed, for: session.account) }
+            throw error
         }
         await publish(newFacts, in: session, state)
         if environment == .production, let date = plan.latestSignature { clock.noteSignedDate(date) }
@@ -166,7 +171,7 @@ extension EntitlementStore {
     }
 
     private func session(of account: Account) throws(EntitlementError) -> AccountSession {
-        try AccountSession(account, in: sessionStore)
+        try AccountSession(account, dependencies)
     }
 
     /// Withdraws requests for approval that were made before `date` and are still pending.

@@ -11,9 +11,7 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshots() async throws(EntitlementError) -> AsyncStream<Snapshot> {
-        let session = session
-        let state = try await load(session)
-        return feed.subscribe(startingWith: state, snapshot(of: state, in: session), of: session.account)
+        feed.subscribe(startingWith: try await publish(session).snapshot)
     }
 
     /// The events from now on. A reader that falls behind by more than 1,000 events misses the oldest.
@@ -71,7 +69,10 @@ extension EntitlementStore {
             }
             do {
                 // Time passes and other processes write even if the sync failed.
-                if state == nil { state = try await publish(session).state }
+                if state == nil {
+                    state = try await publish(session).state
+                    try clock.checkRead()
+                }
                 if let state { announce(endsOf: state.replay, within: notice, except: &announced) }
             } catch {
                 failure = failure ?? error
@@ -162,10 +163,10 @@ extension EntitlementStore {
         _ state: LocalState, of session: AccountSession
     ) async throws(EntitlementError) -> (state: LocalState, snapshot: Snapshot) {
         await keepClock()
-        var current = (state: state, snapshot: snapshot(of: state, in: session))
+        var current = (state: state, snapshot: try snapshot(of: state, in: session))
         while !feed.publish(current.state, current.snapshot, of: session.account) {
             current.state = try await load(session)
-            current.snapshot = snapshot(of: current.state, in: session)
+            current.snapshot = try snapshot(of: current.state, in: session)
         }
         return current
     }

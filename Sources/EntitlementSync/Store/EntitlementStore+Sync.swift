@@ -77,17 +77,19 @@ extension EntitlementStore {
         // A contact that another process recorded must not be taken for an older one.
         try clock.checkRead()
         let before = try await completeEvidence(of: session, in: loaded)
-        let snapshotBefore = snapshot(of: before, in: session)
+        let snapshotBefore = try snapshot(of: before, in: session)
         // Sent first, so that the answer about the ledger names the server's newest word.
         let (answered, refusal) = try await sendEvidence(of: session, in: before, restored: restored)
-        let report = try await reconcile(engine, before, for: session)
+        // The request took time, in which the app may have recorded something.
+        let current = before.waitingEvidence.isEmpty ? before : try await session.read()
+        let report = try await reconcile(engine, current, for: session)
         if report.content.isErased {
             try await applyErasure(of: session)
             throw .erased(session.account)
         }
-        let contradictions = contradictions(in: report, after: before)
+        let contradictions = contradictions(in: report, after: current)
         let after = try await publish(
-            try await store(report, answered, contradictions, before, for: session), of: session)
+            try await store(report, answered, contradictions, current, for: session), of: session)
         if let refusal { throw EntitlementError(remote: refusal) }
         return (
             SyncReport(
@@ -121,11 +123,11 @@ extension EntitlementStore {
         if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
         if try await session.note(remote: held, after: before) { isChanged = true }
         // The unreadable parts may hold facts that this device lacks.
-        if report.unreadable.isEmpty, !before.hasSynced {
+        if report.unreadable.isEmpty, !before.isKnownToHaveSynced {
             try await session.rememberRemote()
             isChanged = true
         }
-        return isChanged ? try await session.read() : session.state(before, synced: VersionedLedger(report.held))
+        return isChanged ? try await session.read() : session.afterSync(before, VersionedLedger(report.held))
     }
 
     /// Returns the report that ``sync()`` would return, without writing anything on either side.
@@ -135,7 +137,8 @@ extension EntitlementStore {
         let session = session
         let engine = try engine(for: session)
         let before = try await session.read()
-        let snapshotBefore = snapshot(of: before, in: session)
+        try clock.checkRead()
+        let snapshotBefore = try snapshot(of: before, in: session)
         let report: DocumentReport<Ledger>
         // A dry run writes nothing, so it needs no replica id to write under and creates none.
         do { report = try await engine.writing(as: "dry-run").dryRun(session.keys.ledger) } catch {
@@ -213,7 +216,7 @@ extension EntitlementStore {
     ) async throws(EntitlementError) -> DocumentReport<Ledger> {
         var engine = engine
         if remote?.capabilities.compareAndSwap == false {
-            engine = engine.writing(as: "\(try await session.replica())")
+            engine = engine.writing(as: "\(try await session.createReplica())")
         }
         do throws(SyncError) {
             return try await engine.sync(session.keys.ledger, from: before.account.held)
@@ -231,7 +234,7 @@ extension EntitlementStore {
         if let decisions = try await decisions(for: session, beyond: known.decisions) {
             try await session.note(decisions)
         }
-        if !known.hasSynced { try await session.rememberRemote() }
+        if !known.isKnownToHaveSynced { try await session.rememberRemote() }
     }
 }
 
@@ -252,6 +255,10 @@ extension VersionedLedger {
 extension DocumentReport<Ledger> {
     /// The records that came from the remote, were not known locally, and are part of the union.
     fileprivate var received: [Record] {
-        arrivedContent == nil ? [] : content.records(beyond: localContent)
+        guard let arrivedContent else { return [] }
+        let new = content.records(beyond: localContent)
+        // Another process may have recorded some of them during the sync.
+        let arrived = new.isEmpty ? [] : Set(arrivedContent.records)
+        return new.filter(arrived.contains)
     }
 }

@@ -44,7 +44,7 @@ public final class EntitlementStore: Sendable {
     /// it.
     let followsDevice: Bool
     /// The parts that the sessions of all accounts share.
-    let sessionStore: AccountSession.Store
+    let dependencies: AccountSession.Dependencies
     private let currentSession: Mutex<AccountSession>
 
     /// The session that calls starting now use.
@@ -95,10 +95,10 @@ public final class EntitlementStore: Sendable {
         if let account { owner = account } else { owner = try await DeviceSession(backend: local).account() }
         feed = ChangeFeed(account: owner)
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
-        sessionStore = AccountSession.Store(
+        dependencies = AccountSession.Dependencies(
             local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
             catalog: catalog, environment: environment, clock: clock, turns: Turns())
-        currentSession = Mutex(try AccountSession(owner, in: sessionStore))
+        currentSession = Mutex(try AccountSession(owner, dependencies))
         try await publish(session)
         // Without its marks the clock would believe the device.
         try clock.checkRead()
@@ -110,9 +110,9 @@ public final class EntitlementStore: Sendable {
     ///   precedence.
     func switchSession(to account: Account, from old: AccountSession? = nil) async throws(EntitlementError) {
         guard session.account != account else { return }
-        let new = try AccountSession(account, in: sessionStore)
+        let new = try AccountSession(account, dependencies)
         let state = try await new.read()
-        let snapshot = snapshot(of: state, in: new)
+        let snapshot = try snapshot(of: state, in: new)
         currentSession.withLock { session in
             if let old, session !== old { return }
             // Calls and observers switch together, so that both see concurrent log-ins in the same order.

@@ -137,6 +137,16 @@ final class TrustedClock: Sendable {
         }
     }
 
+    /// Reads the stored marks alone. A failed read is thrown by ``checkRead()``.
+    func load() async {
+        guard let request = readRequest else { return }
+        do throws(BackendError) {
+            take(.success(try await backend.read(request.key, unless: request.knownVersion).outcome))
+        } catch {
+            take(.failure(error))
+        }
+    }
+
     /// Throws the error of the last read of the stored marks, if it failed.
     func checkRead() throws(EntitlementError) {
         if let failure = state.withLock({ $0.readFailure }) { throw EntitlementError(failure) }
@@ -151,14 +161,11 @@ final class TrustedClock: Sendable {
         try checkRead()
         _ = now  // Raises the soft mark to the present.
         guard state.withLock({ $0.marks.isWorthKeeping(instead: $0.kept) }) else { return }
-        var written: ClockMarks?
-        let entry = try await backend.update(key) { (entry) throws(EntitlementError) in
+        let stored = try await backend.update(key) { (entry) throws(EntitlementError) in
             take(entry)
-            let (marks, kept) = state.withLock { ($0.marks, $0.kept) }
-            written = marks.isWorthKeeping(instead: kept) ? marks : nil
-            return written?.bytes
+            return state.withLock { $0.marks.isWorthKeeping(instead: $0.kept) ? $0.marks.bytes : nil }
         }
-        if let written { state.withLock { ($0.kept, $0.keptVersion) = (written, entry?.version) } }
+        take(stored)
     }
 }
 

@@ -8,6 +8,9 @@ extension BackendError: BackendFailure {
     package init(_ error: BackendError) { self = error }
 }
 
+/// The number of unknown outcomes after which an update gives up. A store that loses every answer is no contention.
+private let maximumUnknownCount = 3
+
 extension KeyValueBackend {
     /// Changes the entry under `key` by compare-and-swap, however many writers change it at the same time.
     ///
@@ -22,16 +25,17 @@ extension KeyValueBackend {
     ///   - change: Receives the current entry, `nil` if there is none. Returns the new value, or `nil` to leave the
     ///     entry as it is.
     /// - Returns: The entry after the call; `nil` if there is none.
-    /// - Throws: The error of `change`, or that of the backend; `BackendError.Kind.busy` after `attempts` writes of
-    ///   which none succeeded.
+    /// - Throws: The error of `change`, or that of the backend, also after three writes of unknown outcome;
+    ///   `BackendError.Kind.busy` after `attempts` writes of which none succeeded.
     @discardableResult
     package func update<Failure: BackendFailure>(
         _ key: EntryKey, attempts: Int = 100,
         _ change: (Entry?) async throws(Failure) -> [UInt8]?
     ) async throws(Failure) -> Entry? {
         var current = try await entry(key, Failure.self)
-        /// The value of a write whose outcome is unknown.
+        /// The value of the last write if its outcome is unknown.
         var unsettled: [UInt8]?
+        var unknownCount = 0
         for _ in 0..<attempts {
             let value: [UInt8]
             if let unsettled, unsettled == current?.value {
@@ -41,6 +45,7 @@ extension KeyValueBackend {
                 value = new
             }
             let precondition = current.map { Precondition.matches($0.version) } ?? .absent
+            unsettled = nil
             do throws(BackendError) {
                 switch try await write(value, to: key, if: precondition).outcome {
                 case .written(let version): return Entry(value: value, version: version)
@@ -48,7 +53,10 @@ extension KeyValueBackend {
                 case .deleted: preconditionFailure("a write reported a deletion")
                 }
             } catch {
-                guard error.disposition == .outcomeUnknown else { throw Failure(error) }
+                unknownCount += 1
+                guard error.disposition == .outcomeUnknown, unknownCount < maximumUnknownCount else {
+                    throw Failure(error)
+                }
                 unsettled = value
                 current = try await entry(key, Failure.self)
             }
@@ -66,11 +74,12 @@ extension KeyValueBackend {
     ///   - attempts: The maximum number of deletions, 1 or more.
     ///   - condition: Receives the current entry. It is called again for an entry that another writer has changed.
     /// - Throws: The error of `condition`, or that of the backend; `BackendError.Kind.busy` after `attempts` deletions
-    ///   of which none succeeded.
+    ///   of which none succeeded. An entry that is gone after a deletion of unknown outcome counts as deleted.
     package func remove<Failure: BackendFailure>(
         _ key: EntryKey, attempts: Int = 100, if condition: (Entry) async throws(Failure) -> Bool
     ) async throws(Failure) {
         var current = try await entry(key, Failure.self)
+        var unknownCount = 0
         for _ in 0..<attempts {
             guard let held = current, try await condition(held) else { return }
             do throws(BackendError) {
@@ -79,7 +88,10 @@ extension KeyValueBackend {
                 }
                 current = winner
             } catch {
-                guard error.disposition == .outcomeUnknown else { throw Failure(error) }
+                unknownCount += 1
+                guard error.disposition == .outcomeUnknown, unknownCount < maximumUnknownCount else {
+                    throw Failure(error)
+                }
                 current = try await entry(key, Failure.self)
             }
         }

@@ -105,6 +105,9 @@ public protocol KeyValueBackend: Sendable {
 
     /// Reads several keys, in one request where the backend can. Each read succeeds or fails on its own.
     ///
+    /// The entries are those of one moment, or they are read one after another in the order of `requests`. A wrapper
+    /// that repeats failed reads, such as ``RetryBackend``, reads those later.
+    ///
     /// - Returns: One result for each request, in the same order.
     /// - Throws: ``BackendError`` only if no request could be made at all.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]>

@@ -1,21 +1,21 @@
 import ProtoCoding
-package import SyncCore
+public import SyncCore
 
 /// The bodies of `POST /v1/batch`, request and answer: the messages of `Docs/wire.proto` in the proto3 encoding.
 ///
 /// Each message has exactly one encoding when it is written. Reading follows proto3, with two exceptions: if a message
 /// is given twice, the last one counts in full and the two are not merged; and a message that cannot be carried out as
 /// it stands (a write without a condition, an empty version) is rejected.
-package enum BatchBody {
+public enum BatchBody {
     /// The path of the batch endpoint.
-    package static let path = "/v1/batch"
+    public static let path = "/v1/batch"
     /// The media type of request and answer.
-    package static let mediaType = "application/vnd.entitlementsync.batch"
+    public static let mediaType = "application/vnd.entitlementsync.batch"
     /// The maximum number of operations in a batch.
-    package static let maximumOperationCount = 256
+    public static let maximumOperationCount = 256
 
     /// The request for `operations`, at most ``maximumOperationCount``.
-    package static func bytes(of operations: [BatchOperation]) -> [UInt8] {
+    public static func bytes(of operations: [BatchOperation]) -> [UInt8] {
         precondition(operations.count <= maximumOperationCount, "a batch has at most 256 operations")
         var writer = ProtoWriter()
         for operation in operations {
@@ -59,7 +59,7 @@ package enum BatchBody {
     ///
     /// - Throws: `BackendError.Kind.damaged` for bytes that are not a valid message, `tooLarge` for more than
     ///   ``maximumOperationCount``.
-    package static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
+    public static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
         var results: [BatchResult] = []
         try forEachMessage(of: bytes) { (message) throws(BackendError) in
             guard let result = try result(message) else {

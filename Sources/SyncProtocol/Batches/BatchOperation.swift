@@ -1,7 +1,7 @@
-package import SyncCore
+public import SyncCore
 
 /// One operation of a batch. Each is independent: one may conflict or fail while the next succeeds.
-package enum BatchOperation: Hashable, Sendable {
+public enum BatchOperation: Hashable, Sendable {
     /// A read.
     case read(ReadRequest)
     /// A write or a deletion.
@@ -9,7 +9,7 @@ package enum BatchOperation: Hashable, Sendable {
 }
 
 /// The result of one operation of a batch.
-package enum BatchResult: Hashable, Sendable {
+public enum BatchResult: Hashable, Sendable {
     /// The outcome of a read.
     case read(ReadOutcome)
     /// The outcome of a write or a deletion.

@@ -10,26 +10,26 @@
 ///     for event in try events.feed(chunk) { print(event.name, event.data) }
 /// }
 /// ```
-package struct ServerSentEvents: Sendable {
+public struct ServerSentEvents: Sendable {
     /// One event.
-    package struct Event: Hashable, Sendable {
+    public struct Event: Hashable, Sendable {
         /// The type; `message` if the stream names none.
-        package var name: String
+        public var name: String
         /// The data lines, joined by line feeds.
-        package var data: String
+        public var data: String
         /// The most recent id, of this event or of an earlier one; empty for none.
-        package var lastEventID: String
+        public var lastEventID: String
 
         /// An event of the given parts.
-        package init(name: String, data: String, lastEventID: String) {
+        public init(name: String, data: String, lastEventID: String) {
             (self.name, self.data, self.lastEventID) = (name, data, lastEventID)
         }
     }
 
     /// The id after which to resume; empty for none.
-    package private(set) var lastEventID = ""
+    public private(set) var lastEventID = ""
     /// The time to wait before reconnecting, in milliseconds; `nil` if the stream has not specified one.
-    package private(set) var reconnectionTime: Int?
+    public private(set) var reconnectionTime: Int?
 
     private let maximumByteCount: Int
     private var line: [UInt8] = []
@@ -43,14 +43,14 @@ package struct ServerSentEvents: Sendable {
     /// A parser at the beginning of a stream.
     ///
     /// - Parameter maximumByteCount: The largest size of a line and of the data of an event, in bytes.
-    package init(maximumByteCount: Int = 1 << 16) { self.maximumByteCount = maximumByteCount }
+    public init(maximumByteCount: Int = 1 << 16) { self.maximumByteCount = maximumByteCount }
 
     /// Parses the next bytes of the stream.
     ///
     /// - Returns: The events that `bytes` completes, in order.
     /// - Throws: `TransportError.Kind.tooLarge` for a line or an event that is too long. The parser cannot be used
     ///   after that.
-    package mutating func feed(_ bytes: some Sequence<UInt8>) throws(TransportError) -> [Event] {
+    public mutating func feed(_ bytes: some Sequence<UInt8>) throws(TransportError) -> [Event] {
         var events: [Event] = []
         for byte in bytes {
             let isAfterReturn = endedWithReturn

@@ -167,13 +167,18 @@ struct RecordStore: Sendable {
     func update<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, _ change: (Value?) async throws(BackendError) -> Value?
     ) async throws(BackendError) -> Value? {
-        var value: Value?
-        try await backend.update(key) { (entry) async throws(BackendError) in
+        var isChanged = false
+        let stored = try await backend.update(key) { (entry) async throws(BackendError) in
             let held: Value? = try entry.map { (entry) throws(BackendError) in try decode(entry, key) }
-            value = try await change(held)
-            return try value.flatMap { (new) throws(BackendError) in new == held ? nil : try bytes(of: new) }
+            let value = try await change(held)
+            isChanged = value != nil
+            // Compared as bytes, because two spellings of a name may be equal as text.
+            let new = try value.map { (new) throws(BackendError) in try bytes(of: new) }
+            return new == entry?.value ? nil : new
         }
-        return value
+        // After an unknown outcome an earlier value of this call may be stored.
+        guard isChanged, let stored else { return nil }
+        return try decode(stored, key)
     }
 
     /// Deletes the record under `key` if `condition` holds for it.

@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import Synchronization
 import Testing
 
 @Suite("Events")
@@ -142,5 +143,62 @@ struct EventTests {
         }
         #expect(purchased.sorted() == ((0..<40).map { "own \($0)" } + ["last"]).sorted())
         #expect(restored.sorted() == (0..<40).map { "other \($0)" }.sorted())
+    }
+
+    @Test("A purchase whose recording failed is reported as restored when it arrives from elsewhere")
+    func failedRecording() async throws {
+        let store = try await home.device(local)
+        try await store.sync()
+        let events = store.events
+        let transaction = TransactionReference(id: "t")
+        await #expect(throws: EntitlementError.self) {
+            try await store.record([
+                .reported(Owls.couchOwl, transaction: "t"), .renewal(of: transaction, willRenew: true),
+            ])
+        }
+        let tablet = try await home.device()
+        try await tablet.record(.reported(Owls.couchOwl, transaction: "t"))
+        try await tablet.sync()
+        try await store.sync()
+        #expect(await events.take(1).map(line) == ["restored t"])
+    }
+
+    @Test("A period that ends during a sync is reported, although another state was published meanwhile")
+    func expiryDuringSync() async throws {
+        let remote = PausedReads(base: home.remote)
+        let store = try await home.device(local, remote: remote)
+        try await store.record(.reported(Owls.threeMonths, transaction: "t"))
+        try await store.sync()
+        let events = store.events
+        remote.set { [home] in
+            // Published while the sync waits for its answer.
+            _ = try? await store.snapshots()
+            try? home.machine.set("2026-04-10T12:00:00Z")
+        }
+        try await store.sync()
+        #expect(
+            await events.take(1).map(line)
+                == ["random-owls: granted by group:random > expired"])
+    }
+}
+
+/// A remote that calls a function before it answers a read.
+final class PausedReads: ForwardingBackend {
+    let base: any KeyValueBackend
+    private let pause = Mutex<(@Sendable () async -> Void)?>(nil)
+
+    init(base: any KeyValueBackend) { self.base = base }
+
+    var requiringExisting: any KeyValueBackend { self }
+
+    func set(_ pause: @escaping @Sendable () async -> Void) { self.pause.withLock { $0 = pause } }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        let pause = self.pause.withLock { pause in
+            defer { pause = nil }
+            return pause
+        }
+        await pause?()
+        return try await base.read(key, unless: knownVersion)
     }
 }

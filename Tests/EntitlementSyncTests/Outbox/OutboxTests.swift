@@ -360,4 +360,35 @@ struct OutboxTests {
         #expect(error?.kind == .invalid)
         #expect(try await store.waitingEvidenceCount() == 0)
     }
+
+    @Test("A purchase that the app records while evidence is sent goes out with the same sync")
+    func recordedMeanwhile() async throws {
+        let receiver = PausedReceiver(base: server)
+        let store = try await EntitlementStore(
+            catalog: household.catalog, local: local, remote: server, evidenceReceiver: receiver,
+            account: household.alice, host: household.machine.host)
+        try await store.record(try evidence("t1"))
+        receiver.set { _ = try? await store.record(.reported(Owls.couchOwl, transaction: "meanwhile")) }
+        try await store.sync()
+        let tablet = try await device(MemoryBackend())
+        try await tablet.sync()
+        #expect(try await tablet.facts().purchases.contains { $0.transaction.id == "meanwhile" })
+    }
+}
+
+/// A receiver of evidence that calls a function before it answers.
+private final class PausedReceiver: EvidenceReceiver {
+    private let base: EvidenceServer
+    private let pause = Mutex<(@Sendable () async -> Void)?>(nil)
+
+    init(base: EvidenceServer) { self.base = base }
+
+    func set(_ pause: @escaping @Sendable () async -> Void) { self.pause.withLock { $0 = pause } }
+
+    func submit(
+        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
+    ) async throws(BackendError) -> [EvidenceAnswer] {
+        await pause.withLock { $0 }?()
+        return try await base.submit(evidence, account: account, isRestore: isRestore)
+    }
 }

@@ -89,6 +89,20 @@ struct StorageFaultTests {
         #expect(try await home.offlineDevice(memory).end() == date("2026-04-10T12:00:00Z"))
     }
 
+    @Test("A damaged replica id keeps from recording, and from nothing else")
+    func damagedReplica() async throws {
+        let store = try await home.offlineDevice(memory)
+        try await store.record(.reported(Owls.threeMonths, transaction: "t"))
+        _ = try await memory.write([1, 2, 3], to: EntryKey("device/replica"), if: .any)
+        #expect(try await store.access(to: Owls.access).isGranted)
+        let reopened = try await home.offlineDevice(memory)
+        #expect(try await reopened.end() == date("2026-04-10T12:00:00Z"))
+        let error = await #expect(throws: EntitlementError.self) {
+            try await reopened.record(.reported(Owls.threeMonths, transaction: "u"))
+        }
+        #expect(error?.kind == .damaged)
+    }
+
     @Test("A failed read is a storage error, not an empty ledger")
     func unreadable() async throws {
         let isAway = Switch()

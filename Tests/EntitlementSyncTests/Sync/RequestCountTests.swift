@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -139,5 +140,30 @@ struct RequestCountTests {
         }
         #expect(cost.local.reads == 1 && cost.local.readBatches == 1 && cost.local.total == 2)
         #expect(cost.remote.total == 0)
+    }
+
+    @Test("The batch reads what a sync and an adoption write last in the order that keeps both safe")
+    func order() async throws {
+        let backend = RecordedBatches(base: MemoryBackend())
+        let store = try await home.device(backend, remote: remote)
+        _ = try await store.access(to: Owls.access)
+        let names = backend.last.map { key in key.text.split(separator: "/").suffix(1).joined() }
+        #expect(names == ["meetings", "ledger", "ledger", "decisions", "replica", "clock"])
+        #expect(backend.last[1].hasPrefix("device/"))
+    }
+}
+
+/// A backend that keeps the keys of the last batch of reads.
+private final class RecordedBatches: ForwardingBackend {
+    let base: any KeyValueBackend
+    private let keys = Mutex<[EntryKey]>([])
+
+    init(base: any KeyValueBackend) { self.base = base }
+
+    var last: [EntryKey] { keys.withLock { $0 } }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        keys.withLock { $0 = requests.map(\.key) }
+        return try await base.read(requests)
     }
 }
