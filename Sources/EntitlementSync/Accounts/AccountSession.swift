@@ -46,9 +46,9 @@ final class AccountSession: Sendable {
     ///
     /// The order of the reads matters in a store that answers a batch one by one. A sync writes the ledger before it
     /// remembers the remote, so the known remotes are read first. An adoption writes its claim to the account ledger
-    /// before it empties the device ledger, and renews the replica id last. The device ledger is read before the account
-    /// ledger, so that no writer updates it without having seen the claim; the replica id is read last, so that no fact
-    /// that stays anonymous gets the id that moved to the account.
+    /// before it empties the device ledger, and renews the replica id last. The device ledger is read before the
+    /// account ledger, so that no writer updates it without having seen the claim; the replica id is read after both,
+    /// so that no fact that stays anonymous gets the id that moved to the account.
     func read() async throws(EntitlementError) -> LocalState {
         let turn = dependencies.turns.next()
         let cached = cache.withLock { $0 }
