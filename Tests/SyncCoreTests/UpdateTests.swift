@@ -75,7 +75,7 @@ struct UpdateTests {
         #expect(lost?.kind == .unavailable)
         #expect(lost?.disposition == .outcomeUnknown)
         let overtaken = await #expect(throws: BackendError.self) {
-            try await store().update(key, attempts: 3) { entry async throws(BackendError) in
+            try await store().update(key) { entry async throws(BackendError) in
                 _ = try await memory.write([UInt8.random(in: 0...9)], to: key, if: .any)
                 return Self.raise(entry)
             }

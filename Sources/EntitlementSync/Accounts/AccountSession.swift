@@ -139,11 +139,10 @@ extension AccountSession {
     func createReplica() async throws(EntitlementError) -> ReplicaID {
         var generator = dependencies.host.generator
         let new = ReplicaID.random(using: &generator)
-        let entry = try await dependencies.local.update(keys.replica) { (entry) throws(EntitlementError) in
+        let stored = try await dependencies.local.update(keys.replica) { (entry) throws(EntitlementError) in
             entry == nil ? new.bytes : nil
         }
-        guard let entry else { return new }
-        return try decodeReplica(.success(.found(entry)), cached: nil).get()?.id ?? new
+        return try stored.map(decodeReplica)?.get().id ?? new
     }
 
     private func decodeReplica(
@@ -153,16 +152,17 @@ extension AccountSession {
         case .failure(let error): return .failure(EntitlementError(error))
         case .success(.absent): return .success(nil)
         case .success(.unchanged): return .success(cached)
-        case .success(.found(let entry)):
-            guard let id = ReplicaID(bytes: entry.value) else {
-                return .failure(
-                    EntitlementError(
-                        BackendError(
-                            .damaged, operation: .read, key: keys.replica,
-                            message: "the entry is not an id of 16 bytes")))
-            }
+        case .success(.found(let entry)): return decodeReplica(entry).map(Optional.some)
+        }
+    }
+
+    private func decodeReplica(_ entry: Entry) -> Result<LocalState.Replica, EntitlementError> {
+        if let id = ReplicaID(bytes: entry.value) {
             return .success(LocalState.Replica(id: id, version: entry.version))
         }
+        let error = BackendError(
+            .damaged, operation: .read, key: keys.replica, message: "the entry is not an id of 16 bytes")
+        return .failure(EntitlementError(error))
     }
 }
 

@@ -274,7 +274,7 @@ extension EntitlementStore {
 
 extension EntitlementError {
     static func unknown(_ product: ProductID) -> EntitlementError {
-        EntitlementError(.unknownProduct, "the catalogue has no product \"\(product.rawValue.singleLine)\"")
+        EntitlementError(RecordingError.unknown(product))
     }
 
     static func unknown(_ entitlement: EntitlementID) -> EntitlementError {

@@ -17,7 +17,7 @@ package struct RecordingError: Error {
         (self.kind, self.message) = (kind, message)
     }
 
-    static func unknown(_ product: ProductID) -> RecordingError {
+    package static func unknown(_ product: ProductID) -> RecordingError {
         RecordingError(.unknownProduct, "the catalogue has no product \"\(product.rawValue.singleLine)\"")
     }
 }

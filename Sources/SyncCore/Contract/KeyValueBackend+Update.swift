@@ -8,7 +8,9 @@ extension BackendError: BackendFailure {
     package init(_ error: BackendError) { self = error }
 }
 
-/// The number of unknown outcomes after which an update gives up. A store that loses every answer is no contention.
+/// The maximum number of attempts of an update while other writers keep writing.
+private let maximumAttempts = 100
+/// The number of unknown outcomes after which an update throws the last error: the store loses its answers.
 private let maximumUnknownCount = 3
 
 extension KeyValueBackend {
@@ -21,22 +23,20 @@ extension KeyValueBackend {
     ///
     /// - Parameters:
     ///   - key: The key of the entry.
-    ///   - attempts: The maximum number of writes, 1 or more.
     ///   - change: Receives the current entry, `nil` if there is none. Returns the new value, or `nil` to leave the
     ///     entry as it is.
     /// - Returns: The entry after the call; `nil` if there is none.
     /// - Throws: The error of `change`, or that of the backend, also after three writes of unknown outcome;
-    ///   `BackendError.Kind.busy` after `attempts` writes of which none succeeded.
+    ///   `BackendError.Kind.busy` after 100 writes of which none succeeded.
     @discardableResult
     package func update<Failure: BackendFailure>(
-        _ key: EntryKey, attempts: Int = 100,
-        _ change: (Entry?) async throws(Failure) -> [UInt8]?
+        _ key: EntryKey, _ change: (Entry?) async throws(Failure) -> [UInt8]?
     ) async throws(Failure) -> Entry? {
         var current = try await entry(key, Failure.self)
         /// The value of the last write if its outcome is unknown.
         var unsettled: [UInt8]?
         var unknownCount = 0
-        for _ in 0..<attempts {
+        for _ in 0..<maximumAttempts {
             let value: [UInt8]
             if let unsettled, unsettled == current?.value {
                 value = unsettled
@@ -64,23 +64,24 @@ extension KeyValueBackend {
         throw Failure(
             BackendError(
                 .busy, operation: .write, key: key, disposition: unsettled == nil ? .transient : .outcomeUnknown,
-                message: "\(label): other writers changed the entry first \(attempts) times; try again"))
+                message: "\(label): other writers changed the entry first \(maximumAttempts) times; try again"))
     }
 
     /// Deletes the entry under `key` if `condition` holds for it, however many writers change it at the same time.
     ///
+    /// An entry that is gone after a deletion of unknown outcome counts as deleted.
+    ///
     /// - Parameters:
     ///   - key: The key of the entry.
-    ///   - attempts: The maximum number of deletions, 1 or more.
     ///   - condition: Receives the current entry. It is called again for an entry that another writer has changed.
-    /// - Throws: The error of `condition`, or that of the backend; `BackendError.Kind.busy` after `attempts` deletions
-    ///   of which none succeeded. An entry that is gone after a deletion of unknown outcome counts as deleted.
+    /// - Throws: The error of `condition`, or that of the backend, also after three deletions of unknown outcome;
+    ///   `BackendError.Kind.busy` after 100 deletions of which none succeeded.
     package func remove<Failure: BackendFailure>(
-        _ key: EntryKey, attempts: Int = 100, if condition: (Entry) async throws(Failure) -> Bool
+        _ key: EntryKey, if condition: (Entry) async throws(Failure) -> Bool
     ) async throws(Failure) {
         var current = try await entry(key, Failure.self)
         var unknownCount = 0
-        for _ in 0..<attempts {
+        for _ in 0..<maximumAttempts {
             guard let held = current, try await condition(held) else { return }
             do throws(BackendError) {
                 guard case .conflict(let winner) = try await delete(key, if: .matches(held.version)).outcome else {
@@ -98,7 +99,7 @@ extension KeyValueBackend {
         throw Failure(
             BackendError(
                 .busy, operation: .delete, key: key, disposition: .transient,
-                message: "\(label): other writers changed the entry first \(attempts) times; try again"))
+                message: "\(label): other writers changed the entry first \(maximumAttempts) times; try again"))
     }
 
     private func entry<Failure: BackendFailure>(
