@@ -15,21 +15,18 @@ public final class ICloudStore: UbiquitousStore {
     /// The keys of all values.
     public var keys: [String] { Array(store.dictionaryRepresentation.keys) }
 
-    /// The data of a key; `nil` if there is none, or if the value has another type.
-    public func value(of key: String) -> [UInt8]? {
-        guard let data = store.object(forKey: key) as? Data else { return nil }
-        return Array(data)
-    }
-
-    /// The length of data; for other types, the length of the value as a binary property list.
-    public func byteCount(of key: String) -> Int? {
+    /// The value of a key; `nil` if there is none. The size of a value that is not data is its length as a binary
+    /// property list.
+    public func value(of key: String) -> UbiquitousValue? {
         guard let value = store.object(forKey: key) else { return nil }
-        if let data = value as? Data { return data.count }
+        if let data = value as? Data { return .data(Array(data)) }
         do {
-            return try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0).count
+            return .other(
+                byteCount: try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0)
+                    .count)
         } catch {
             // Not a property list, which the store does not accept. Its description has about the same length.
-            return String(describing: value).utf8.count
+            return .other(byteCount: String(describing: value).utf8.count)
         }
     }
 

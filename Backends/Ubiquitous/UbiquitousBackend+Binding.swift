@@ -105,7 +105,7 @@ extension UbiquitousBackend {
         for byteCount: Int, _ name: String, _ operation: BackendError.Operation, _ key: EntryKey?
     ) throws(BackendError) {
         let others = store.keys.filter { $0 != name }
-        let used = others.reduce(byteCount) { $0 + (store.byteCount(of: $1) ?? 0) }
+        let used = others.reduce(byteCount) { $0 + (store.value(of: $1)?.byteCount ?? 0) }
         let isOver = state.withLock { state in
             defer { state.isOverQuota = false }
             return state.isOverQuota

@@ -109,10 +109,8 @@ public final class UbiquitousBackend: KeyValueBackend {
         try BackendError.throwIfCancelled(.read, key: key)
         try await check(.read, key)
         let name = StoredItem.name(of: key)
-        guard let bytes = store.value(of: name) else {
-            guard store.byteCount(of: name) == nil else { throw Self.damaged(.read, key) }
-            return Answer(.absent)
-        }
+        guard let value = store.value(of: name) else { return Answer(.absent) }
+        guard let bytes = value.bytes else { throw Self.damaged(.read, key) }
         let item = try Self.item(bytes, .read, key)
         guard item.key == key else { throw Self.damaged(.read, key) }
         return Answer(item.entry.version == knownVersion ? .unchanged : .found(item.entry))
@@ -134,7 +132,7 @@ public final class UbiquitousBackend: KeyValueBackend {
         let entry = Entry(value: value, version: .random(using: &generator))
         let name = StoredItem.name(of: key)
         let bytes = StoredItem(key: key, entry: entry).bytes
-        if let other = store.value(of: name).flatMap({ try? StoredItem($0) }), other.key != key {
+        if let other = store.value(of: name)?.bytes.flatMap({ try? StoredItem($0) }), other.key != key {
             throw Self.damaged(.write, key)
         }
         try checkRoom(for: bytes.count, name, .write, key)
@@ -165,7 +163,7 @@ public final class UbiquitousBackend: KeyValueBackend {
         try await check(.list, nil)
         var items: [KeyPage.Item] = []
         for name in store.keys where StoredItem.isName(name) {
-            guard let bytes = store.value(of: name), let item = Self.listed(bytes, under: name),
+            guard let bytes = store.value(of: name)?.bytes, let item = Self.listed(bytes, under: name),
                 item.key.text.utf8.starts(with: prefix.utf8), cursor.map({ $0 < item.key }) ?? true
             else { continue }
             items.append(item)

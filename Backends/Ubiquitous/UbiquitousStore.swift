@@ -8,11 +8,8 @@ public protocol UbiquitousStore: Sendable {
     /// The keys of all values, including those of other parts of the app.
     var keys: [String] { get }
 
-    /// The value of a key in the local copy; `nil` if there is none, or if the value is not data.
-    func value(of key: String) -> [UInt8]?
-
-    /// The size of a value of any type, or an estimate of it; `nil` if the key has no value.
-    func byteCount(of key: String) -> Int?
+    /// The value of a key in the local copy; `nil` if there is none.
+    func value(of key: String) -> UbiquitousValue?
 
     /// Changes the local copy. `nil` removes the value.
     func set(_ value: [UInt8]?, of key: String)
@@ -25,6 +22,24 @@ public protocol UbiquitousStore: Sendable {
     /// Calls `handler` for each change that does not come from this process. The call may come from any thread, and
     /// during a call of another method.
     func observe(_ handler: @escaping @Sendable (UbiquitousChange) -> Void)
+}
+
+/// A value of the local copy.
+public enum UbiquitousValue: Hashable, Sendable {
+    /// Data, the type of all values of ``UbiquitousBackend``.
+    case data([UInt8])
+    /// A value of another type, which another part of the app has written, with its size or an estimate of it.
+    case other(byteCount: Int)
+
+    package var byteCount: Int {
+        switch self {
+        case .data(let bytes): bytes.count
+        case .other(let byteCount): byteCount
+        }
+    }
+
+    /// The bytes of data; `nil` for other types.
+    package var bytes: [UInt8]? { if case .data(let bytes) = self { bytes } else { nil } }
 }
 
 /// The reasons for a change of the local copy.

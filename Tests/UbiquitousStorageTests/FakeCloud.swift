@@ -82,12 +82,13 @@ final class FakeDevice: UbiquitousStore {
         return state.withLock { $0.values.filter { $0.value.bytes != nil }.keys.sorted() }
     }
 
-    func value(of key: String) -> [UInt8]? {
+    func value(of key: String) -> UbiquitousValue? {
         notifyInCall()
-        return state.withLock { $0.values[key].flatMap { $0.isData ? $0.bytes : nil } }
+        return state.withLock { state in
+            guard let value = state.values[key], let bytes = value.bytes else { return nil }
+            return value.isData ? .data(bytes) : .other(byteCount: bytes.count)
+        }
     }
-
-    func byteCount(of key: String) -> Int? { state.withLock { $0.values[key]?.bytes?.count } }
 
     func set(_ value: [UInt8]?, of key: String) { set(value, of: key, isData: true) }
 

@@ -85,7 +85,7 @@ struct UbiquitousBackendTests {
         let backend = try await create(device)
         _ = try await backend.write([1, 2, 3], to: key, if: .any)
         let name = try entryName(device)
-        var bytes = try #require(device.value(of: name))
+        var bytes = try #require(device.value(of: name)?.bytes)
         bytes[bytes.count - 1] ^= 1
         device.set(bytes, of: name)
         await expectKind(.damaged) { try await backend.read(key) }
