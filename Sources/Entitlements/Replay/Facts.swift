@@ -71,9 +71,7 @@ public struct Facts: Sendable {
         let deviceFacts = Array(DecodedFacts(device))
         var known = account.joined(with: device)
         var verified = Ledger(server.records.filter { FactKey.overrides($0.key) })
-        let evidence = deviceFacts.reduce(Ledger()) { ledger, fact in
-            if case .evidence(let evidence) = fact { ledger.joined(with: evidence.facts) } else { ledger }
-        }
+        let evidence = Self.proven(by: deviceFacts, knowing: verified)
         // Under `verified`, a record of a client must not prevail over what this device has verified.
         if serverFacts.contains(where: \.statesVerified) {
             verified = verified.joined(with: evidence)
@@ -89,6 +87,24 @@ public struct Facts: Sendable {
         confirmedKeys?.formUnion(verified.records.map(\.key))
         read = Source(
             account: account, device: device, server: server, remote: remote, known: known, verified: verified)
+    }
+
+    /// Returns the facts that the waiting evidence of a device ledger proves.
+    ///
+    /// Evidence states no terms. A purchase that the server knows keeps the server's, because the catalogue of an older
+    /// app may lack its product.
+    private static func proven(by device: [Fact], knowing server: Ledger) -> Ledger {
+        device.reduce(Ledger()) { proven, fact in
+            guard case .evidence(let evidence) = fact else { return proven }
+            let records = evidence.facts.records.map { record in
+                guard let known = server[record.key], case .purchase(let held) = Fact(known),
+                    case .purchase(var stated) = Fact(record), stated.terms == nil, stated.product == held.product
+                else { return record }
+                stated.terms = held.terms
+                return Fact.purchase(stated).record
+            }
+            return proven.joined(with: Ledger(records))
+        }
     }
 
     /// Creates a value from decoded facts, one per key.

@@ -163,15 +163,17 @@ extension Auditor {
     /// Checks that facts other than revocations take no covered time away.
     ///
     /// A purchase that a client invented may be replaced with the genuine one, or with another invention. An invented
-    /// reversal hides a genuine refund from this comparison.
+    /// reversal hides a genuine refund from this comparison. An invented grace period moves to the next renewal.
     private func checkCoverage(
         of account: Account, from before: Observation, to now: Observation, _ device: SimulatedDevice
     ) {
-        // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here.
-        let kept = account.isAnonymous ? before.device : withoutSent(before.device)
+        // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here. Nor does
+        // evidence that was sent to a server that has forgotten it.
+        let kept = account.isAnonymous || hasRemoteForgotten ? before.device : withoutSent(before.device)
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil, now.device.missing(of: kept) == nil,
             before.account.facts.transactionIDs.isDisjoint(with: claimed),
+            Set(before.account.facts.renewalStates.map(\.line.id)).isDisjoint(with: claimed),
             revocations(in: now) == revocations(in: before),
             now.server.records == before.server.records || isMonotone(before.server, now.server)
         else { return }

@@ -28,7 +28,8 @@ extension Auditor {
     func didClaim(_ claim: ClientClaim) {
         switch claim {
         case .evidence: world.marks.reach(.forgeryPosted)
-        case .purchase(let transaction, _), .reversal(let transaction): claimed.insert(ModelID(transaction))
+        case .purchase(let transaction, _), .reversal(let transaction), .grace(let transaction):
+            claimed.insert(ModelID(transaction))
         default: break
         }
     }

@@ -53,7 +53,7 @@ final class Auditor {
     var refusals: Set<Refusal> = []
     /// The statements that reached the server, by account.
     var deliveries: [Account: Deliveries] = [:]
-    /// The transactions whose purchases, or reversals of refunds, clients have invented.
+    /// The transactions whose purchases, reversals of refunds or grace periods clients have invented.
     var claimed: Set<ModelID> = []
     /// The terms of the devices' catalogues, by their index.
     var catalogues: [Int: [ModelID: ModelTerms]] = [:]

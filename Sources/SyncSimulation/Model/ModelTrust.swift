@@ -33,6 +33,14 @@ extension ModelFacts {
         self = ModelLedger(word.records + claims).facts
         self.policy = policy
         verified = Set(word.facts.transactions)
+        // Evidence states no terms. Those of the server apply as long as it states the same product.
+        let stated = Dictionary(uniqueKeysWithValues: server.facts.purchases.map { ($0.transaction, $0) })
+        for index in purchases.indices where verified.contains(purchases[index].transaction) {
+            guard let known = stated[purchases[index].transaction], known.product == purchases[index].product else {
+                continue
+            }
+            purchases[index].terms = purchases[index].terms ?? known.terms
+        }
     }
 }
 

@@ -150,6 +150,29 @@ struct VerifiedPolicyTests {
         #expect(try Self.replay(forged.ledger, ServerLedger(), device: device).chains() == [])
     }
 
+    @Test(
+        "Evidence that is presented again keeps the terms that the server knows, with a catalogue that lacks the product",
+        arguments: [TrustPolicy.trusted, .verified], ["2026-01-01", "2026-01-20"])
+    func storedEvidenceOfUnknownProduct(policy: TrustPolicy, signedAt: String) throws {
+        let bought = try Self.purchase(Shop.threeMonths, "1", at: "2026-01-01", signedAt: "2026-01-01")
+        var again = bought
+        again.stamp = try Self.stamp(signedAt)
+        let server = try Self.server([.purchase(bought)], policy: policy)
+        let older = try Catalog(products: Shop.catalog().products.filter { $0.id != Shop.threeMonths })
+        func chains(of stated: Purchase) -> [String] {
+            let evidence = StoredEvidence(
+                kind: "app-store-transaction", subject: "1", data: [1], facts: Ledger([Fact.purchase(stated).record]),
+                stamp: stated.stamp)
+            let device = Ledger([Fact.evidence(evidence).record])
+            return Replay(Facts(account: Ledger(), device: device, server: server.ledger), catalog: older).chains()
+        }
+        #expect(chains(of: again) == [days("2026-01-01", "2026-04-01")])
+        // The server's terms are those of one product.
+        again.product = Shop.owl
+        again.stamp = try Self.stamp("2026-01-21")
+        #expect(chains(of: again).isEmpty)
+    }
+
     @Test("A policy in a ledger that clients write has no effect")
     func forgedPolicy() throws {
         let date = try Timestamp("2026-01-01")
