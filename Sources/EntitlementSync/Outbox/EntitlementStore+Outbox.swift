@@ -100,8 +100,7 @@ extension EntitlementStore {
         _ answered: [AnsweredEvidence], of session: AccountSession, knowing decisions: Ledger
     ) async throws(EntitlementError) -> Bool {
         guard !answered.isEmpty else { return false }
-        let known = Set(decisions.records.map(\.key))
-        let finished = answered.filter { $0.isFinished(known) }
+        let finished = answered.filter { $0.isFinished(decisions) }
         guard !finished.isEmpty else { return false }
         try await session.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
         return true
@@ -113,10 +112,10 @@ struct AnsweredEvidence: Sendable {
     var evidence: StoredEvidence
     var answer: EvidenceAnswer
 
-    /// Returns `true` if the evidence need not be sent again, and this device knows the server's word about it.
+    /// Returns `true` if the evidence need not be sent again, and this device has the server's statement about it.
     ///
-    /// - Parameter known: The keys of the records in this device's copy of the server ledger.
-    fileprivate func isFinished(_ known: Set<[UInt8]>) -> Bool {
+    /// - Parameter known: This device's copy of the server ledger.
+    fileprivate func isFinished(_ known: Ledger) -> Bool {
         let others: Set<TransactionReference>
         switch answer {
         case .refused: return true
@@ -124,16 +123,28 @@ struct AnsweredEvidence: Sendable {
         case .recorded: others = []
         case .recordedInPart(let transactions): others = Set(transactions.map { TransactionReference($0) })
         }
-        return VerifiedStatement(evidence).facts.allSatisfy { fact in
-            guard case .purchase(let purchase) = fact else { return true }
-            return known.contains(fact.record.key) || others.contains(purchase.transaction)
-                || others.contains(purchase.line)
+        return evidence.facts.records.allSatisfy { stated in
+            if let held = known[stated.key], !held.order.lexicographicallyPrecedes(stated.order) { return true }
+            return Fact(stated).concerns(others)
         }
     }
 
     var outcome: EvidenceOutcome {
         EvidenceOutcome(
             kind: evidence.kind, transactions: VerifiedStatement(evidence).transactions.sorted(), answer: answer)
+    }
+}
+
+extension Fact {
+    /// Returns `true` for a statement about one of these purchases, or about its subscription.
+    fileprivate func concerns(_ transactions: Set<TransactionReference>) -> Bool {
+        switch self {
+        case .purchase(let purchase):
+            transactions.contains(purchase.transaction) || transactions.contains(purchase.line)
+        case .revocation(let revocation): transactions.contains(revocation.transaction)
+        case .renewalState(let state): transactions.contains(state.line)
+        default: false
+        }
     }
 }
 

@@ -203,12 +203,16 @@ extension Auditor {
             && !facts.1.revocations.contains { !$0.isReinstated }
     }
 
-    /// The revocations in the account's ledger and in evidence that waits on the device.
-    private func revocations(in held: Observation) -> [ModelTransaction: String] {
-        let known = held.device.records.compactMap { $0.evidence?.facts }.reduce(held.account) { .join($0, $1) }
-        let words = ModelLedger(known.records.filter(\.isRevocation)).facts.revocations.filter { !$0.isReinstated }
-            .map { ($0.transaction, "\($0.revokedAt ?? 0) \($0.stamp.isSigned)") }
-        return Dictionary(words) { $1 }
+    /// The revocations in the account's ledger and in evidence that waits on the device, which competes with the
+    /// account's ledger or with the server's.
+    private func revocations(in held: Observation) -> Set<String> {
+        let waiting = held.device.records.compactMap { $0.evidence?.facts }
+        let known = [held.account, held.server].flatMap { ledger in
+            waiting.reduce(ledger) { .join($0, $1) }.records.filter(\.isRevocation)
+        }
+        let words = known.flatMap { ModelLedger([$0]).facts.revocations }.filter { !$0.isReinstated }
+            .map { "\($0.transaction) \($0.revokedAt ?? 0) \($0.stamp.isSigned)" }
+        return Set(words)
     }
 }
 

@@ -21,7 +21,7 @@ extension Auditor {
     /// Checks that evidence is kept once its recording was acknowledged, and remembers it.
     ///
     /// A store signs anew at each delivery, so a device does not keep a later signature of what it keeps or has from
-    /// the server already.
+    /// the server already. A concurrent call may then replace what it keeps.
     func didPresent(_ statement: StoreStatement, in call: World.Call) {
         let (name, device) = (call.account.name, call.process.device)
         let record = statement.record()
@@ -30,7 +30,9 @@ extension Auditor {
             isSettled(record, for: owners(name, device.index)) || hasRemoteForgotten
             || ledgers.contains { $0.ledger.isErased || $0.ledger.covers(record) }
         guard isKept else {
-            let same = ledgers.compactMap { $0.ledger[record.key]?.evidence?.facts } + copies(on: device.index)
+            let earlier = acknowledged.filter { $0.device == device.index && $0.record.key == record.key }
+            let waiting = ledgers.compactMap { $0.ledger[record.key] }
+            let same = (waiting + earlier.map(\.record)).compactMap { $0.evidence?.facts } + copies(on: device.index)
             guard !same.contains(where: { $0.saysTheSame(as: record.provenFacts) }) else { return }
             return world.report(
                 .evidence, "evidence of \(statement.words) was acknowledged and is not kept", lane: device.lane)
@@ -62,6 +64,15 @@ extension Auditor {
                         || refusal.record.map { ModelLedger([$0]).covers(record) } == true)
             }
                 || serverLedgers(on: nil).contains { $0.name == name && $0.ledger.has(evidence.facts) }
+        }
+    }
+
+    /// Exempts the evidence that the remote has recorded, before the remote forgets it: the devices may remove it
+    /// until they learn of that.
+    func exemptSettledEvidence() {
+        for index in acknowledged.indices where !acknowledged[index].isExempt {
+            let fact = acknowledged[index]
+            acknowledged[index].isExempt = isSettled(fact.record, for: owners(fact.account, fact.device))
         }
     }
 

@@ -95,8 +95,10 @@ extension Auditor {
             subscription.isActive, let end = subscription.expires?.milliseconds, end - now > 60_000
         else { return }
         // For a device with a purchase dated in its future, the statement covers a different span.
-        let ledgers = ledgers(on: call.process.device.index).filter { $0.place.name == call.account.name }
-        guard !ledgers.flatMap(\.ledger.facts.purchases).contains(where: { $0.date > now }) else { return }
+        let device = call.process.device.index
+        let ledgers = ledgers(on: device).filter { $0.place.name == call.account.name }.map(\.ledger)
+        let known = ledgers + [serverLedger(of: call.account, on: device)]
+        guard !known.flatMap(\.facts.purchases).contains(where: { $0.date > now }) else { return }
         world.report(.model, "the echo of \(group)'s own end was recorded", lane: call.process.device.lane)
     }
 

@@ -115,6 +115,7 @@ extension World {
     /// Replaces the contents of the remote. Returns `false` if the subject's store cannot be copied.
     @discardableResult
     private func replaceRemote(_ words: String, _ change: (StoreContents) -> Bool) -> Bool {
+        auditor.exemptSettledEvidence()
         let before = auditor.holdings()
         guard change(remote.contents) else {
             note(remote.lane, "cannot be replaced")
