@@ -15,9 +15,8 @@ actor ChangeFeed {
         var host: HostServices
         /// A server sends a heartbeat every 15 seconds.
         var idleTimeout = Duration.seconds(40)
-        /// The pauses between reconnections. The number of attempts is not limited.
-        var pauses = RetryPolicy(
-            maximumAttempts: .max, firstDelay: .seconds(1), maximumDelay: .seconds(60), maximumTotalDelay: .seconds(60))
+        /// The longest pause between reconnections. Their number is not limited.
+        var longestPause = Duration.seconds(60)
     }
 
     private enum Connected {
@@ -34,11 +33,14 @@ actor ChangeFeed {
     private var events = ServerSentEvents()
     private var lastEventID = ""
     private var reconnectionTime: Duration?
-    private var failedAttempts = 0
+    private var pauses: OutagePauses
     private var refused: String?
     private var isWaitingForFirstByte = false
 
-    init(_ source: Source) { self.source = source }
+    init(_ source: Source) {
+        self.source = source
+        pauses = OutagePauses(longest: source.longestPause)
+    }
 
     /// Returns when something may have changed: after each connection, because earlier changes are unknown, and after
     /// each change. Returns `nil` if the task is cancelled.
@@ -54,11 +56,10 @@ actor ChangeFeed {
                 lastEventID = ""
                 return ()
             case .unsupported:
-                guard await pause(atLeast: source.pauses.maximumDelay) else { return nil }
+                guard await pause(asked: source.longestPause) else { return nil }
                 return ()
             case .no(let retryAfter):
-                failedAttempts += 1
-                guard await pause(atLeast: retryAfter ?? .zero) else { return nil }
+                guard await pause(asked: retryAfter) else { return nil }
             }
         }
         return nil
@@ -110,7 +111,10 @@ actor ChangeFeed {
                 return false
             }
             // The connection succeeded.
-            if isWaitingForFirstByte { (isWaitingForFirstByte, failedAttempts) = (false, 0) }
+            if isWaitingForFirstByte {
+                isWaitingForFirstByte = false
+                pauses.reset()
+            }
             let heard = try events.feed(bytes)
             self.stream = stream
             return note(heard)
@@ -132,18 +136,16 @@ actor ChangeFeed {
 
     /// Pauses after the end of a stream, so that clients that were disconnected together reconnect spread over time.
     private func end() async {
-        failedAttempts += 1
-        _ = await pause(atLeast: .zero)
+        _ = await pause(asked: nil)
     }
 
-    /// Pauses according to the number of failures. Returns `false` if the task is cancelled.
-    private func pause(atLeast minimum: Duration) async -> Bool {
+    /// Pauses before the next attempt, for the time that the server has asked for and a random one. Returns `false` if
+    /// the task is cancelled.
+    private func pause(asked: Duration?) async -> Bool {
         var generator = source.host.generator
-        var policy = source.pauses
-        if let reconnectionTime { policy.firstDelay = min(reconnectionTime, policy.maximumDelay) }
-        let delay = policy.delay(afterFailedAttempts: max(failedAttempts, 1), waited: .zero, using: &generator)
+        let first = reconnectionTime.map { min($0, source.longestPause) }
         do {
-            try await source.host.sleep(for: (delay ?? policy.maximumDelay) + minimum)
+            try await source.host.sleep(for: pauses.next(asked: asked, first: first, using: &generator))
             return true
         } catch {
             return false

@@ -62,3 +62,20 @@ extension VerifiedEvidence {
     }
 }
 #endif
+
+extension VerifiedEvidence {
+    /// Throws if a purchase or a renewal state is of another environment than `environment`.
+    package func check(_ environment: EnvironmentID) throws(EvidenceError) {
+        for fact in facts {
+            let stated: EnvironmentID
+            switch fact {
+            case .purchase(let purchase): stated = purchase.transaction.environment
+            case .renewalState(let state): stated = state.line.environment
+            default: continue
+            }
+            guard stated != environment else { continue }
+            throw EvidenceError(
+                .environment, "the purchases are of the environment \(stated), not \(environment.rawValue.singleLine)")
+        }
+    }
+}

@@ -19,6 +19,8 @@ public final class FaultyBackend: ForwardingBackend {
     public enum Fault: Hashable, Sendable {
         /// The operation is not done; the same call may succeed later.
         case transient
+        /// The operation is not done; the same call may succeed after this time.
+        case overloaded(retryAfter: Duration)
         /// The operation is not done, and the same call never succeeds.
         case permanent(BackendError.Kind)
         /// The operation is not done; the caller gets an unknown outcome.
@@ -173,6 +175,10 @@ extension FaultyBackend.Fault {
             BackendError(
                 .unavailable, operation: operation, key: key, disposition: .transient,
                 message: "injected: the store is temporarily unavailable")
+        case .overloaded(let retryAfter):
+            BackendError(
+                .unavailable, operation: operation, key: key, disposition: .transient,
+                message: "injected: the store is overloaded", retryAfter: retryAfter)
         case .permanent(let kind):
             BackendError(
                 kind, operation: operation, key: key, disposition: .permanent, message: "injected: \(kind)")

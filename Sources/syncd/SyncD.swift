@@ -21,7 +21,7 @@ struct SyncD: AsyncParsableCommand {
                     Record.self, Use.self, Check.self, Explain.self, Status.self, TimelineCommand.self,
                     FactsCommand.self, Conflicts.self,
                 ]),
-            CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self]),
+            CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self, Run.self]),
             CommandGroup(
                 name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
             CommandGroup(

@@ -116,6 +116,12 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         syncError?.isTransient ?? (backendError.map { $0.disposition != .permanent } ?? false)
     }
 
+    /// The time after which the remote asks to be called again; `nil` if it asks for none.
+    package var retryAfter: Duration? {
+        if case .backend(let error) = syncError?.reason { return error.retryAfter }
+        return backendError?.retryAfter
+    }
+
     /// The error's message.
     public var description: String { message }
 }

@@ -25,11 +25,12 @@ extension EntitlementStore {
     /// Also detects changes by other processes, and the start and end of periods. Without a remote or an account it
     /// does not sync.
     ///
-    /// A failed sync is reported as ``EntitlementEvent/failed(_:)`` and retried with exponential back-off, from one
-    /// second up to the polling interval.
+    /// A failed sync is reported as ``EntitlementEvent/failed(_:)`` and retried after pauses from one second up to the
+    /// polling interval, at most 15 minutes; in the first minute of an outage, up to five seconds. A longer time that
+    /// the remote asks for is honoured.
     ///
     /// - Parameters:
-    ///   - interval: The longest time between two syncs. Must be positive.
+    ///   - interval: The longest time between two syncs; it is shortened at random by up to a tenth. Must be positive.
     ///   - notice: The time before the end of a group at which ``EntitlementEvent/expiring(_:at:)`` is sent.
     public func run(
         pollingEvery interval: Duration = .seconds(60), noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400)
@@ -39,33 +40,46 @@ extension EntitlementStore {
 
     /// Keeps this device up to date, and reports each round.
     ///
-    /// - Parameter afterRound: Receives the failure of each round, or `nil` after a round without one.
+    /// - Parameters:
+    ///   - wakes: Yields when the remote may be reachable again: the network came back, or the machine was suspended.
+    ///   - afterRound: Receives the outcome of each round.
     package func run(
         pollingEvery interval: Duration = .seconds(60), noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400),
-        afterRound: @escaping @Sendable (EntitlementError?) async -> Void
+        wakingOn wakes: AsyncStream<Void>? = nil, afterRound: @escaping @Sendable (RunRound) async -> Void
     ) async {
         precondition(interval > .zero, "the polling interval must be positive")
+        let streams: [(AsyncStream<Void>?, WakeUp.Reasons)] = [
+            (remote?.signals(), .remote), (local.signals(), .local), (wakes, .network),
+        ]
         await withTaskGroup(of: Void.self) { group in
-            for stream in [remote?.signals(), local.signals()].compactMap({ $0 }) {
-                group.addTask { for await _ in stream { self.wakeUp.signal() } }
+            for case (let stream?, let reason) in streams {
+                group.addTask { for await _ in stream { self.wakeUp.signal(reason) } }
             }
-            await keepCurrent(interval: interval, notice: notice, afterRound: afterRound)
+            await keepCurrent(SyncPace(interval: interval, host: host), notice: notice, afterRound: afterRound)
             group.cancelAll()
         }
     }
 
     private func keepCurrent(
-        interval: Duration, notice: Duration, afterRound: @Sendable (EntitlementError?) async -> Void
+        _ pace: SyncPace, notice: Duration, afterRound: @Sendable (RunRound) async -> Void
     ) async {
-        var failures = 0
+        var pace = pace
+        var reasons: WakeUp.Reasons = []
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
-            var failure: EntitlementError?
-            do { try await followDevice() } catch { failure = error }
-            let session = session
+            var round = RunRound()
             var state: LocalState?
-            if remote != nil, !session.account.isAnonymous {
-                do { state = try await sync(session).state } catch { failure = error }
+            do {
+                try await followDevice()
+                let session = session
+                if try await isSyncDue(&pace, reasons, &state, of: session) {
+                    round.hasSynced = true
+                    let synced = try await sync(session).state
+                    pace.didSync(synced, of: session.account)
+                    state = synced
+                }
+            } catch {
+                round.failure = error
             }
             do {
                 // Time passes and other processes write even if the sync failed.
@@ -75,31 +89,53 @@ extension EntitlementStore {
                 }
                 if let state { announce(endsOf: state.replay, within: notice, except: &announced) }
             } catch {
-                failure = failure ?? error
+                round.failure = round.failure ?? error
             }
             if Task.isCancelled { return }
-            failures = failure == nil ? 0 : failures + 1
-            if let failure { feed.publish(.failed(failure)) }
-            await afterRound(failure)
-            await waitForSignal(atMost: pause(interval: interval, failures: failures, notice: notice))
+            if let failure = round.failure {
+                pace.didFail(failure)
+                feed.publish(.failed(failure))
+            }
+            await afterRound(round)
+            reasons = await waitForSignal(atMost: pause(pace.untilNextSync, notice: notice))
         }
     }
 
-    /// Returns after a signal or after `duration`, whichever comes first.
-    private func waitForSignal(atMost duration: Duration) async {
-        await withTaskGroup(of: Void.self) { group in
+    /// Returns `true` if the account must be synced now.
+    ///
+    /// - Parameter state: The state of the store, if it had to be read.
+    private func isSyncDue(
+        _ pace: inout SyncPace, _ reasons: WakeUp.Reasons, _ state: inout LocalState?, of session: AccountSession
+    ) async throws(EntitlementError) -> Bool {
+        guard remote != nil, !session.account.isAnonymous else {
+            // There is nothing to retry but the local store.
+            pace.didSync(nil, of: session.account)
+            return false
+        }
+        if pace.isDue(reasons, for: session.account) { return true }
+        guard reasons.contains(.local), pace.allowsNews else { return false }
+        let held = try await publish(session).state
+        state = held
+        return pace.hasNews(held)
+    }
+
+    /// Returns after a signal, with its reasons, or after `duration`.
+    private func waitForSignal(atMost duration: Duration) async -> WakeUp.Reasons {
+        await withTaskGroup(of: WakeUp.Reasons.self) { group in
             group.addTask { await self.wakeUp.wait() }
             group.addTask {
                 // The sleep throws only on cancellation, after which there is nothing left to do.
                 do { try await self.host.sleep(for: duration) } catch {}
+                return []
             }
-            await group.next()
+            var reasons = await group.next() ?? []
             group.cancelAll()
+            for await more in group { reasons.formUnion(more) }
+            return reasons
         }
     }
 
-    private func pause(interval: Duration, failures: Int, notice: Duration) -> Duration {
-        let longest = failures > 0 ? min(interval, .seconds(1 << min(failures - 1, 16))) : interval
+    private func pause(_ longest: Duration, notice: Duration) -> Duration {
         guard let replay = session.lastReplay else { return longest }
         let now = now
         let boundaries = [

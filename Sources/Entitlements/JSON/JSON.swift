@@ -33,6 +33,12 @@ package enum JSON: Sendable {
         }
     }
 
+    /// The JSON text on one line.
+    package var line: String {
+        // A newline in a string is escaped, so each newline is one of the layout.
+        text().split(separator: "\n").map { $0.drop { $0 == " " } }.joined()
+    }
+
     private static func quoted(_ text: String) -> String {
         var quoted = "\""
         for scalar in text.unicodeScalars {

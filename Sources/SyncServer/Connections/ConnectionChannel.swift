@@ -8,6 +8,12 @@ import NIOHTTPTypesHTTP2
 import NIOSSL
 import SyncService
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
 /// Sets up accepted connections: plain HTTP/1.1, or over TLS HTTP/2 or HTTP/1.1, as ALPN negotiates.
 ///
 /// Hummingbird accepts connections and shuts down gracefully, but its own channels are not used: they need a task for
@@ -24,7 +30,34 @@ struct ConnectionChannel: ServerChildChannel {
     let tls: NIOSSLContext?
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
-        let peer = Peer(channel, door.limits.trustedProxies)
+        guard door.limits.socketPath != nil else { return setUp(channel, Peer(channel, door.limits.trustedProxies)) }
+        return Self.localUser(of: channel).flatMap { setUp(channel, Peer(localUser: $0)) }
+    }
+
+    /// The user id of the program at the other end of a Unix socket, as the kernel noted it when the program connected
+    /// (unix(7), `SO_PEERCRED`).
+    private static func localUser(of channel: any Channel) -> EventLoopFuture<UInt32> {
+        #if os(Linux)
+        guard let options = channel as? any SocketOptionProvider else {
+            return channel.eventLoop.makeSucceededFuture(.max)
+        }
+        // An unknown user is nobody: a failure would end the listener.
+        return options.unsafeGetSocketOption(level: .socket, name: .init(rawValue: SO_PEERCRED)).map {
+            (credentials: Credentials) in credentials.user
+        }.flatMapErrorThrowing { _ in UInt32.max }
+        #else
+        return channel.eventLoop.makeSucceededFuture(.max)
+        #endif
+    }
+
+    /// `struct ucred` of Linux.
+    private struct Credentials: BitwiseCopyable {
+        var process: Int32
+        var user: UInt32
+        var group: UInt32
+    }
+
+    private func setUp(_ channel: any Channel, _ peer: Peer) -> EventLoopFuture<Value> {
         guard let disconnect = door.admission.connect(peer.connectionAddress) else {
             // The channel is not registered yet, and a failure here would close the server channel. Close it later.
             channel.eventLoop.execute { channel.close(promise: nil) }

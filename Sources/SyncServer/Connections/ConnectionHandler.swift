@@ -347,6 +347,7 @@ extension ConnectionHandler {
         let body = request.takeBody()
         var asked = ServiceRequest(
             request.head, body: request.head.method == .get ? [] : body, peer: request.client.text)
+        asked.localUser = request.client.localUser
         asked.reserveAnswer = { budget.reserve($0, account: $1) }
         responder.metrics.begin()
         door.tasks.start(on: executor) { [asked, request] in

@@ -35,7 +35,8 @@ package struct Listener: Service {
         let channel = ConnectionChannel(door: door, tls: try configuration.certificate.map(Self.tls))
         server = channel.server(
             configuration: ServerConfiguration(
-                address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
+                address: configuration.socketPath.map { .unixDomainSocket(path: $0) }
+                    ?? .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
                 // More than the limit, because a connection beyond it is accepted and then closed at once.
                 availableConnectionsDelegate: .maximum(
                     configuration.connectionCount + Admission.reserve + 128, logger: logger)),

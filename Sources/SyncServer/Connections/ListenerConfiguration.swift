@@ -18,6 +18,8 @@ package struct ListenerConfiguration: Sendable {
     package var host: String
     /// The port; 0 for any free port.
     package var port: Int
+    /// The path of a Unix socket to listen on, instead of ``host`` and ``port``.
+    package var socketPath: String?
     /// The certificate for HTTPS: HTTP/2 or HTTP/1.1, negotiated by ALPN, over TLS 1.2 or later. `nil` for plain
     /// HTTP/1.1.
     package var certificate: Certificate?

@@ -8,10 +8,18 @@ struct Peer: Sendable {
     struct Client: Sendable {
         var text: String
         var address: ClientAddress
+        /// The user id of a local program at the other end of a Unix socket.
+        var localUser: UInt32?
 
         /// All clients with an unknown address share one address, which is not in use in any network.
         init(_ text: String) {
             (self.text, address) = (text, ClientAddress(text) ?? ClientAddress(high: .max, low: .max))
+        }
+
+        /// A local program of a user. All programs of the user share one address.
+        init(localUser: UInt32) {
+            (text, address) = ("user \(localUser)", ClientAddress(high: .max, low: UInt64(localUser)))
+            self.localUser = localUser
         }
     }
 
@@ -23,6 +31,9 @@ struct Peer: Sendable {
     var connectionAddress: ClientAddress? { isProxy ? nil : own.address }
 
     init(_ text: String, _ proxies: TrustedProxies) { (own, isProxy) = (Client(text), proxies.contains(text)) }
+
+    /// A local program of a user.
+    init(localUser: UInt32) { (own, isProxy) = (Client(localUser: localUser), false) }
 
     /// The peer of `channel`. An IPv4-mapped IPv6 address is converted to IPv4.
     init(_ channel: any Channel, _ proxies: TrustedProxies) {

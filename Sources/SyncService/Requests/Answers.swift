@@ -1,6 +1,6 @@
-import HTTPTypes
-import SyncCore
-import SyncProtocol
+package import HTTPTypes
+package import SyncCore
+package import SyncProtocol
 
 extension TransportAnswer {
     /// An answer that carries `problem`.
@@ -11,7 +11,7 @@ extension TransportAnswer {
     }
 
     /// An answer that refuses a request and says what to do instead.
-    static func refusal(_ status: HTTPResponse.Status, _ detail: String) -> TransportAnswer {
+    package static func refusal(_ status: HTTPResponse.Status, _ detail: String) -> TransportAnswer {
         .problem(Problem(status, detail))
     }
 
@@ -25,10 +25,10 @@ extension TransportAnswer {
     }
 
     /// An answer without a body.
-    static let done = TransportAnswer(HTTPResponse(status: .noContent))
+    package static let done = TransportAnswer(HTTPResponse(status: .noContent))
 
     /// An answer with a JSON body.
-    static func json(
+    package static func json(
         _ status: HTTPResponse.Status = .ok, _ body: () throws -> [UInt8]
     ) throws(BackendError) -> TransportAnswer {
         do {

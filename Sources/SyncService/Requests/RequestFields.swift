@@ -1,10 +1,10 @@
 import Entitlements
-import HTTPTypes
-import SyncProtocol
+package import HTTPTypes
+package import SyncProtocol
 
 /// The members of a request's body: a JSON object, or a form (`application/x-www-form-urlencoded`) for clients of
 /// OAuth 2.0 (RFC 6749).
-struct RequestFields {
+package struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
 
@@ -14,7 +14,7 @@ struct RequestFields {
     /// Reads a body.
     ///
     /// - Throws: ``RequestError`` for a body that is too long or malformed, or has a member twice.
-    init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
+    package init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
         guard body.count <= Self.maximumByteCount else {
             throw RequestError(.contentTooLarge, "the body must have at most \(Self.maximumByteCount) bytes")
         }
@@ -60,7 +60,7 @@ struct RequestFields {
     }
 
     /// The text member called `name`.
-    func text(_ name: String) throws(RequestError) -> String {
+    package func text(_ name: String) throws(RequestError) -> String {
         guard let text = texts[name] else {
             throw RequestError(
                 .badRequest, "the member \"\(name)\" must be present, and a text", code: "invalid_request")
@@ -69,10 +69,10 @@ struct RequestFields {
     }
 
     /// The text member called `name`, if it is present.
-    func optionalText(_ name: String) -> String? { texts[name] }
+    package func optionalText(_ name: String) -> String? { texts[name] }
 
     /// The Boolean member called `name`.
-    func flag(_ name: String) throws(RequestError) -> Bool {
+    package func flag(_ name: String) throws(RequestError) -> Bool {
         guard let flag = flags[name] else {
             throw RequestError(.badRequest, "the member \"\(name)\" must be present, and true or false")
         }
@@ -88,19 +88,19 @@ package enum StrictJSON {
 }
 
 /// The refusal of a request for a reason that the client can act on.
-struct RequestError: Error {
-    var status: HTTPResponse.Status
-    var detail: String
+package struct RequestError: Error {
+    package var status: HTTPResponse.Status
+    package var detail: String
     /// The OAuth 2.0 error code (RFC 6749, section 5.2; RFC 8628, section 3.5), if one applies.
-    var code: String?
+    package var code: String?
     /// The time to wait before the next attempt, in seconds.
-    var retryAfter: Int64?
+    package var retryAfter: Int64?
 
-    init(_ status: HTTPResponse.Status, _ detail: String, code: String? = nil, retryAfter: Int64? = nil) {
+    package init(_ status: HTTPResponse.Status, _ detail: String, code: String? = nil, retryAfter: Int64? = nil) {
         (self.status, self.detail, self.code, self.retryAfter) = (status, detail, code, retryAfter)
     }
 
-    var answer: TransportAnswer {
+    package var answer: TransportAnswer {
         var problem = Problem(status, detail)
         problem.error = code
         var answer = TransportAnswer.problem(problem)

@@ -1,5 +1,5 @@
 package import HTTPTypes
-import SyncProtocol
+package import SyncProtocol
 
 /// A complete request.
 package struct ServiceRequest: Sendable {
@@ -9,6 +9,8 @@ package struct ServiceRequest: Sendable {
     package var body: [UInt8]
     /// The client's address without a port. Rates and wrong guesses are counted by it.
     package var peer: String
+    /// The user id of a local program at the other end of a Unix socket; `nil` for other connections.
+    package var localUser: UInt32?
     /// Reserves room for that many more bytes of the answer to an account, before the answer is built. `false` if there
     /// is no room: the bytes must be left out, and the answer must say so. The room is released with the last byte of
     /// the answer.
@@ -51,7 +53,7 @@ package struct ServiceAnswer: Sendable {
         (self.caller, self.subject) = (caller, subject)
     }
 
-    init(_ answer: TransportAnswer, route: String, caller: String? = nil, subject: String? = nil) {
+    package init(_ answer: TransportAnswer, route: String, caller: String? = nil, subject: String? = nil) {
         self.init(answer.response, body: .bytes(answer.body), route: route, caller: caller, subject: subject)
     }
 }

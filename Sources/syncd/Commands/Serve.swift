@@ -62,7 +62,7 @@ struct Serve: AsyncParsableCommand {
         }
         let host = try makeHost()
         let store = try openStore(host, limits)
-        let logger = try makeLogger()
+        let logger = try makeLogger(logLevel)
         if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         var configuration = try service.configuration(
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
@@ -170,17 +170,6 @@ struct Serve: AsyncParsableCommand {
             throw Failure(.usage, "--password-cost must be a number from 10 to 20, not \"\(text.singleLine)\"")
         }
         return cost
-    }
-
-    private func makeLogger() throws(Failure) -> Logger {
-        let text = logLevel ?? environmentVariable("SYNCD_LOG_LEVEL") ?? "info"
-        guard let level = Logger.Level(rawValue: text) else {
-            let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-            throw Failure(.usage, "--log-level must be one of \(names), not \"\(text.singleLine)\"")
-        }
-        var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
-        logger.logLevel = level
-        return logger
     }
 
     /// The access log, which goes to standard error as well.

@@ -148,6 +148,21 @@ extension ServerOptions {
     }
 }
 
+extension ServerOptions {
+    /// The server at `text`, with the session of a local store there.
+    ///
+    /// - Parameter account: the account that the session must have; `nil` for any.
+    func remoteServer(_ text: String, local: StoreURL, account: String?) throws -> RemoteServer {
+        let origin = try origin(text, option: "--remote")
+        let path =
+            try credentials ?? environmentVariable("SYNCD_CREDENTIALS")
+            ?? Self.usualSessionPath(local: local.identity, server: origin)
+        let session = SessionFile(
+            path, local: local.identity, server: origin, adviceForOthers: "pass another --credentials")
+        return try RemoteServer(origin, transport: transport(), credentials: session, account: account)
+    }
+}
+
 extension StoreOptions {
     /// The remote, if it is a server; otherwise `nil`.
     ///
@@ -155,14 +170,7 @@ extension StoreOptions {
     func remoteServer(of account: String?) throws -> RemoteServer? {
         guard let text = remoteText, StoreURL.isServer(text) else { return nil }
         guard let localText else { throw StoreOptions.localIsMissing }
-        let local = try StoreURL(localText, option: "--local")
-        let origin = try server.origin(text, option: "--remote")
-        let path =
-            try server.credentials ?? environmentVariable("SYNCD_CREDENTIALS")
-            ?? ServerOptions.usualSessionPath(local: local.identity, server: origin)
-        let session = SessionFile(
-            path, local: local.identity, server: origin, adviceForOthers: "pass another --credentials")
-        return try RemoteServer(origin, transport: server.transport(), credentials: session, account: account)
+        return try server.remoteServer(text, local: StoreURL(localText, option: "--local"), account: account)
     }
 }
 

@@ -66,8 +66,15 @@ func whileRunning<Value: Sendable>(
     _ store: EntitlementStore, pollingEvery interval: Duration = .seconds(60),
     noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400), _ body: () async throws -> Value
 ) async throws -> Value {
+    try await whileRunning({ await store.run(pollingEvery: interval, noticeBeforeExpiry: notice) }, body)
+}
+
+/// Runs `body` while `run` runs, then cancels `run`.
+func whileRunning<Value: Sendable>(
+    _ run: @escaping @Sendable () async -> Void, _ body: () async throws -> Value
+) async throws -> Value {
     try await withThrowingTaskGroup(of: Void.self) { group in
-        group.addTask { await store.run(pollingEvery: interval, noticeBeforeExpiry: notice) }
+        group.addTask { await run() }
         let value = try await body()
         group.cancelAll()
         return value

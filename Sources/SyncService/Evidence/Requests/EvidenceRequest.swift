@@ -1,6 +1,6 @@
-import Entitlements
-import HTTPTypes
-import StoreEvidence
+package import Entitlements
+package import HTTPTypes
+package import StoreEvidence
 import SyncProtocol
 
 #if canImport(FoundationEssentials)
@@ -10,20 +10,20 @@ import Foundation
 #endif
 
 /// The body of `POST /v1/transactions`: evidence that a device sends.
-struct EvidenceRequest: Sendable {
+package struct EvidenceRequest: Sendable {
     /// One piece of evidence.
-    struct Item: Sendable {
-        var kind: EvidenceKind
+    package struct Item: Sendable {
+        package var kind: EvidenceKind
         /// The members of the item that are texts.
         var texts: [String: String]
     }
 
     /// The pieces; an error in the place of one that cannot be read.
-    var items: [Result<Item, EvidenceError>]
+    package var items: [Result<Item, EvidenceError>]
     /// True for an explicit restore by the user.
-    var isRestore: Bool
+    package var isRestore: Bool
     /// The account that the sender means, if it states one: a device may have switched accounts in the meantime.
-    var account: (name: String, incarnation: String)?
+    package var account: (name: String, incarnation: String)?
 
     /// The longest body, in bytes: a receipt of 1 MiB in base64, and some transactions.
     static let maximumByteCount = 2 << 20
@@ -33,7 +33,7 @@ struct EvidenceRequest: Sendable {
     /// Reads a body.
     ///
     /// - Throws: ``RequestError`` for a body that is too long or malformed.
-    init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
+    package init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
         guard body.count <= Self.maximumByteCount else {
             throw RequestError(.contentTooLarge, "the body must have at most \(Self.maximumByteCount) bytes")
         }
@@ -85,7 +85,8 @@ extension EvidenceRequest.Item {
         texts = members.compactMapValues { if case .string(let text) = $0 { text } else { nil } }
     }
 
-    private func text(_ name: String) throws(EvidenceError) -> String {
+    /// The text member called `name`.
+    package func text(_ name: String) throws(EvidenceError) -> String {
         guard let text = texts[name] else {
             throw EvidenceError(.format, "evidence of the kind \(kind.rawValue) needs the text \"\(name)\"")
         }
@@ -116,7 +117,7 @@ extension EvidenceRequest.Item {
 }
 
 /// The answer to one piece of evidence.
-enum EvidenceResult: Sendable {
+package enum EvidenceResult: Sendable {
     /// The facts that count for the caller, and the transactions or lines that belong to other accounts.
     case facts([Fact], others: [TransactionReference])
     case refused(EvidenceError)
@@ -125,7 +126,7 @@ enum EvidenceResult: Sendable {
     case full
 
     /// The object in the answer.
-    var json: JSON {
+    package var json: JSON {
         switch self {
         case .facts(let facts, let others):
             let rest = others.isEmpty ? [] : [("ownedByAnother", JSON.array(others.map { .object($0.members) }))]

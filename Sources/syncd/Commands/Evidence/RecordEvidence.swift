@@ -99,20 +99,3 @@ func record(_ item: EvidenceItem, into store: EntitlementStore, _ output: Output
         or: "\(isNew ? "recorded" : "already recorded") for \(store.account): "
             + "\(plural(purchases, "new purchase")) of \(transactions.count) in \(evidence.kind.rawValue)")
 }
-
-extension VerifiedEvidence {
-    /// Throws if a purchase or a renewal state is of another environment than `environment`.
-    func check(_ environment: EnvironmentID) throws(EvidenceError) {
-        for fact in facts {
-            let stated: EnvironmentID
-            switch fact {
-            case .purchase(let purchase): stated = purchase.transaction.environment
-            case .renewalState(let state): stated = state.line.environment
-            default: continue
-            }
-            guard stated != environment else { continue }
-            throw EvidenceError(
-                .environment, "the purchases are of the environment \(stated), not \(environment.rawValue.singleLine)")
-        }
-    }
-}

@@ -1,0 +1,106 @@
+package import EntitlementSync
+package import Entitlements
+package import Logging
+package import SyncCore
+import Synchronization
+
+/// Keeps the local store of a device in step with its remotes, and turns changes into events.
+package final class Agent: Sendable {
+    /// The time and result of the last attempts to sync.
+    package struct Progress: Sendable {
+        /// The time of the last success.
+        package var lastSync: Timestamp?
+        /// The failure of the last round, and its time.
+        package var failure: (error: EntitlementError, at: Timestamp)?
+    }
+
+    /// The store of the first remote, which local programs use.
+    package let store: EntitlementStore
+    package let events: EventFeed
+    /// The program that gets the events, if there is one.
+    package let program: EventProgram?
+    /// The stores of further remotes. All stores share one local backend.
+    private let others: [EntitlementStore]
+    private let interval: Duration
+    private let host: HostServices
+    private let logger: Logger
+    private let state = Mutex(Progress())
+    private let onProgress: @Sendable (Progress) -> Void
+
+    /// - Parameters:
+    ///   - stores: A store for each remote, over the same local backend; one or more.
+    ///   - interval: The longest time between two syncs.
+    ///   - onProgress: Called after each round of the first store.
+    package init(
+        _ stores: [EntitlementStore], events: EventFeed, program: EventProgram?, pollingEvery interval: Duration,
+        host: HostServices, logger: Logger, onProgress: @escaping @Sendable (Progress) -> Void
+    ) {
+        precondition(!stores.isEmpty, "an agent needs a store")
+        (store, others) = (stores[0], Array(stores.dropFirst()))
+        (self.events, self.program, self.interval) = (events, program, interval)
+        (self.host, self.logger, self.onProgress) = (host, logger, onProgress)
+    }
+
+    package var progress: Progress { state.withLock { $0 } }
+
+    /// Works until the task is cancelled.
+    package func run(wakingOn wakes: WakeSignals?) async {
+        await withTaskGroup(of: Void.self) { group in
+            let hub = SignalHub()
+            if let wakes { group.addTask { for await _ in wakes.stream { hub.signal() } } }
+            for other in others {
+                group.addTask { [interval] in
+                    await other.run(pollingEvery: interval, wakingOn: hub.subscribe()) { await self.note($0, of: other) }
+                }
+            }
+            group.addTask { [interval, store] in
+                await store.run(pollingEvery: interval, wakingOn: hub.subscribe()) { await self.didRound($0) }
+            }
+            group.addTask { await self.forgetErasedAccounts() }
+            group.addTask { await self.sendSignsOfLife() }
+            if let program {
+                group.addTask { [events] in await program.run(events) }
+            } else {
+                await events.deliverAll()
+            }
+            await group.waitForAll()
+        }
+    }
+
+    private func didRound(_ round: RunRound) async {
+        let now = store.clockStatus.now
+        let progress = state.withLock { progress in
+            if round.hasSynced, round.failure == nil { progress.lastSync = now }
+            progress.failure = round.failure.map { ($0, now) }
+            return progress
+        }
+        await note(round, of: store)
+        if round.hasSynced || round.failure != nil {
+            await events.note(round.failure, at: now, account: store.account)
+        }
+        do throws(EntitlementError) { await events.observe(try await store.currentState()) } catch {
+            logger.error("the local store cannot be read: \(error)")
+        }
+        onProgress(progress)
+    }
+
+    private func note(_ round: RunRound, of store: EntitlementStore) async {
+        guard let failure = round.failure else { return }
+        logger.warning("\(store.account): \(failure)")
+    }
+
+    /// Discards the events of an account that was erased: none of its data may stay on this device.
+    private func forgetErasedAccounts() async {
+        for await event in store.events {
+            if case .accountErased = event { await events.forgetAll() }
+        }
+    }
+
+    /// Wakes the readers of events, so that connections whose reader has gone are noticed.
+    private func sendSignsOfLife() async {
+        while true {
+            do { try await host.sleep(for: .seconds(15)) } catch { return }
+            events.tick()
+        }
+    }
+}

@@ -1,0 +1,122 @@
+package import Logging
+import ServiceLifecycle
+import SyncCore
+import SyncServer
+import Synchronization
+import UnixSignals
+
+/// Runs an agent with its socket until the process receives a signal.
+package struct AgentProcess: Sendable {
+    /// The reason why a process ended.
+    package enum Outcome: Sendable {
+        /// SIGTERM or SIGINT.
+        case ended
+        /// SIGHUP: the files must be read again.
+        case reload
+    }
+
+    private let agent: Agent
+    private let service: AgentService
+    private let place: SocketPlace?
+    private let notifier: ServiceNotifier
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - place: The socket for local programs; `nil` for none.
+    ///   - notifier: Tells the service manager about the state.
+    package init(
+        _ agent: Agent, service: AgentService, place: SocketPlace?, notifier: ServiceNotifier, logger: Logger
+    ) {
+        (self.agent, self.service, self.place, self.notifier, self.logger) = (agent, service, place, notifier, logger)
+    }
+
+    /// Works until a signal arrives.
+    ///
+    /// - Parameters:
+    ///   - wakes: Yields when the remotes may be reachable again.
+    ///   - prepare: Checks the files that a reload would read. If it throws, the process goes on with what it has.
+    /// - Throws: ``AgentError`` or `ListenerError` if the socket cannot be used.
+    package func run(
+        wakingOn wakes: WakeSignals, prepare: @escaping @Sendable () async throws -> Void
+    ) async throws -> Outcome {
+        let outcome = Mutex(Outcome.ended)
+        let reload = Work { [notifier, logger] in
+            for await _ in await UnixSignalsSequence(trapping: .sighup) {
+                notifier.reloading()
+                do {
+                    try await prepare()
+                    return outcome.withLock { $0 = .reload }
+                } catch {
+                    logger.error("the files were not read again, because one is wrong: \(error)")
+                    notifier.ready()
+                }
+            }
+        }
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
+            .init(service: Work { [agent] in await agent.run(wakingOn: wakes) }),
+            .init(service: Work { [notifier] in await Self.reportLife(notifier) }),
+            .init(service: reload, successTerminationBehavior: .gracefullyShutdownGroup),
+        ]
+        if let place {
+            try place.prepare()
+            services.append(.init(service: try listener(at: place)))
+        } else {
+            notifier.ready()
+        }
+        var quiet = logger
+        quiet.logLevel = max(logger.logLevel, .error)
+        var configuration = ServiceGroupConfiguration(
+            services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
+        configuration.maximumGracefulShutdownDuration = .seconds(20)
+        configuration.maximumCancellationDuration = .seconds(5)
+        defer { place?.remove() }
+        try await ServiceGroup(configuration: configuration).run()
+        return outcome.withLock { $0 }
+    }
+
+    private func listener(at place: SocketPlace) throws -> Listener {
+        var limits = ListenerConfiguration()
+        limits.socketPath = place.path
+        // Far more than the programs of one machine need, and little memory.
+        (limits.connectionCount, limits.addressConnectionCount, limits.backlog) = (256, 192, 128)
+        (limits.streamCount, limits.addressStreamCount) = (128, 96)
+        (limits.requestCount, limits.addressRequestCount) = (64, 48)
+        (limits.bodyByteCount, limits.totalBodyByteCount) = (2 << 20, 16 << 20)
+        limits.totalAnswerByteCount = 16 << 20
+        limits.shutdownSeconds = 10
+        let handlers = Responder.Handlers { [service] in await service.respond(to: $0) }
+        let responder = Responder(
+            handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits, logger: logger)
+        var quiet = logger
+        if logger.logLevel > .debug { quiet.logLevel = .error }
+        return try Listener(limits, responder: responder, logger: quiet) { [notifier, logger] _ in
+            do throws(AgentError) { try place.open() } catch { logger.error("\(error)") }
+            notifier.ready()
+            logger.info("listening on \(place.path)")
+        }
+    }
+
+    /// Tells the service manager's watchdog that the process works.
+    private static func reportLife(_ notifier: ServiceNotifier) async {
+        guard let interval = notifier.watchdogInterval else { return await untilCancelled() }
+        while true {
+            notifier.alive()
+            do { try await ContinuousClock().sleep(for: interval) } catch { return }
+        }
+    }
+
+    private static func untilCancelled() async {
+        let (stream, continuation) = AsyncStream<Void>.makeStream()
+        for await _ in stream {}
+        continuation.finish()
+    }
+
+    /// A part of the process that is cancelled when the process shuts down.
+    private struct Work: Service {
+        let body: @Sendable () async -> Void
+
+        func run() async throws {
+            await cancelWhenGracefulShutdown { await body() }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+package import EntitlementSync
+package import Entitlements
+package import SyncCore
+
+/// The event log of a store: kept in the local store, and offered to readers.
+///
+/// Only the holder of the ``StoreLock`` may have one.
+package actor EventFeed {
+    /// The key of the log in the local store. It is never synced.
+    static let key = "agent/events"
+
+    private let local: any KeyValueBackend
+    private let key: EntryKey
+    private let notice: Duration
+    private let onError: @Sendable (String) -> Void
+    private let hub = SignalHub()
+    private var log: EventLog
+    /// True if the log has changed since it was written.
+    private var isDirty = false
+
+    /// Opens the log.
+    ///
+    /// - Parameters:
+    ///   - notice: The time before the end of a subscription at which it is announced.
+    ///   - onError: Receives one line for each failure of the log.
+    /// - Throws: The error of the local store, or one of the kind `newerFormat`.
+    package init(
+        _ local: any KeyValueBackend, noticeBeforeExpiry notice: Duration, onError: @escaping @Sendable (String) -> Void
+    ) async throws(BackendError) {
+        (self.local, self.notice, self.onError) = (local, notice, onError)
+        key = try EntryKey(Self.key)
+        guard case .found(let entry) = try await local.read(key).outcome else {
+            log = EventLog()
+            return
+        }
+        do throws(EventLog.Defect) { log = try EventLog(entry.value) } catch {
+            guard error == .damaged else {
+                throw BackendError(
+                    .newerFormat, operation: .read, key: key,
+                    message: "a later version of syncd has written the list of events; use that version")
+            }
+            onError("the list of events is damaged and begins anew; events that nobody has taken are lost")
+            log = EventLog()
+            isDirty = true
+        }
+    }
+
+    /// Adds the events that lead to `state`, and stores them before any reader sees them.
+    package func observe(_ state: CurrentState) async {
+        await change { $0.observe(state, noticeBeforeExpiry: notice) }
+    }
+
+    /// Adds the failure of a sync; `nil` for a success.
+    package func note(_ failure: EntitlementError?, at time: Timestamp, account: Account) async {
+        await change { $0.note(failure, at: time, account: account) }
+    }
+
+    /// Records that the program has taken an event.
+    package func deliver(_ number: UInt64) async {
+        await change { $0.deliver(number) }
+    }
+
+    /// Records that there is no program: it will only get events from the next start with one on.
+    package func deliverAll() async {
+        await change { $0.deliverAll() }
+    }
+
+    /// Discards all events, because the account that they tell of was erased.
+    package func forgetAll() async {
+        await change { $0.forgetAll() }
+    }
+
+    /// The numbers of the last event and of the last one that the program has taken, and the number of lost ones.
+    package var position: (last: UInt64, delivered: UInt64, lost: UInt64) { (log.last, log.delivered, log.lostCount) }
+
+    /// The oldest event that the program has not taken.
+    package var nextUndelivered: EventLog.Event? { isDirty ? nil : log.nextUndelivered }
+
+    /// The stored events after `number`.
+    package func events(after number: UInt64) -> [EventLog.Event] { isDirty ? [] : Array(log.events(after: number)) }
+
+    /// A stream that yields when there may be new events, and with each ``tick()``.
+    package nonisolated func signals() -> AsyncStream<Void> { hub.subscribe() }
+
+    /// Wakes all readers, so that they send a sign of life.
+    package nonisolated func tick() { hub.signal() }
+
+    private func change(_ body: (inout EventLog) -> Void) async {
+        var next = log
+        body(&next)
+        guard next != log || isDirty else { return }
+        log = next
+        isDirty = true
+        do throws(BackendError) {
+            _ = try await local.write(next.bytes, to: key, if: .any)
+            // Another call may have changed the log during the write, and writes it itself.
+            if log == next { isDirty = false }
+        } catch {
+            onError("the list of events cannot be stored: \(error)")
+            return
+        }
+        hub.signal()
+    }
+}

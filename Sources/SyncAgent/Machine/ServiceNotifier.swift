@@ -1,0 +1,65 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Tells the service manager about the state of the process (sd_notify(3)). Without `NOTIFY_SOCKET` it does nothing.
+package struct ServiceNotifier: Sendable {
+    private let path: String?
+    /// Half of the time after which the manager restarts a process that does not report; `nil` without a watchdog.
+    package let watchdogInterval: Duration?
+
+    /// - Parameter environment: The environment variables of the process.
+    package init(environment: [String: String], processID: Int32) {
+        path = environment["NOTIFY_SOCKET"].flatMap { $0.hasPrefix("/") || $0.hasPrefix("@") ? $0 : nil }
+        let isForThisProcess = environment["WATCHDOG_PID"].map { $0 == String(processID) } ?? true
+        watchdogInterval = environment["WATCHDOG_USEC"].flatMap { Int64($0) }.flatMap { microseconds in
+            microseconds > 0 && isForThisProcess ? .microseconds(microseconds / 2) : nil
+        }
+    }
+
+    /// The process serves, or has reloaded its configuration.
+    package func ready() { send("READY=1") }
+
+    /// One line about the state, for people.
+    package func status(_ text: String) { send("STATUS=\(text.split(whereSeparator: \.isNewline).joined(separator: " "))") }
+
+    /// The process reloads its configuration; ``ready()`` ends it.
+    package func reloading() {
+        let now = ContinuousTime.monotonicMicroseconds
+        send("RELOADING=1\nMONOTONIC_USEC=\(now)")
+    }
+
+    /// The process ends.
+    package func stopping() { send("STOPPING=1") }
+
+    /// The process works.
+    package func alive() { send("WATCHDOG=1") }
+
+    private func send(_ message: String) {
+        guard let path else { return }
+        #if os(Linux)
+        let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        #else
+        let descriptor = socket(AF_UNIX, SOCK_DGRAM, 0)
+        #endif
+        guard descriptor >= 0 else { return }
+        defer { close(descriptor) }
+        // A manager that has gone away does not matter.
+        _ = SocketPath.withAddress(path) { address, length in
+            message.withCString { sendto(descriptor, $0, message.utf8.count, 0, address, length) }
+        }
+    }
+}
+
+private enum ContinuousTime {
+    /// The clock that systemd compares with its own: `CLOCK_MONOTONIC`.
+    static var monotonicMicroseconds: UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(time.tv_sec) * 1_000_000 + UInt64(time.tv_nsec) / 1_000
+    }
+}

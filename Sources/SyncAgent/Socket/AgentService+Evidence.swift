@@ -1,0 +1,67 @@
+import EntitlementSync
+import Entitlements
+import Foundation
+import HTTPTypes
+import StoreEvidence
+import SyncProtocol
+import SyncService
+
+// `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server.
+extension AgentService {
+    func record(_ request: ServiceRequest) async throws -> TransportAnswer {
+        let body = try EvidenceRequest(request.body, request.head.headerFields)
+        if let account = body.account, agent.store.account.name != account.name {
+            throw RequestError(.conflict, "another account is logged in on this device")
+        }
+        var results: [JSON] = []
+        for item in body.items { results.append(try await record(item, isRestore: body.isRestore).json) }
+        return try .json { Array((JSON.object([("results", .array(results))]).text() + "\n").utf8) }
+    }
+
+    private func record(
+        _ item: Result<EvidenceRequest.Item, EvidenceError>, isRestore: Bool
+    ) async throws -> EvidenceResult {
+        let verified: EvidenceItem
+        do throws(EvidenceError) {
+            let item = try item.get()
+            guard let evidence = try self.verified(item) else { return .notConfigured(item.kind) }
+            try evidence.evidence.check(agent.store.environment)
+            verified = evidence
+        } catch {
+            return .refused(error)
+        }
+        do throws(EntitlementError) {
+            let statement = VerifiedStatement(
+                kind: verified.evidence.kind.rawValue, subject: verified.subject, data: verified.json,
+                facts: verified.evidence.facts, signedDate: verified.evidence.signedDate ?? .earliest)
+            guard !isRestore else {
+                // Only a restore that the user has asked for may take a purchase over from another account.
+                _ = try await agent.store.restore(presenting: [.verified(statement)])
+                return .facts(verified.evidence.facts, others: [])
+            }
+            return .facts(try await agent.store.record(.verified(statement)).newFacts, others: [])
+        } catch {
+            guard error.kind == .ledgerFull else { throw error }
+            return .full
+        }
+    }
+
+    private func verified(_ item: EvidenceRequest.Item) throws(EvidenceError) -> EvidenceItem? {
+        let now = agent.store.clockStatus.now
+        switch item.kind {
+        case .appStoreTransaction:
+            guard let verifier = verifiers.appStore else { return nil }
+            return try EvidenceItem(jws: try item.text("jws"), verifier, now: now)
+        case .appStoreReceipt:
+            guard let verifier = verifiers.appStore else { return nil }
+            guard let bytes = Data(base64Encoded: try item.text("data")) else {
+                throw EvidenceError(.format, "\"data\" must be base64 with padding")
+            }
+            return try EvidenceItem(receipt: Array(bytes), verifier, now: now, expiryTime: now)
+        case .googlePlay:
+            guard let verifier = verifiers.googlePlay else { return nil }
+            return try EvidenceItem(data: try item.text("data"), signature: try item.text("signature"), verifier, now: now)
+        default: return nil
+        }
+    }
+}
