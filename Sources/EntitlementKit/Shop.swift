@@ -116,7 +116,7 @@ public final class Shop {
         note(nil, in: .purchases)
         let events = opened.store.events
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await opened.store.run { await self.note($0.map { ShopError($0) }, in: .sync) } }
+            group.addTask { await opened.store.run { await self.note($0.failure.map { ShopError($0) }, in: .sync) } }
             group.addTask { await opened.model.run() }
             group.addTask { await self.follow(events) }
             group.addTask {
