@@ -172,17 +172,18 @@ let package = Package(
                 .product(name: "CoreMetrics", package: "swift-metrics"),
             ], resources: [.embedInCode("Resources/openapi.yaml")]),
         // The headers of Linux that Swift's Glibc module leaves out.
-        .systemLibrary(name: "CLinux"),
+        .systemLibrary(name: "CLinux", path: "Sources/SyncAgent/CLinux"),
         .target(
             name: "SyncAgent",
             dependencies: [
                 "Checksums", "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore",
-                "SyncProtocol", "SyncServer", "SyncService", .target(name: "CLinux", condition: .when(platforms: [.linux])),
+                "SyncProtocol", "SyncServer", "SyncService",
+                .target(name: "CLinux", condition: .when(platforms: [.linux])),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Subprocess", package: "swift-subprocess"),
-            ]),
+            ], exclude: ["CLinux"]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),

@@ -50,7 +50,9 @@ package final class Agent: Sendable {
             if let wakes { group.addTask { for await _ in wakes.stream { hub.signal() } } }
             for other in others {
                 group.addTask { [interval] in
-                    await other.run(pollingEvery: interval, wakingOn: hub.subscribe()) { await self.note($0, of: other) }
+                    await other.run(pollingEvery: interval, wakingOn: hub.subscribe()) {
+                        await self.note($0, of: other)
+                    }
                 }
             }
             group.addTask { [interval, store] in

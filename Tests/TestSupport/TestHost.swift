@@ -6,7 +6,7 @@ import Synchronization
 public final class TestHost: Sendable {
     /// The behaviour of pauses.
     public enum Pauses: Sendable {
-        /// A pause ends immediately and does not move the clock.
+        /// A pause ends immediately. It moves the timer, and not the wall clock.
         case endAtOnce
         /// A pause ends when a test has advanced the clock far enough, or when its task is cancelled.
         case endWhenAdvanced
@@ -67,7 +67,10 @@ public final class TestHost: Sendable {
 
     fileprivate func pause(until deadline: Duration) async throws {
         try Task.checkCancellation()
-        guard mode == .endWhenAdvanced else { return await Task.yield() }
+        guard mode == .endWhenAdvanced else {
+            state.withLock { $0.elapsed = max($0.elapsed, deadline) }
+            return await Task.yield()
+        }
         let id = state.withLock { state in
             state.lastSleeper += 1
             return state.lastSleeper

@@ -45,7 +45,8 @@ package struct EventProgram: Sendable {
         }
         guard status.st_uid == 0 || status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw AgentError(
-                .unsafe, "\(path): others may change this program: give it to root or to yourself, and chmod go-w \(path)")
+                .unsafe,
+                "\(path): others may change this program: give it to root or to yourself, and chmod go-w \(path)")
         }
     }
 

@@ -25,7 +25,9 @@ package struct ServiceNotifier: Sendable {
     package func ready() { send("READY=1") }
 
     /// One line about the state, for people.
-    package func status(_ text: String) { send("STATUS=\(text.split(whereSeparator: \.isNewline).joined(separator: " "))") }
+    package func status(_ text: String) {
+        send("STATUS=" + text.split(whereSeparator: \.isNewline).joined(separator: " "))
+    }
 
     /// The process reloads its configuration; ``ready()`` ends it.
     package func reloading() {

@@ -60,7 +60,8 @@ extension AgentService {
             return try EvidenceItem(receipt: Array(bytes), verifier, now: now, expiryTime: now)
         case .googlePlay:
             guard let verifier = verifiers.googlePlay else { return nil }
-            return try EvidenceItem(data: try item.text("data"), signature: try item.text("signature"), verifier, now: now)
+            return try EvidenceItem(
+                data: try item.text("data"), signature: try item.text("signature"), verifier, now: now)
         default: return nil
         }
     }

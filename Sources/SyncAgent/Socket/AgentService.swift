@@ -89,7 +89,8 @@ package struct AgentService: Sendable {
         }
         let permission = users.permission(of: request.localUser)
         guard permission >= (method == .get ? .read : .act) else {
-            let rest = permission == .read ? "your group may only read; ask for --group-may-act" : "use your own syncd run"
+            let rest =
+                permission == .read ? "your group may only read; ask for --group-may-act" : "use your own syncd run"
             return ServiceAnswer(
                 .refusal(.forbidden, "this socket belongs to another user: \(rest)"), route: route.path)
         }

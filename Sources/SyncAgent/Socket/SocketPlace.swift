@@ -51,8 +51,9 @@ package struct SocketPlace: Sendable {
         let isShared = group == status.st_gid && others & 0o027 == 0
         guard others == 0 || isShared else {
             throw AgentError(
-                .unsafe, "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8))"
-                    + "): chmod 700 \(folder)")
+                .unsafe,
+                "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8)): "
+                    + "chmod 700 \(folder)")
         }
         try refuseListener()
     }

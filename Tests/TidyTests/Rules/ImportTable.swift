@@ -62,6 +62,13 @@ struct ImportTable {
                 "CryptoExtras", "Logging", "CoreMetrics",
             ]),
         Row(
+            module: "SyncAgent", folder: "Sources/SyncAgent", imports: ["HTTPStorage", "SyncServer"],
+            leaves: ["Checksums"],
+            packages: [
+                "CLinux", "HTTPTypes", "Logging", "ServiceLifecycle", "Subprocess", "System", "SystemPackage",
+                "UnixSignals",
+            ]),
+        Row(
             module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"],
             packages: ["X509", "SwiftASN1", "Crypto", "CryptoExtras"]),
         Row(
