@@ -12,8 +12,8 @@ struct ConfigCommand: ParsableCommand {
 struct ConfigOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The configuration file (SYNCD_CONFIG; default: the first that exists of $XDG_CONFIG_HOME/syncd/config.json "
-                + "and /etc/syncd/syncd.json).", valueName: "file"))
+            "The configuration file (SYNCD_CONFIG; default: the first that exists of "
+                + "$XDG_CONFIG_HOME/syncd/config.json and /etc/syncd/syncd.json).", valueName: "file"))
     var config: String?
 }
 
@@ -21,8 +21,8 @@ struct ConfigCheck: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Print every mistake of the configuration file with its line and key.",
         discussion: """
-            The values are checked by the code that starts the command of their section, with the environment variables \
-            of this process. The exit code is 2 if there is a mistake.
+            The values are checked by the code that starts the command of their section, with the environment \
+            variables of this process. The exit code is 2 if there is a mistake.
             """)
 
     @OptionGroup var options: ConfigOptions
@@ -69,23 +69,37 @@ struct ConfigShow: ParsableCommand {
         let settings = try EffectiveSettings.load(command, flags: flags, config: options.config)
         let rows = Setting.all(of: command).map { setting in
             let value = settings.values[setting.name]
-            return (setting, value?.texts, settings.describe(value?.source))
+            let standard = setting.isFlag ? "false" : setting.standard
+            return Row(
+                setting: setting, texts: value?.texts ?? standard.map { [$0] } ?? [],
+                source: settings.describe(value?.source))
         }
         try output.show(
-            .array(
-                rows.map { setting, texts, source in
-                    let value: JSON =
-                        if setting.isList { .array((texts ?? []).map(JSON.string)) } else {
-                            JSON(texts?.first ?? setting.standard)
-                        }
-                    return .object([("name", .string(setting.name)), ("value", value), ("source", .string(source))])
-                }),
+            .array(rows.map(\.json)),
             or: aligned(
-                rows.map { setting, texts, source in
-                    let value = texts.map { $0.joined(separator: " ") } ?? setting.standard ?? "-"
-                    return [setting.name, value.singleLine, source]
+                rows.map { row in
+                    let text = row.texts.joined(separator: " ").singleLine
+                    return [row.setting.name, text.isEmpty ? "-" : text, row.source]
                 }
             ).joined(separator: "\n"))
+    }
+
+    private struct Row {
+        var setting: Setting
+        var texts: [String]
+        var source: String
+
+        var json: JSON {
+            let text = texts.first
+            let value: JSON =
+                switch setting.kind {
+                case .list, .stores: .array(texts.map(JSON.string))
+                case .flag: .bool(text == "true")
+                case .number: text.flatMap(Int64.init).map(JSON.number) ?? JSON(text)
+                default: JSON(text)
+                }
+            return .object([("name", .string(setting.name)), ("value", value), ("source", .string(source))])
+        }
     }
 }
 

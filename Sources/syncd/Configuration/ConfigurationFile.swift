@@ -28,7 +28,7 @@ struct ConfigurationFile: Sendable {
     /// The sections of the file.
     private(set) var commands: [Setting.Command] = []
 
-    /// The line of a section or a key.
+    /// The line of a section, a key, or an element such as `[1]` of a list.
     func line(of key: String...) -> Int? { lines[key] }
 
     /// The mistake as one line: the file, the line, the key and the reason.
@@ -52,7 +52,6 @@ struct ConfigurationFile: Sendable {
             mistakes = [Mistake(line: error.line, reason: error.reason)]
         }
         mistakes.sort { ($0.line ?? 0, $0.reason) < ($1.line ?? 0, $1.reason) }
-        commands = Setting.Command.allCases.filter { lines[[$0.rawValue]] != nil }
     }
 
     private static let sectionNames = Setting.Command.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: " and ")
@@ -108,30 +107,34 @@ struct ConfigurationFile: Sendable {
     private mutating func read(_ section: JSONValue, name: String) {
         guard let command = Setting.Command(rawValue: name) else {
             let owner = Setting.Command.allCases.first { Setting.named(name, of: $0) != nil }
-            let hint = owner.map { "put it in the section \"\($0.rawValue)\"" } ?? Self.suggestion(
-                for: name, among: Setting.Command.allCases.map(\.rawValue), orAll: "the sections are \(Self.sectionNames)")
+            let hint =
+                owner.map { "put it in the section \"\($0.rawValue)\"" }
+                ?? Self.suggestion(
+                    for: name, among: Setting.Command.allCases.map(\.rawValue),
+                    orAll: "the sections are \(Self.sectionNames)")
             return note([name], "unknown section, \(hint)")
         }
         guard case .object(let members) = section else {
             return note([name], "must be an object, not \(section.typeName)")
         }
+        commands.append(command)
         for (key, value) in members {
             guard let setting = Setting.named(key, of: command) else {
                 note([name, key], Self.unknown(key, in: command))
                 continue
             }
             do throws(Refusal) {
-                let content = try content(of: value, for: setting)
+                let content = try content(of: value, for: setting, at: [name, key])
                 if case .stringArray([]) = content { continue }
                 values[AbsoluteConfigKey([name, key])] = ConfigValue(content, isSecret: false)
             } catch {
-                note([name, key], error.reason)
+                note([name, key], error.reason, at: error.line)
             }
         }
     }
 
-    private mutating func note(_ key: [String], _ reason: String) {
-        mistakes.append(Mistake(line: lines[key], key: key, reason: reason))
+    private mutating func note(_ key: [String], _ reason: String, at line: Int? = nil) {
+        mistakes.append(Mistake(line: line ?? lines[key], key: key, reason: reason))
     }
 
     private static func unknown(_ key: String, in command: Setting.Command) -> String {
@@ -139,9 +142,10 @@ struct ConfigurationFile: Sendable {
         if let other = Setting.Command.allCases.first(where: { Setting.named(key, of: $0) != nil }) {
             return "an option of \"\(other.rawValue)\", not of \"\(command.rawValue)\""
         }
-        return "unknown key, " + suggestion(
-            for: key, among: Setting.all(of: command).map(\.name),
-            orAll: "syncd help \(command.rawValue) lists the options")
+        return "unknown key, "
+            + suggestion(
+                for: key, among: Setting.all(of: command).map(\.name),
+                orAll: "syncd help \(command.rawValue) lists the options")
     }
 
     private static func suggestion(for word: String, among names: [String], orAll all: String) -> String {
@@ -149,7 +153,9 @@ struct ConfigurationFile: Sendable {
     }
 
     /// The value as text. Relative paths start at the folder of the file.
-    private func content(of value: JSONValue, for setting: Setting) throws(Refusal) -> ConfigContent {
+    private func content(
+        of value: JSONValue, for setting: Setting, at key: [String]
+    ) throws(Refusal) -> ConfigContent {
         func refusal(_ expected: String) -> Refusal {
             if case .string(let text) = value { return Refusal("must be \(expected), not \"\(text.singleLine)\"") }
             if case .integer(let number) = value { return Refusal("must be \(expected), not \(number)") }
@@ -160,7 +166,11 @@ struct ConfigurationFile: Sendable {
         case (.number(let range), .integer(let number)) where range.contains(number): return .string(String(number))
         case (.list, .array(let elements)), (.stores, .array(let elements)):
             var texts: [String] = []
-            for element in elements { texts.append(try text(element, of: setting)) }
+            for (index, element) in elements.enumerated() {
+                do throws(Refusal) { texts.append(try text(element, of: setting)) } catch {
+                    throw Refusal(error.reason, lines[key + ["[\(index)]"]])
+                }
+            }
             return .stringArray(texts)
         case (.flag, _), (.number, _), (.list, _), (.stores, _): throw refusal(setting.values)
         case (.choice(let names), .string(let text)) where !names.contains(text):
@@ -233,9 +243,10 @@ extension ConfigurationFile: ConfigProvider, ConfigSnapshot {
 
     nonisolated(nonsending) func watchValue<Return: ~Copyable>(
         forKey key: AbsoluteConfigKey, type: ConfigType,
-        updatesHandler: nonisolated(nonsending) (
-            ConfigUpdatesAsyncSequence<Result<LookupResult, any Error>, Never>
-        ) async throws -> Return
+        updatesHandler:
+            nonisolated(nonsending) (
+                ConfigUpdatesAsyncSequence<Result<LookupResult, any Error>, Never>
+            ) async throws -> Return
     ) async throws -> Return {
         try await watchValueFromValue(forKey: key, type: type, updatesHandler: updatesHandler)
     }
@@ -243,9 +254,10 @@ extension ConfigurationFile: ConfigProvider, ConfigSnapshot {
     func snapshot() -> any ConfigSnapshot { self }
 
     nonisolated(nonsending) func watchSnapshot<Return: ~Copyable>(
-        updatesHandler: nonisolated(nonsending) (
-            ConfigUpdatesAsyncSequence<any ConfigSnapshot, Never>
-        ) async throws -> Return
+        updatesHandler:
+            nonisolated(nonsending) (
+                ConfigUpdatesAsyncSequence<any ConfigSnapshot, Never>
+            ) async throws -> Return
     ) async throws -> Return {
         try await watchSnapshotFromSnapshot(updatesHandler: updatesHandler)
     }

@@ -52,7 +52,7 @@ struct EffectiveSettings: Sendable {
             InMemoryProvider(name: "flags", values: Self.values(ofFlags: flags, command)),
             InMemoryProvider(name: "environment", values: try Self.valuesOfEnvironment(command)),
         ]
-        let log = AccessLog()
+        let log = SourceLog()
         let reader = ConfigReader(providers: sources + (file.map { [$0] } ?? []), accessReporter: log)
         for setting in Setting.all(of: command) {
             let key: ConfigKey = [command.rawValue, setting.name]
@@ -117,7 +117,9 @@ struct EffectiveSettings: Sendable {
         var texts: [String: [String]] = [:]
         for (index, word) in flags.enumerated() where word.hasPrefix("--") {
             let parts = word.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            guard let name = parts.first.map(String.init), let setting = Setting.named(name, of: command) else { continue }
+            guard let name = parts.first.map(String.init), let setting = Setting.named(name, of: command) else {
+                continue
+            }
             let next = flags.indices.contains(index + 1) ? flags[index + 1] : ""
             texts[name, default: []].append(setting.isFlag ? "true" : parts.count == 2 ? String(parts[1]) : next)
         }
@@ -211,11 +213,13 @@ extension EffectiveSettings {
         for start in ["--\(name): ", "--\(name) "] where reason.hasPrefix(start) && !reason.hasPrefix("--\(name) and") {
             reason.removeFirst(start.count)
         }
-        let line: Int?
+        var line: Int?
         switch values[name]?.source {
         case .flag: return (0, failure.message)
         case .variable(let variable): return (0, "\(variable): \(reason)")
-        case .file(let place): line = place
+        case .file(let place):
+            let element = values[name]?.texts.firstIndex { reason.contains("\"\($0.singleLine)\"") }
+            line = element.flatMap { file?.line(of: command.rawValue, name, "[\($0)]") } ?? place
         case nil: line = file?.line(of: command.rawValue)
         }
         // In the file, options have no dashes.
@@ -233,7 +237,7 @@ extension EffectiveSettings {
 }
 
 /// The provider of the value that was read last.
-private final class AccessLog: AccessReporter {
+private final class SourceLog: AccessReporter {
     private let last = Mutex<String?>(nil)
 
     var provider: String? { last.withLock { $0 } }

@@ -102,7 +102,8 @@ struct Setting: Sendable {
             let sections = Command.allCases.filter(setting.commands.contains).map { "`\($0.rawValue)`" }
             let variable = setting.variable.map { "`\($0)`" } ?? ""
             let standard = setting.standard.map { " (default: \($0))" } ?? ""
-            return table + "| `\(setting.name)` | \(sections.joined(separator: ", ")) | \(setting.values) | \(variable) "
+            return table
+                + "| `\(setting.name)` | \(sections.joined(separator: ", ")) | \(setting.values) | \(variable) "
                 + "| \(setting.meaning)\(standard) |\n"
         }
     }

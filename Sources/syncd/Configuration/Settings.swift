@@ -165,7 +165,8 @@ extension Setting {
             "group-may-act", "SYNCD_GROUP_MAY_ACT", .flag, "", "Let the socket's group write as well", of: [.run]),
         Setting("poll", "SYNCD_POLL", .text, "seconds", "The time between two syncs without a change", of: [.run]),
         Setting(
-            "expiring-within", "SYNCD_EXPIRING_WITHIN", .text, "time", "The time before an expiry at which it is an "
+            "expiring-within", "SYNCD_EXPIRING_WITHIN", .text, "time",
+            "The time before an expiry at which it is an "
                 + "event", of: [.run]),
         Setting("on-event", "SYNCD_ON_EVENT", .text, "program", "The program to run for each event", of: [.run]),
         Setting(

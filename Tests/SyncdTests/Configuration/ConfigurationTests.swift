@@ -1,3 +1,4 @@
+import Entitlements
 import Foundation
 import TestSupport
 import Testing
@@ -17,30 +18,20 @@ struct ConfigurationTests {
     /// The value and the source of a setting of `serve`.
     private func shown(
         _ name: String, _ options: String = "", environment: [String: String] = [:]
-    ) throws -> [String?] {
-        struct Row: Decodable {
-            enum Value: Decodable {
-                case text(String?), list([String])
-
-                init(from decoder: any Decoder) throws {
-                    let container = try decoder.singleValueContainer()
-                    if let list = try? container.decode([String].self) { self = .list(list) } else {
-                        self = .text(container.decodeNil() ? nil : try container.decode(String.self))
-                    }
-                }
-            }
-            var name: String
-            var value: Value
-            var source: String
-        }
+    ) throws -> [String] {
         let outcome = try run("config show --json serve \(options)", environment: environment)
         #expect(outcome.exitCode == 0, "\(outcome.error)")
-        let rows = try JSONDecoder().decode([Row].self, from: Data(outcome.output.utf8))
-        let row = try #require(rows.first { $0.name == name })
-        return switch row.value {
-        case .text(let text): [text, row.source]
-        case .list(let texts): texts + [row.source]
-        }
+        let rows = try JSONReader(JSONValue(parsing: outcome.output.utf8)).array().map { try $0.object() }
+        let row = try #require(try rows.first { try $0.required("name").string() == name })
+        let value = try row.required("value")
+        let texts =
+            switch value.value {
+            case .bool(let flag): ["\(flag)"]
+            case .integer(let number): ["\(number)"]
+            case .array: try value.array().map { try $0.string() }
+            default: [try value.string()]
+            }
+        return texts + [try row.required("source").string()]
     }
 
     @Test("A wrong file is named with line and key, and nothing starts", arguments: WrongConfiguration.all)
@@ -126,7 +117,8 @@ struct ConfigurationTests {
 
     @Test("A wrong variable is named, and a flag replaces a flag of the file that it excludes")
     func variables() throws {
-        try sandbox.writeConfiguration(#"{"serve": {"store": "memory:", "listen": "0.0.0.0:80", "no-sign-up": true, "web": "none"}}"#)
+        try sandbox.writeConfiguration(
+            #"{"serve": {"store": "memory:", "listen": "0.0.0.0:80", "no-sign-up": true, "web": "none"}}"#)
         let wrong = try run("serve --config syncd.json", environment: ["SYNCD_LISTEN": "x"])
         #expect(
             wrong == .refused(2, "SYNCD_LISTEN: must be HOST:PORT, such as 127.0.0.1:8440, not \"x\""))

@@ -78,7 +78,8 @@ struct SettingTests {
         let sandbox = try Sandbox()
         try ProcessEnd.run(
             "/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-subj", "/CN=localhost", "-days", "1", "-keyout", sandbox.path("key.pem"), "-out", sandbox.path("chain.pem"))
+            "-subj", "/CN=localhost", "-days", "1", "-keyout", sandbox.path("key.pem"), "-out",
+            sandbox.path("chain.pem"))
         try sandbox.setMode(0o600, of: "key.pem")
         try sandbox.writeConfiguration(String(repeating: "0123456789abcdef", count: 2), to: "operator-token")
         try FileManager.default.copyItem(atPath: Sandbox.example, toPath: sandbox.path("catalog.json"))

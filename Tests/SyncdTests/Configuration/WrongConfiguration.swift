@@ -94,7 +94,9 @@ struct WrongConfiguration: Sendable, CustomTestStringConvertible {
         serve(
             "a text in place of a list", "\"origin\": \"https://a.example\"",
             mistakes: ":3: serve.origin: must be a list of texts, not \"https://a.example\""),
-        serve("an empty text in a list", "\"origin\": [\"\"]", mistakes: ":3: serve.origin: must not be empty"),
+        serve(
+            "an empty text in a list", "\"origin\": [\"https://a.example\",\n\"\"]",
+            mistakes: ":4: serve.origin: must not be empty"),
         serve(
             "a number out of range", "\"password-cost\": 25",
             mistakes: ":3: serve.password-cost: must be a number from 10 to 20, not 25"),
@@ -119,8 +121,11 @@ struct WrongConfiguration: Sendable, CustomTestStringConvertible {
             mistakes: ":3: serve.limit: must be NAME=VALUE with a name from --limits, not \"nothing=1\""),
         serve(
             "an origin with a path", "\"origin\": [\"https://a.example\",\n\"https://b.example/\"]",
-            mistakes: ":3: serve.origin: must be scheme://host or scheme://host:port, not \"https://b.example/\""),
-        Self("a store of an unknown kind", [":2: serve.store: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"sql:a\""]) {
+            mistakes: ":4: serve.origin: must be scheme://host or scheme://host:port, not \"https://b.example/\""),
+        Self(
+            "a store of an unknown kind",
+            [":2: serve.store: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"sql:a\""]
+        ) {
             try $0.writeConfiguration("{\"serve\": {\n\"store\": \"sql:a\"}}")
         },
     ]
@@ -166,7 +171,10 @@ struct WrongConfiguration: Sendable, CustomTestStringConvertible {
             try sandbox.setMode(0o644, of: "token")
             try sandbox.writeConfiguration(section(["\"operator-token-file\": \"token\""]))
         },
-        Self("a key that is no key", [":4: serve.tls-key: the TLS certificate syncd.json holds no certificate in PEM form"]) {
+        Self(
+            "a certificate that is none",
+            [":3: serve.tls-certificate: the TLS certificate syncd.json holds no certificate in PEM form"]
+        ) {
             try $0.write("no key", to: "key")
             try $0.setMode(0o600, of: "key")
             try $0.writeConfiguration(section(["\"tls-certificate\": \"syncd.json\"", "\"tls-key\": \"key\""]))
