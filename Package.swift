@@ -38,6 +38,7 @@ let package = Package(
     dependencies: [
         // Used by syncd only. Executables are not products, so an app never fetches it.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
         // Used by SyncProtocol only.
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
@@ -201,7 +202,9 @@ let package = Package(
                 "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
                 "SyncAgent", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
             ], resources: [.embedInCode("Resources/insomniowl.json")]),
         .testTarget(name: "TidyTests"),

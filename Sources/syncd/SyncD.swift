@@ -27,7 +27,8 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(
                 name: "Server",
                 subcommands: [
-                    Serve.self, StoreCommand.self, EvidenceCommand.self, NotificationsCommand.self, Audit.self,
+                    Serve.self, ConfigCommand.self, StoreCommand.self, EvidenceCommand.self, NotificationsCommand.self,
+                    Audit.self,
                 ]),
         ])
 }

@@ -89,7 +89,9 @@ struct Sandbox {
 
     private func inherited(adding own: [String: String]) -> [String: String] {
         ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
-            .merging(["SYNCD_LOCAL": "file:store", "SYNCD_CATALOG": Self.example]) { $1 }
+            .merging([
+                "SYNCD_LOCAL": "file:store", "SYNCD_CATALOG": Self.example, "XDG_CONFIG_HOME": path("configuration"),
+            ]) { $1 }
             .merging(own) { $1 }
     }
 
@@ -135,10 +137,15 @@ final class RunningCommand {
     }
 
     /// Waits for the first line on standard error; `nil` if the process ends without one.
-    func firstErrorLine() -> String? {
+    func firstErrorLine() -> String? { Self.firstLine(of: error) }
+
+    /// Waits for the first line on standard output; `nil` if the process ends without one.
+    func firstOutputLine() -> String? { Self.firstLine(of: output) }
+
+    private static func firstLine(of pipe: Pipe) -> String? {
         var line = Data()
         while !line.contains(UInt8(ascii: "\n")) {
-            let bytes = error.fileHandleForReading.availableData
+            let bytes = pipe.fileHandleForReading.availableData
             if bytes.isEmpty { return nil }
             line += bytes
         }

@@ -52,7 +52,7 @@ public final class ServerProcess: Sendable {
         let place = options.contains("--listen") ? [] : ["--listen", "127.0.0.1:0"]
         process.arguments = ["serve", "--store", store, "--operator-token-file", token] + place + options
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
-            .merging(["SYNCD_PASSWORD_COST": "10"]) { $1 }.merging(environment) { $1 }
+            .merging(["SYNCD_PASSWORD_COST": "10", "XDG_CONFIG_HOME": folder.path]) { $1 }.merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = output
         process.standardError = try FileHandle(forWritingTo: URL(filePath: errors))

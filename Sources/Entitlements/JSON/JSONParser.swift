@@ -3,9 +3,16 @@ struct JSONParser {
     private let bytes: [UInt8]
     private var position = 0
     private static let maximumDepth = 64
+    /// `true` if the lines of members and elements are kept.
+    private let isLocating: Bool
+    private var path: [String] = []
+    /// The line of each member and element by its path, such as `["products", "[3]", "duration"]`.
+    private(set) var lines: [[String]: Int] = [:]
+    /// A position, and the number of line feeds before it.
+    private var counted = (position: 0, lineFeeds: 0)
 
-    init(bytes: [UInt8]) {
-        self.bytes = bytes
+    init(bytes: [UInt8], isLocating: Bool = false) {
+        (self.bytes, self.isLocating) = (bytes, isLocating)
     }
 
     mutating func document() throws(JSONSyntaxError) -> JSONValue {
@@ -49,7 +56,7 @@ struct JSONParser {
             let name = try string()
             skipSpace()
             guard take(":") else { throw failure("\":\" is expected after a member name") }
-            let value = try value(depth: depth + 1)
+            let value = try value(named: name, from: start, depth: depth + 1)
             guard members.updateValue(value, forKey: name) == nil else {
                 position = start
                 throw failure("\"\(name.singleLine)\" is repeated")
@@ -66,11 +73,26 @@ struct JSONParser {
         skipSpace()
         if take("]") { return .array(elements) }
         repeat {
-            elements.append(try value(depth: depth + 1))
+            skipSpace()
+            elements.append(try value(named: "[\(elements.count)]", from: position, depth: depth + 1))
             skipSpace()
         } while take(",")
         guard take("]") else { throw failure("\",\" or \"]\" is expected") }
         return .array(elements)
+    }
+
+    /// Parses the value of a member or element whose text starts at `start`.
+    private mutating func value(
+        named name: @autoclosure () -> String, from start: Int, depth: Int
+    ) throws(JSONSyntaxError) -> JSONValue {
+        guard isLocating else { return try value(depth: depth) }
+        path.append(name())
+        counted.lineFeeds += bytes[counted.position..<start].count { $0 == 0x0A }
+        counted.position = start
+        lines[path] = counted.lineFeeds + 1
+        let value = try value(depth: depth)
+        path.removeLast()
+        return value
     }
 
     private mutating func string() throws(JSONSyntaxError) -> String {

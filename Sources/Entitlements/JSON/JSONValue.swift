@@ -21,6 +21,20 @@ package enum JSONValue: Hashable, Sendable {
         self = try parser.document()
     }
 
+    /// A value with the line of each of its members and elements.
+    package struct Located: Sendable {
+        package let value: JSONValue
+        /// The lines by paths such as `["products", "[3]", "duration"]`, counted from 1.
+        package let lines: [[String]: Int]
+    }
+
+    /// Parses a text as ``init(parsing:)`` does, and keeps the lines.
+    package static func located(parsing bytes: [UInt8]) throws(JSONSyntaxError) -> Located {
+        var parser = JSONParser(bytes: bytes, isLocating: true)
+        let value = try parser.document()
+        return Located(value: value, lines: parser.lines)
+    }
+
     /// A description of the type for messages.
     package var typeName: String {
         switch self {

@@ -8,8 +8,9 @@ import SQLiteStorage
 import SyncAgent
 import SyncCore
 import SyncServer
+import Synchronization
 
-struct Run: AsyncParsableCommand {
+struct Run: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Keep this device's store in step with its remotes, in the background.",
         usage: "syncd run --local <store> --catalog <file> [<options>]",
@@ -34,100 +35,135 @@ struct Run: AsyncParsableCommand {
                 --socket /run/user/1000/syncd/socket --on-event /usr/local/bin/owl-event
             """)
 
+    @OptionGroup var configurationFile: ConfigOptions
     @OptionGroup(title: "Store options") var stores: RunStoreOptions
     @OptionGroup(title: "Local programs") var programs: LocalProgramOptions
     @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
     @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup(title: "Evidence options") var evidence: RunEvidenceOptions
 
-    @Option(
-        help: ArgumentHelp(
-            "The longest time between two syncs, in seconds, 1 to 86400 (SYNCD_POLL; default: 300).",
-            valueName: "seconds"))
+    @Option(help: .setting("poll", of: .run))
     var poll: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The log level: debug, info, warning or error (SYNCD_LOG_LEVEL; default: info).", valueName: "level"))
+    @Option(help: .setting("log-level", of: .run))
     var logLevel: String?
 
     func run() async throws {
         // Everything that this process creates is private to its user.
         umask(0o077)
-        let logger = try makeLogger(logLevel)
+        var plan = try loadPlan()
         let notifier = ServiceNotifier(
             environment: ProcessInfo.processInfo.environment, processID: ProcessInfo.processInfo.processIdentifier)
-        let place = try programs.place()
-        let local = try stores.localURL()
-        guard let path = local.location?.path else {
-            throw Failure(.usage, "--local must be a store that lasts: file:DIR or sqlite:FILE")
-        }
-        // Mistakes are reported before the store is locked.
-        _ = try catalog.load()
         let lock: StoreLock
-        do throws(AgentError) { lock = try StoreLock(ofStore: path) } catch { throw Failure(error) }
+        do throws(AgentError) { lock = try StoreLock(ofStore: plan.path) } catch { throw Failure(error) }
         defer { lock.remove() }
         let wakes = WakeSignals()
         while true {
-            let backend = local.open(host: .system)
+            let next = Mutex<Plan?>(nil)
+            let current = plan
+            let backend = current.local.open(host: .system)
             let outcome: Result<AgentProcess.Outcome, any Error>
             do {
-                let process = try await makeProcess(backend, local, place, notifier, logger)
-                outcome = .success(try await process.run(wakingOn: wakes) { try await prepare(local, logger) })
+                let process = try await makeProcess(current, backend, notifier)
+                outcome = .success(
+                    try await process.run(wakingOn: wakes) {
+                        let reloaded = try loadPlan()
+                        guard reloaded.path == current.path else {
+                            throw Failure(.usage, "--local has changed: restart syncd run for another store")
+                        }
+                        next.withLock { $0 = reloaded }
+                    })
+            } catch let error as AgentError {
+                outcome = .failure(Failure(error))
             } catch {
                 outcome = .failure(error)
             }
-            await close(backend, logger)
-            guard try outcome.get() == .reload else { break }
-            logger.info("the configuration was read again")
+            await close(backend, current.logger)
+            guard try outcome.get() == .reload, let reloaded = next.withLock({ $0 }) else { break }
+            plan = reloaded
+            plan.logger.info("the configuration was read again")
         }
         notifier.stopping()
     }
 
-    /// Checks the files that a reload would read.
-    ///
-    /// - Throws: the first mistake, after which the process goes on with what it has.
-    private func prepare(_ local: StoreURL, _ logger: Logger) async throws {
-        _ = try catalog.load()
-        _ = try evidence.verifiers(of: catalog.environmentID)
-        _ = try programs.program(logger: logger)
-        _ = try stores.remotes(of: local, server)
+    /// The options as the process needs them. Reading them opens no store.
+    private struct Plan: Sendable {
+        var local: StoreURL
+        /// The path of the local store.
+        var path: String
+        var remotes: [RunRemote]
+        var account: String?
+        var stores: RunStoreOptions
+        var server: ServerOptions
+        var catalog: Catalog
+        var environment: EnvironmentID
+        var place: SocketPlace?
+        var users: LocalUsers
+        var program: EventProgram?
+        var notice: Duration
+        var verifiers: AgentService.Verifiers
+        var pollSeconds: Int
+        var logger: Logger
+    }
+
+    func checkValues() throws { _ = try plan() }
+
+    /// Reads the flags, the environment and the configuration file.
+    private func loadPlan() throws -> Plan {
+        let settings = try EffectiveSettings.load(
+            .run, flags: EffectiveSettings.flags(after: .run), config: configurationFile.config)
+        let run = try Run.parse(settings.arguments)
+        return try settings.locatingFailures { try run.plan() }
+    }
+
+    private func plan() throws -> Plan {
+        let logger = try makeLogger(logLevel)
+        let local = try stores.localURL()
+        guard let path = local.location?.path else {
+            throw Failure(.usage, "--local must be a store that lasts: file:DIR or sqlite:FILE")
+        }
+        let remotes = try stores.remotes(of: local, server)
+        try stores.checkAccount(remotes)
+        return Plan(
+            local: local, path: path, remotes: remotes, account: stores.account, stores: stores, server: server,
+            catalog: try catalog.load(), environment: catalog.environmentID, place: try programs.place(),
+            users: try programs.users(), program: try programs.program(logger: logger), notice: try programs.notice(),
+            verifiers: try evidence.verifiers(of: catalog.environmentID), pollSeconds: try readPoll(), logger: logger)
     }
 
     private func makeProcess(
-        _ backend: any KeyValueBackend, _ local: StoreURL, _ place: SocketPlace?, _ notifier: ServiceNotifier,
-        _ logger: Logger
+        _ plan: Plan, _ backend: any KeyValueBackend, _ notifier: ServiceNotifier
     ) async throws -> AgentProcess {
-        let remotes = try stores.remotes(of: local, server)
-        let catalog = try catalog.load()
-        let accounts = try await stores.accounts(in: backend, remotes)
+        let logger = plan.logger
         var opened: [EntitlementStore] = []
-        for account in accounts {
-            for remote in remotes.isEmpty ? [nil] : remotes.map(Optional.some) {
+        for account in try await plan.stores.accounts(in: backend) {
+            for remote in plan.remotes.isEmpty ? [nil] : plan.remotes.map(Optional.some) {
                 opened.append(
                     try await EntitlementStore(
-                        catalog: catalog, local: backend, remote: try remote?.open(server), account: account,
-                        environment: self.catalog.environmentID, host: .system))
+                        catalog: plan.catalog, local: backend, remote: try remote?.open(plan.server), account: account,
+                        environment: plan.environment, host: .system))
             }
         }
-        let events = try await EventFeed(backend, noticeBeforeExpiry: try programs.notice()) { logger.error("\($0)") }
+        let events = try await EventFeed(backend, noticeBeforeExpiry: plan.notice) { logger.error("\($0)") }
         let agent = Agent(
-            opened, events: events, program: try programs.program(logger: logger),
-            pollingEvery: .seconds(try readPoll()), host: .system, logger: logger
+            opened, events: events, program: plan.program, pollingEvery: .seconds(plan.pollSeconds), host: .system,
+            logger: logger
         ) { progress in
             notifier.status(progress.failure.map { "waiting: \($0.error.message)" } ?? "in step")
         }
         let service = AgentService(
-            agent, users: try programs.users(), verifiers: try evidence.verifiers(of: self.catalog.environmentID),
-            actions: actions(opened[0], remotes.first), version: SyncD.configuration.version, host: .system)
-        return AgentProcess(agent, service: service, place: place, notifier: notifier, logger: logger)
+            agent, users: plan.users, verifiers: plan.verifiers,
+            actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.account != nil),
+            version: SyncD.configuration.version, host: .system)
+        return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger)
     }
 
-    private func actions(_ store: EntitlementStore, _ remote: RunRemote?) -> AgentService.Actions {
-        let isFixed = stores.accountText != nil
-        return AgentService.Actions(
+    private static func actions(
+        _ store: EntitlementStore, _ remote: RunRemote?, isForOneAccount: Bool
+    ) -> AgentService.Actions {
+        AgentService.Actions(
             logIn: { name, password, adopts in
-                guard !isFixed else { throw Self.isForOneAccount }
+                guard !isForOneAccount else { throw Self.accountIsFixed }
                 if case .server(let server)? = remote {
                     guard let password else {
                         throw AgentService.Refusal.invalid("the member \"password\" must be present, and a text")
@@ -137,7 +173,7 @@ struct Run: AsyncParsableCommand {
                 return try await store.logIn(name, adoptAnonymous: adopts)
             },
             logOut: {
-                guard !isFixed else { throw Self.isForOneAccount }
+                guard !isForOneAccount else { throw Self.accountIsFixed }
                 let report = try await store.logOut()
                 guard case .server(let server)? = remote else { return report }
                 // The session has already ended here. Without a connection it expires on the server.
@@ -147,11 +183,11 @@ struct Run: AsyncParsableCommand {
             })
     }
 
-    private static let isForOneAccount = AgentService.Refusal.conflict(
+    private static let accountIsFixed = AgentService.Refusal.conflict(
         "this syncd run keeps one account, which --account names")
 
     private func readPoll() throws(Failure) -> Int {
-        guard let text = poll ?? environmentVariable("SYNCD_POLL") else { return 300 }
+        guard let text = poll else { return 300 }
         guard let seconds = Int(text), (1...86_400).contains(seconds) else {
             throw Failure(.usage, "--poll must be a number of seconds from 1 to 86400, not \"\(text.singleLine)\"")
         }
@@ -171,7 +207,7 @@ struct Run: AsyncParsableCommand {
 ///
 /// - Parameter level: the value of `--log-level`.
 func makeLogger(_ level: String?) throws(Failure) -> Logger {
-    let text = level ?? environmentVariable("SYNCD_LOG_LEVEL") ?? "info"
+    let text = level ?? "info"
     guard let level = Logger.Level(rawValue: text) else {
         let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
         throw Failure(.usage, "--log-level must be one of \(names), not \"\(text.singleLine)\"")

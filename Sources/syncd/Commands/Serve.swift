@@ -1,13 +1,14 @@
 import ArgumentParser
 import Entitlements
 import Foundation
+import HTTPTypes
 import Logging
 import SQLiteStorage
 import SyncCore
 import SyncServer
 import SyncService
 
-struct Serve: AsyncParsableCommand {
+struct Serve: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve", abstract: "Serve a store to the devices of all accounts over HTTP.",
         usage: "syncd serve --store <store> [<options>]",
@@ -22,11 +23,10 @@ struct Serve: AsyncParsableCommand {
                 --tls-certificate chain.pem --tls-key key.pem
             """)
 
-    @Option(
-        help: ArgumentHelp(
-            "The store, required: sqlite:FILE, file:DIR or memory: (SYNCD_STORE).", valueName: "store"))
+    @Option(help: .setting("store"))
     var store: String?
 
+    @OptionGroup var configurationFile: ConfigOptions
     @OptionGroup(title: "Network options") var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
     @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
@@ -34,13 +34,10 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup(title: PlayAPIOptions.title) var playAPI: PlayAPIOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
-    @Option(help: ArgumentHelp("A folder with static files to serve at / (SYNCD_WEB).", valueName: "dir"))
+    @Option(help: .setting("web"))
     var web: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The cost of hashing a password: 2^N rounds of scrypt, N from 10 to 20; 17 takes 128 MiB for each hash "
-                + "(SYNCD_PASSWORD_COST; default: 17).", valueName: "N"))
+    @Option(help: .setting("password-cost"))
     var passwordCost: String?
 
     @Option(
@@ -48,40 +45,77 @@ struct Serve: AsyncParsableCommand {
             "The initial time of the server's clock, for tests: RFC 3339, or a plain date.", valueName: "time"))
     var at: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The log level: debug, info (one line for each request), warning or error (SYNCD_LOG_LEVEL; default: "
-                + "info).", valueName: "level"))
+    @Option(help: .setting("log-level"))
     var logLevel: String?
 
     func run() async throws {
-        var limits = try limits.limits(try listening.configuration())
-        guard !self.limits.isShowing else {
-            try writeOutput(Array(LimitOptions.table(limits).utf8))
-            return
+        let settings = try EffectiveSettings.load(
+            .serve, flags: EffectiveSettings.flags(after: .serve), config: configurationFile.config)
+        let serve = try Serve.parse(settings.arguments)
+        guard !limits.isShowing else {
+            let limits = try settings.locatingFailures { try serve.limits.limits(serve.listening.configuration()) }
+            return try writeOutput(Array(LimitOptions.table(limits).utf8))
         }
+        try await serve.serve(settings.locatingFailures { try serve.plan() })
+    }
+
+    /// The options as the server needs them. Reading them opens no store.
+    private struct Plan {
+        var host: HostServices
+        var limits: ServerLimits
+        var logger: Logger
+        var configuration: ServiceConfiguration
+        var cryptography: ServerCryptography
+        var web: WebFolder?
+        var store: StoreURL
+    }
+
+    func checkValues() throws { _ = try plan() }
+
+    private func plan() throws -> Plan {
+        let limits = try limits.limits(try listening.configuration())
         let host = try makeHost()
-        let store = try openStore(host, limits)
         let logger = try makeLogger(logLevel)
-        if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         var configuration = try service.configuration(
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
         try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
-        try playAPI.apply(
-            to: &configuration, package: evidence.playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"),
-            secrets: listening.secrets)
+        try playAPI.apply(to: &configuration, package: evidence.playPackage, secrets: listening.secrets)
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
             onError: { logger.error("\($0)") })
-        let folder = try openWeb()
+        try checkCertificate(limits.listener, logger)
+        return Plan(
+            host: host, limits: limits, logger: logger, configuration: configuration, cryptography: cryptography,
+            web: try openWeb(), store: try storeURL())
+    }
+
+    /// Throws if the certificate or its key cannot be used.
+    private func checkCertificate(_ configuration: ListenerConfiguration, _ logger: Logger) throws(Failure) {
+        guard configuration.certificate != nil else { return }
+        // A listener reads both when it is created. This one never listens.
+        let handlers = Responder.Handlers { _ in
+            ServiceAnswer(HTTPResponse(status: .serviceUnavailable), route: "")
+        }
+        let metrics = ServerMetrics(PrometheusMetrics())
+        _ = try makeListener(
+            configuration, Responder(handlers, metrics: metrics, limits: configuration, logger: logger), logger)
+    }
+
+    private func serve(_ plan: Plan) async throws {
+        var plan = plan
+        let (logger, host, configuration) = (plan.logger, plan.host, plan.configuration)
+        if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
+        let store = plan.store.open(
+            host: host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
         // Some file descriptors are reserved for the store, the log and operational endpoints.
-        limits.listener.connectionCount = min(limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
-        let listening = limits.listener
+        plan.limits.listener.connectionCount = min(
+            plan.limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
+        let listening = plan.limits.listener
         let metrics = ServerMetrics(PrometheusMetrics())
         let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: cryptography, host: host,
+            store, configuration: configuration, cryptography: plan.cryptography, host: host,
             onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) },
             onEvidence: { note in
                 metrics.note(note)
@@ -90,19 +124,13 @@ struct Serve: AsyncParsableCommand {
         try await service.checkReadiness()
         let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
         let responder = Responder(
-            service, operatorToken: configuration.operatorToken, web: folder,
+            service, operatorToken: configuration.operatorToken, web: plan.web,
             metrics: metrics, limits: listening, host: host, accessLog: accessLog, logger: logger)
-        let listener: Listener
-        do {
-            listener = try makeListener(listening, responder, logger)
-        } catch {
-            await close(store, logger)
-            throw Failure(.usage, "\(error)")
-        }
         let outcome: Result<Void, any Error>
         do {
             try await Server.run(
-                service, listener, accessLog: accessLog, shutdownSeconds: listening.shutdownSeconds, logger: logger)
+                service, try makeListener(listening, responder, logger), accessLog: accessLog,
+                shutdownSeconds: listening.shutdownSeconds, logger: logger)
             outcome = .success(())
         } catch let error as ListenerError {
             outcome = .failure(Failure(.failed, "\(address(listening, listening.port)): \(error)"))
@@ -123,16 +151,20 @@ struct Serve: AsyncParsableCommand {
 
     private func makeListener(
         _ configuration: ListenerConfiguration, _ responder: Responder, _ logger: Logger
-    ) throws(ListenerError) -> Listener {
+    ) throws(Failure) -> Listener {
         // The framework's messages are only useful for debugging.
         var quiet = logger
         if logger.logLevel > .debug { quiet.logLevel = .error }
-        return try Listener(configuration, responder: responder, logger: quiet) { port in
-            do throws(Failure) {
-                try writeOutput(Array("listening on \(address(configuration, port))\n".utf8))
-            } catch {
-                logger.warning("\(error.message)")
+        do throws(ListenerError) {
+            return try Listener(configuration, responder: responder, logger: quiet) { port in
+                do throws(Failure) {
+                    try writeOutput(Array("listening on \(address(configuration, port))\n".utf8))
+                } catch {
+                    logger.warning("\(error.message)")
+                }
             }
+        } catch {
+            throw Failure(.usage, "\(error)")
         }
     }
 
@@ -145,8 +177,8 @@ struct Serve: AsyncParsableCommand {
         return host
     }
 
-    private func openStore(_ host: HostServices, _ limits: ServerLimits) throws -> any KeyValueBackend {
-        guard let text = store ?? environmentVariable("SYNCD_STORE") else {
+    private func storeURL() throws -> StoreURL {
+        guard let text = store else {
             throw Failure(.usage, "--store is required: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
         }
         let url = try StoreURL(text, option: "--store")
@@ -155,17 +187,16 @@ struct Serve: AsyncParsableCommand {
                 .usage,
                 "--store: \(text.singleLine) does not support compare-and-swap, which a server needs: use sqlite:FILE")
         }
-        return url.open(
-            host: host, cachedByteCount: limits.cachedByteCount, logByteCount: limits.logByteCount)
+        return url
     }
 
     private func openWeb() throws(Failure) -> WebFolder? {
-        guard let path = web ?? environmentVariable("SYNCD_WEB") else { return nil }
+        guard let path = web else { return nil }
         do throws(ListenerError) { return try WebFolder(path: path) } catch { throw Failure(.usage, "--web: \(error)") }
     }
 
     private func readPasswordCost() throws(Failure) -> Int {
-        guard let text = passwordCost ?? environmentVariable("SYNCD_PASSWORD_COST") else { return 17 }
+        guard let text = passwordCost else { return 17 }
         guard let cost = Int(text), (10...20).contains(cost) else {
             throw Failure(.usage, "--password-cost must be a number from 10 to 20, not \"\(text.singleLine)\"")
         }

@@ -21,11 +21,14 @@ final class DemoServer {
         (process, output) = (Process(), Pipe())
         let log = folder.appending(path: "server.log").path(percentEncoded: false)
         try Data().write(to: URL(filePath: log))
+        // The configuration of this machine does not apply.
+        let configuration = folder.appending(path: "syncd.json")
+        try Data("{}".utf8).write(to: configuration)
         process.executableURL = program
         process.arguments =
             [
                 "serve", "--store", "sqlite:\(folder.appending(path: "server.sqlite").path(percentEncoded: false))",
-                "--listen", "127.0.0.1:0",
+                "--listen", "127.0.0.1:0", "--config", configuration.path(percentEncoded: false),
             ] + options
         process.environment = environment
         process.standardInput = FileHandle.nullDevice

@@ -10,59 +10,37 @@ import SyncService
 
 /// The trust in clients, and the stores whose evidence the server verifies.
 struct EvidenceOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "The trust in what clients report: trusted, or verified, where only evidence grants access (SYNCD_POLICY; "
-                + "default: trusted).", valueName: "policy"))
+    @Option(help: .setting("policy"))
     var policy: String?
 
-    @Option(
-        name: .customLong("app-store-bundle"),
-        help: ArgumentHelp(
-            "Verify the App Store's evidence for this bundle identifier; repeat for others (SYNCD_APP_STORE_BUNDLES, "
-                + "separated by spaces).", valueName: "id"))
+    @Option(name: .customLong("app-store-bundle"), help: .setting("app-store-bundle"))
     var appStoreBundles: [String] = []
 
     @OptionGroup var trust: AppStoreTrustOptions
 
-    @Option(help: ArgumentHelp("The package name of the app on Google Play (SYNCD_PLAY_PACKAGE).", valueName: "name"))
+    @Option(help: .setting("play-package"))
     var playPackage: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "A file with the app's licensing key of Google Play, base64 (SYNCD_PLAY_KEY).", valueName: "file"))
+    @Option(help: .setting("play-key"))
     var playKey: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The audience of Google Play's push notifications (SYNCD_PLAY_PUSH_AUDIENCE).", valueName: "aud"))
+    @Option(help: .setting("play-push-audience"))
     var playPushAudience: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The service account that sends Google Play's push notifications (SYNCD_PLAY_PUSH_ACCOUNT).",
-            valueName: "email"))
+    @Option(help: .setting("play-push-account"))
     var playPushAccount: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "A file with the signing secrets of Stripe's webhook, one on each line (SYNCD_STRIPE_SECRET_FILE).",
-            valueName: "file"))
+    @Option(help: .setting("stripe-secret-file"))
     var stripeSecretFile: String?
 
-    @Option(
-        name: .customLong("stripe-price"),
-        help: ArgumentHelp(
-            "The product of a price of Stripe, for invoices; repeat for others (SYNCD_STRIPE_PRICES, separated by "
-                + "spaces). Stripe sends no prices with a one-time Checkout session, which needs the product in its "
-                + "metadata \(StripeVerifier.productKey).", valueName: "price=product"))
+    @Option(name: .customLong("stripe-price"), help: .setting("stripe-price"))
     var stripePrices: [String] = []
 
     /// Adds the options to the configuration of a service.
     func apply(
         to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger
     ) throws {
-        if let text = policy ?? environmentVariable("SYNCD_POLICY") {
+        if let text = policy {
             guard let policy = TrustPolicy(rawValue: text) else {
                 throw Failure(.usage, "--policy must be trusted or verified, not \"\(text.singleLine)\"")
             }
@@ -76,21 +54,16 @@ struct EvidenceOptions: ParsableArguments {
     }
 
     private func appStore() throws -> AppStoreVerifier? {
-        let fallback = environmentVariable("SYNCD_APP_STORE_BUNDLES")?.split(separator: " ").map(String.init) ?? []
-        let bundles = appStoreBundles.isEmpty ? fallback : appStoreBundles
         let appID = try trust.appID()
-        guard !bundles.isEmpty else {
+        guard !appStoreBundles.isEmpty else {
             guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
             return nil
         }
-        return AppStoreVerifier(bundleIDs: Set(bundles), appAppleID: appID, roots: try trust.roots())
+        return AppStoreVerifier(bundleIDs: Set(appStoreBundles), appAppleID: appID, roots: try trust.roots())
     }
 
     private func googlePlay() throws -> GooglePlayVerifier? {
-        let given = (
-            playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE"), playKey ?? environmentVariable("SYNCD_PLAY_KEY")
-        )
-        switch given {
+        switch (playPackage, playKey) {
         case (nil, nil): return nil
         case (let package?, let path?): return try playVerifier(package, keyFile: path)
         default: throw Failure(.usage, "--play-package and --play-key must be passed together")
@@ -98,11 +71,7 @@ struct EvidenceOptions: ParsableArguments {
     }
 
     private func push(_ logger: Logger) throws(Failure) -> PushTokenVerifier? {
-        let given = (
-            playPushAudience ?? environmentVariable("SYNCD_PLAY_PUSH_AUDIENCE"),
-            playPushAccount ?? environmentVariable("SYNCD_PLAY_PUSH_ACCOUNT")
-        )
-        switch given {
+        switch (playPushAudience, playPushAccount) {
         case (nil, nil): return nil
         case (let audience?, let account?):
             do throws(TransportError) {
@@ -119,7 +88,7 @@ struct EvidenceOptions: ParsableArguments {
 
     private func stripe(_ secrets: SecretOptions) throws -> StripeVerifier? {
         let products = try productsByPrice()
-        guard let path = stripeSecretFile ?? environmentVariable("SYNCD_STRIPE_SECRET_FILE") else {
+        guard let path = stripeSecretFile else {
             guard products.isEmpty else { throw Failure(.usage, "--stripe-price needs --stripe-secret-file") }
             return nil
         }
@@ -133,9 +102,8 @@ struct EvidenceOptions: ParsableArguments {
     }
 
     private func productsByPrice() throws(Failure) -> [String: ProductID] {
-        let fallback = environmentVariable("SYNCD_STRIPE_PRICES")?.split(separator: " ").map(String.init) ?? []
         var products: [String: ProductID] = [:]
-        for text in stripePrices.isEmpty ? fallback : stripePrices {
+        for text in stripePrices {
             let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2, !parts[0].isEmpty else {
                 throw Failure(

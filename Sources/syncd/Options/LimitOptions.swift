@@ -6,30 +6,22 @@ import SyncService
 
 /// The server's limits and trusted proxies.
 struct LimitOptions: ParsableArguments {
-    @Option(
-        name: .customLong("limit"),
-        help: ArgumentHelp(
-            "A limit; repeat for others, and see --limits for names and defaults (SYNCD_LIMITS, separated by spaces).",
-            valueName: "name=value"))
+    @Option(name: .customLong("limit"), help: .setting("limit"))
     var settings: [String] = []
 
     @Flag(name: .customLong("limits"), help: "Print all limits with their values and exit.")
     var isShowing = false
 
-    @Option(
-        name: .customLong("trusted-proxy"),
-        help: ArgumentHelp(
-            "A proxy whose X-Forwarded-For or Forwarded is trusted: an address, or a range such as 10.0.0.0/8; repeat "
-                + "for others (SYNCD_TRUSTED_PROXIES, separated by spaces).", valueName: "address"))
+    @Option(name: .customLong("trusted-proxy"), help: .setting("trusted-proxy"))
     var proxies: [String] = []
 
     /// The limits of `listener` with the options' values.
     func limits(_ listener: ListenerConfiguration) throws(Failure) -> ServerLimits {
         var limits = ServerLimits(listener: listener)
-        for setting in Self.given(settings, "SYNCD_LIMITS") {
+        for setting in settings {
             do throws(ListenerError) { try limits.set(setting) } catch { throw Failure(.usage, "--limit: \(error)") }
         }
-        for proxy in Self.given(proxies, "SYNCD_TRUSTED_PROXIES") {
+        for proxy in proxies {
             guard limits.listener.trustedProxies.insert(proxy) else {
                 throw Failure(
                     .usage,
@@ -37,11 +29,6 @@ struct LimitOptions: ParsableArguments {
             }
         }
         return limits
-    }
-
-    private static func given(_ options: [String], _ variable: String) -> [String] {
-        guard options.isEmpty else { return options }
-        return environmentVariable(variable)?.split(separator: " ").map(String.init) ?? []
     }
 
     /// The table that `--limits` prints.

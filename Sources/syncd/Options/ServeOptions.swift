@@ -8,40 +8,32 @@ import SyncService
 
 /// The server's address, certificate and secret files.
 struct ListenOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "The address to listen on; port 0 picks a free port (SYNCD_LISTEN; default: 127.0.0.1:8440).",
-            valueName: "host:port"))
+    @Option(help: .setting("listen"))
     var listen: String?
 
-    @Option(help: ArgumentHelp("The certificate chain, PEM (SYNCD_TLS_CERTIFICATE).", valueName: "file"))
+    @Option(help: .setting("tls-certificate"))
     var tlsCertificate: String?
 
-    @Option(help: ArgumentHelp("The certificate's private key, unencrypted PEM (SYNCD_TLS_KEY).", valueName: "file"))
+    @Option(help: .setting("tls-key"))
     var tlsKey: String?
 
-    @Flag(help: "Listen without TLS on an address that other machines can reach (SYNCD_INSECURE_HTTP=1).")
+    @Flag(help: .setting("insecure-http"))
     var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
 
     func configuration() throws(Failure) -> ListenerConfiguration {
-        let text = listen ?? environmentVariable("SYNCD_LISTEN") ?? "127.0.0.1:8440"
+        let text = listen ?? "127.0.0.1:8440"
         let (host, port) = try Self.address(text)
-        let files = (
-            tlsCertificate ?? environmentVariable("SYNCD_TLS_CERTIFICATE"),
-            tlsKey ?? environmentVariable("SYNCD_TLS_KEY")
-        )
         var configuration = ListenerConfiguration(host: host, port: port)
-        switch files {
+        switch (tlsCertificate, tlsKey) {
         case (let chain?, let key?):
             try Self.requireFile(chain, option: "--tls-certificate")
             try Self.requireFile(key, option: "--tls-key")
             try secrets.check(key, option: "--tls-key")
             configuration.certificate = .init(chainFile: chain, keyFile: key)
         case (nil, nil):
-            let isAllowed = try isSet("SYNCD_INSECURE_HTTP")
-            guard insecureHTTP || isAllowed || Self.isLoopback(host) else {
+            guard insecureHTTP || Self.isLoopback(host) else {
                 throw Failure(
                     .usage,
                     "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass "
@@ -83,37 +75,22 @@ struct ListenOptions: ParsableArguments {
 
 /// The server's name, its operator, and the rules for accounts.
 struct ServiceOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "The server's public URL, the issuer of its tokens (SYNCD_NAME; default: the address of --listen).",
-            valueName: "url"))
+    @Option(help: .setting("name"))
     var name: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "A file with the operator's token on one line (SYNCD_OPERATOR_TOKEN_FILE).", valueName: "file"))
+    @Option(help: .setting("operator-token-file"))
     var operatorTokenFile: String?
 
-    @Option(
-        name: .customLong("origin"),
-        help: ArgumentHelp(
-            "An origin of web pages that may call the server, such as https://shop.example.com; repeat for others "
-                + "(SYNCD_ORIGINS, separated by spaces).", valueName: "origin"))
+    @Option(name: .customLong("origin"), help: .setting("origin"))
     var origins: [String] = []
 
-    @Flag(help: "Do not let clients create accounts (SYNCD_NO_SIGN_UP=1).")
+    @Flag(help: .setting("no-sign-up"))
     var noSignUp = false
 
-    @Flag(
-        help: ArgumentHelp(
-            "With --issuer: let clients create accounts with passwords as well. The names of these accounts are not "
-                + "available to users of the issuer (SYNCD_SIGN_UP=1)."))
+    @Flag(help: .setting("sign-up"))
     var signUp = false
 
-    @Option(
-        help: ArgumentHelp(
-            "The owner of a transaction that two accounts claim: keepWithFirst, transfer or share (SYNCD_OWNERSHIP; "
-                + "default: keepWithFirst).", valueName: "rule"))
+    @Option(help: .setting("ownership"))
     var ownership: String?
 
     @Flag(
@@ -130,14 +107,14 @@ struct ServiceOptions: ParsableArguments {
     func configuration(
         _ listener: ListenerConfiguration, hasIssuer: Bool, secrets: SecretOptions
     ) throws -> ServiceConfiguration {
-        let name = name ?? environmentVariable("SYNCD_NAME") ?? Self.name(of: listener)
+        let name = name ?? Self.name(of: listener)
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
         else {
             throw Failure(.usage, "--name must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"")
         }
         var configuration = ServiceConfiguration(name: name)
-        if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
+        if catalog.file != nil {
             let loaded = try catalog.load()
             configuration.catalog = loaded
             configuration.catalogJSON = Array(loaded.json.text().utf8)
@@ -146,19 +123,15 @@ struct ServiceOptions: ParsableArguments {
         configuration.isClockAccepted = acceptClock
         configuration.origins = try readOrigins()
         configuration.operatorToken = try operatorToken(secrets)
-        if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
-            configuration.ownership = try ownershipRule(text)
-        }
+        if let ownership { configuration.ownership = try ownershipRule(ownership) }
         return configuration
     }
 
     /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can
     /// take the name of one of the issuer's users.
     private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
-        let (isOpened, isClosed) = (try isSet("SYNCD_SIGN_UP"), try isSet("SYNCD_NO_SIGN_UP"))
         guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up exclude each other") }
-        if noSignUp || (isClosed && !signUp) { return false }
-        return !hasIssuer || signUp || isOpened
+        return !noSignUp && (!hasIssuer || signUp)
     }
 
     private static func name(of listener: ListenerConfiguration) -> String {
@@ -168,8 +141,6 @@ struct ServiceOptions: ParsableArguments {
     }
 
     private func readOrigins() throws(Failure) -> [String] {
-        let fallback = environmentVariable("SYNCD_ORIGINS")?.split(separator: " ").map(String.init) ?? []
-        let origins = origins.isEmpty ? fallback : origins
         for origin in origins {
             // The form that browsers send (RFC 6454, section 6.2): lower case, nothing after the port.
             guard let url = URL(string: origin), let scheme = url.scheme, let host = url.host(), !host.isEmpty,
@@ -185,7 +156,7 @@ struct ServiceOptions: ParsableArguments {
     }
 
     private func operatorToken(_ secrets: SecretOptions) throws -> String? {
-        guard let path = operatorTokenFile ?? environmentVariable("SYNCD_OPERATOR_TOKEN_FILE") else { return nil }
+        guard let path = operatorTokenFile else { return nil }
         try secrets.check(path, option: "--operator-token-file")
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
@@ -210,24 +181,20 @@ struct ServiceOptions: ParsableArguments {
 
 /// Another service whose tokens the server accepts.
 struct IssuerOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Accept tokens of this issuer (iss) as well (SYNCD_ISSUER).", valueName: "iss"))
+    @Option(help: .setting("issuer"))
     var issuer: String?
 
-    @Option(help: ArgumentHelp("The audience (aud) of its tokens (SYNCD_AUDIENCE).", valueName: "aud"))
+    @Option(help: .setting("audience"))
     var audience: String?
 
-    @Option(help: ArgumentHelp("Its public keys, a JSON Web Key Set (SYNCD_JWKS).", valueName: "file-or-url"))
+    @Option(help: .setting("jwks"))
     var jwks: String?
 
     /// `true` if an issuer is configured.
-    var isGiven: Bool { (issuer ?? environmentVariable("SYNCD_ISSUER")) != nil }
+    var isGiven: Bool { issuer != nil }
 
     func issuers(of server: String) throws(Failure) -> [ExternalIssuer] {
-        let given = (
-            issuer ?? environmentVariable("SYNCD_ISSUER"), audience ?? environmentVariable("SYNCD_AUDIENCE"),
-            jwks ?? environmentVariable("SYNCD_JWKS")
-        )
-        switch given {
+        switch (issuer, audience, jwks) {
         case (nil, nil, nil): return []
         case (let issuer?, let audience?, let keys?):
             guard issuer != server else { throw Failure(.usage, "--issuer must not be the server's own name") }

@@ -12,14 +12,10 @@ import SyncService
 struct PlayAPIOptions: ParsableArguments {
     static let title = "Google Play API options"
 
-    @Option(
-        help: ArgumentHelp(
-            "Look up subscriptions at Google Play with this key file (JSON) of a service account "
-                + "(SYNCD_PLAY_SERVICE_ACCOUNT).", valueName: "file"))
+    @Option(help: .setting("play-service-account"))
     var playServiceAccount: String?
 
-    @Option(
-        help: ArgumentHelp("The base URL of Google Play's API, for tests (SYNCD_PLAY_API).", valueName: "url"))
+    @Option(help: .setting("play-api"))
     var playAPI: String?
 
     /// The retries of a server, whose notification Google sends again.

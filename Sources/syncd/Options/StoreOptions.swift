@@ -164,29 +164,21 @@ struct CreationOptions: ParsableArguments {
 struct CatalogOptions: ParsableArguments {
     static let title = "Catalogue options"
 
-    @Option(
-        name: .customLong("catalog"),
-        help: ArgumentHelp("The catalogue: JSON, or an Xcode .storekit file (SYNCD_CATALOG).", valueName: "file"))
+    @Option(name: .customLong("catalog"), help: .setting("catalog"))
     var file: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The store environment whose purchases count, such as production or sandbox.", valueName: "name"))
-    var environment: String = "production"
+    @Option(help: .setting("environment"))
+    var environment: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Replace the catalogue's expiry rule: stackPurchases, latestExpiryWins or remoteWins.", valueName: "rule"))
+    @Option(help: .setting("expiry"))
     var expiry: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Replace the catalogue's flag rule: purchasedWins, lastWriterWins or remoteWins.", valueName: "rule"))
+    @Option(help: .setting("flags"))
     var flags: String?
 
     @OptionGroup var supplement: SupplementOptions
 
-    var environmentID: EnvironmentID { EnvironmentID(environment) }
+    var environmentID: EnvironmentID { EnvironmentID(environment ?? "production") }
 
     func load() throws -> Catalog {
         guard let path = file ?? environmentVariable("SYNCD_CATALOG") else {

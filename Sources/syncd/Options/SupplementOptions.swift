@@ -3,24 +3,13 @@ import Entitlements
 
 /// Values that a `.storekit` file does not contain.
 struct SupplementOptions: ParsableArguments {
-    @Option(
-        name: .customLong("duration"),
-        help: ArgumentHelp(
-            "The duration of a non-renewing subscription in a .storekit file; repeat for others.", valueName: "ID=P3M"))
+    @Option(name: .customLong("duration"), help: .setting("duration"))
     var durations: [String] = []
 
-    @Option(
-        name: .customLong("group-of"),
-        help: ArgumentHelp(
-            "The group of a non-renewing subscription in a .storekit file (default: its own id); repeat for others.",
-            valueName: "ID=GROUP"))
+    @Option(name: .customLong("group-of"), help: .setting("group-of"))
     var groups: [String] = []
 
-    @Option(
-        name: .customLong("units"),
-        help: ArgumentHelp(
-            "The units that a consumable in a .storekit file grants, 1 to 1,000,000 (default: 1); repeat for others.",
-            valueName: "ID=N"))
+    @Option(name: .customLong("units"), help: .setting("units"))
     var units: [String] = []
 
     func supplement() throws -> StoreKitSupplement {

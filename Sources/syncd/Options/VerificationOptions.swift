@@ -56,16 +56,10 @@ func playVerifier(_ package: String, keyFile path: String) throws -> GooglePlayV
 
 /// Apple's id of the app, and the certificates that sign its evidence, for commands on a server.
 struct AppStoreTrustOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "Apple's id of the app, required for notifications of production (SYNCD_APP_STORE_APP_ID).",
-            valueName: "number"))
+    @Option(help: .setting("app-store-app-id"))
     var appStoreAppID: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root "
-                + "(SYNCD_EVIDENCE_ROOT).", valueName: "file"))
+    @Option(help: .setting("evidence-root"))
     var evidenceRoot: String?
 
     /// The number, if it is given.

@@ -5,10 +5,7 @@ import SyncCore
 
 /// The rule for files with secrets that an administrator provides: tokens and private keys.
 struct SecretOptions: ParsableArguments {
-    @Flag(
-        help: ArgumentHelp(
-            "Accept files with tokens and keys that every user of this machine can access (SYNCD_ALLOW_OPEN_SECRETS=1)."
-        ))
+    @Flag(help: .setting("allow-open-secrets"))
     var allowOpenSecrets = false
 
     /// Throws if every user of this machine can read or replace the file at `path`.

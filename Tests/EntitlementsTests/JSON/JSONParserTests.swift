@@ -24,6 +24,15 @@ struct JSONParserTests {
         #expect(try Self.parse(text) == value)
     }
 
+    @Test("The lines of members and elements are kept by their paths")
+    func lines() throws {
+        let text = "{\"a\":\n [1,\n\n {\"b.c\": 2}],\r\n\"d\": \"\\n\"}"
+        let located = try JSONValue.located(parsing: Array(text.utf8))
+        #expect(located.value == (try Self.parse(text)))
+        #expect(
+            located.lines == [["a"]: 1, ["a", "[0]"]: 2, ["a", "[1]"]: 4, ["a", "[1]", "b.c"]: 4, ["d"]: 5])
+    }
+
     @Test(
         "A syntax error is reported with line and column",
         arguments: [

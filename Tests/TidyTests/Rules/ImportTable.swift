@@ -26,7 +26,7 @@ struct ImportTable {
         rows: libraries + [
             Row(
                 module: "syncd", folder: "Sources/syncd", imports: libraries.map(\.module),
-                packages: ["ArgumentParser", "Logging"]),
+                packages: ["ArgumentParser", "Configuration", "HTTPTypes", "Logging"]),
             Row(
                 module: "syncsim", folder: "Sources/syncsim", imports: libraries.map(\.module),
                 packages: ["ArgumentParser"]),

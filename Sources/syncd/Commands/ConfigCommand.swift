@@ -1,0 +1,116 @@
+import ArgumentParser
+import Entitlements
+import Foundation
+
+struct ConfigCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "config", abstract: "Check the configuration file, and show what applies.",
+        subcommands: [ConfigCheck.self, ConfigShow.self])
+}
+
+/// The option that names the configuration file.
+struct ConfigOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The configuration file (SYNCD_CONFIG; default: the first that exists of "
+                + "$XDG_CONFIG_HOME/syncd/config.json and /etc/syncd/syncd.json).", valueName: "file"))
+    var config: String?
+}
+
+struct ConfigCheck: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check", abstract: "Print every mistake of the configuration file with its line and key.",
+        discussion: """
+            The values are checked by the code that starts the command of their section, with the environment \
+            variables of this process. The exit code is 2 if there is a mistake.
+            """)
+
+    @OptionGroup var options: ConfigOptions
+
+    func run() throws {
+        guard let file = ConfigurationFile.find(options.config) else {
+            let paths = ConfigurationFile.usualPaths.joined(separator: " and ")
+            throw Failure(.notFound, "there is no configuration file: \(paths) do not exist")
+        }
+        var mistakes = file.mistakes.map { (line: $0.line ?? 0, text: file.describe($0)) }
+        for command in file.commands {
+            mistakes += try EffectiveSettings(command, flags: [], file: file).mistakes()
+        }
+        guard !mistakes.isEmpty else { return try writeOutput(Array("\(file.path): no mistakes\n".utf8)) }
+        let lines = mistakes.sorted { $0.line < $1.line }.map { "\($0.text)\n" }
+        try writeOutput(Array(lines.joined().utf8))
+        throw ExitCode(Failure.Code.usage.rawValue)
+    }
+}
+
+struct ConfigShow: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Print the effective value of each setting and its source.",
+        usage: "syncd config show [--json] [--config <file>] <command> [<options of the command>]",
+        discussion: "A secret is shown as the path of its file.")
+
+    @OptionGroup var options: ConfigOptions
+    @OptionGroup var output: OutputOptions
+
+    @Argument(
+        parsing: .allUnrecognized,
+        help: ArgumentHelp(
+            "\(Setting.Command.allCases.map(\.rawValue).joined(separator: " or ")), and options to apply.",
+            valueName: "command"))
+    var words: [String] = []
+
+    func run() throws {
+        guard let command = words.first.flatMap(Setting.Command.init), let type = command.type else {
+            let names = Setting.Command.allCases.filter { $0.type != nil }.map(\.rawValue)
+            throw Failure(.usage, "pass the command whose configuration is shown: \(names.joined(separator: " or "))")
+        }
+        let flags = Array(words.dropFirst())
+        _ = try type.parse(flags)
+        let settings = try EffectiveSettings.load(command, flags: flags, config: options.config)
+        let rows = Setting.all(of: command).map { setting in
+            let value = settings.values[setting.name]
+            let standard = setting.isFlag ? "false" : setting.standard
+            return Row(
+                setting: setting, texts: value?.texts ?? standard.map { [$0] } ?? [],
+                source: settings.describe(value?.source))
+        }
+        try output.show(
+            .array(rows.map(\.json)),
+            or: aligned(
+                rows.map { row in
+                    let text = row.texts.joined(separator: " ").singleLine
+                    return [row.setting.name, text.isEmpty ? "-" : text, row.source]
+                }
+            ).joined(separator: "\n"))
+    }
+
+    private struct Row {
+        var setting: Setting
+        var texts: [String]
+        var source: String
+
+        var json: JSON {
+            let text = texts.first
+            let value: JSON =
+                switch setting.kind {
+                case .list, .stores: .array(texts.map(JSON.string))
+                case .flag: .bool(text == "true")
+                case .number: text.flatMap(Int64.init).map(JSON.number) ?? JSON(text)
+                default: JSON(text)
+                }
+            return .object([("name", .string(setting.name)), ("value", value), ("source", .string(source))])
+        }
+    }
+}
+
+extension EffectiveSettings {
+    /// The source of a value, for the reader.
+    fileprivate func describe(_ source: Source?) -> String {
+        switch source {
+        case .flag: "flag"
+        case .variable(let name): name
+        case .file(let line): "\(file?.path ?? ""):\(line)"
+        case nil: "default"
+        }
+    }
+}
