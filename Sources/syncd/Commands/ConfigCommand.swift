@@ -60,12 +60,12 @@ struct ConfigShow: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        guard let command = words.first.flatMap(Setting.Command.init), let type = command.type else {
-            let names = Setting.Command.allCases.filter { $0.type != nil }.map(\.rawValue)
+        guard let command = words.first.flatMap(Setting.Command.init) else {
+            let names = Setting.Command.allCases.map(\.rawValue)
             throw Failure(.usage, "pass the command whose configuration is shown: \(names.joined(separator: " or "))")
         }
         let flags = Array(words.dropFirst())
-        _ = try type.parse(flags)
+        _ = try command.type.parse(flags)
         let settings = try EffectiveSettings.load(command, flags: flags, config: options.config)
         let rows = Setting.all(of: command).map { setting in
             let value = settings.values[setting.name]
