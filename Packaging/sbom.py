@@ -3,8 +3,8 @@
 
     Packaging/sbom.py --version VERSION --commit HASH --time SECONDS
 
-The packages and revisions are those of Package.resolved. The licence is read from the LICENSE file of each checkout, and
-is NOASSERTION where there is none or its text is unknown. The same input gives the same bytes.
+The packages and revisions are those of Package.resolved. The licence is read from the LICENSE file of each checkout.
+It is NOASSERTION if there is no such file or its text is unknown. The same input gives the same bytes.
 """
 
 import argparse
@@ -55,7 +55,8 @@ def main():
         "name": f"{NAME}-{options.version}",
         "documentNamespace": f"https://entitlementsync.invalid/spdx/{NAME}-{options.version}-{digest[:32]}",
         "creationInfo": {
-            "created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Organization: EntitlementSync maintainers"],
+            "created": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creators": ["Organization: EntitlementSync maintainers", "Tool: Packaging/sbom.py"],
         },
         "packages": packages,
         "relationships": [
