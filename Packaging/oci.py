@@ -13,7 +13,7 @@ import hashlib
 import json
 import pathlib
 
-HEALTH = "curl --fail --silent --show-error http://127.0.0.1:8440/readyz"
+HEALTH = "curl --fail --silent --show-error http://127.0.0.1:8440/healthz"
 
 
 class Layout:
@@ -85,7 +85,9 @@ def main():
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
         "layers": layers, "annotations": notes,
     }, "application/vnd.oci.image.manifest.v1+json")
-    manifest["annotations"] = {"org.opencontainers.image.ref.name": options.version}
+    name = f"syncd:{options.version}"
+    # Podman and umoci read the first name, Docker the second one.
+    manifest["annotations"] = {"org.opencontainers.image.ref.name": name, "io.containerd.image.name": name}
     manifest["platform"] = {"architecture": options.arch, "os": "linux"}
     index = {
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [manifest],
