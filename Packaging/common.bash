@@ -39,6 +39,7 @@ read_version() {
 check_program() {
     need od coreutils
     need dpkg dpkg
+    need readelf binutils
     [ -f "$program" ] || fail "$program does not exist; run make release, or set SYNCD=FILE"
     [ "$(od -An -c -N4 "$program" | tr -d ' ')" = '177ELF' ] || fail "$program is not a Linux program (ELF)"
     arch=$(dpkg --print-architecture)
@@ -49,6 +50,9 @@ check_program() {
     *) fail "$program is for a processor that is neither amd64 nor arm64" ;;
     esac
     [ "$machine" = "$arch" ] || fail "$program is for $machine, but this machine is $arch; run make release here"
+    if readelf --dynamic "$program" | grep --quiet 'NEEDED.*libswift'; then
+        fail "$program needs Swift's libraries, which the packages do not contain; run make release"
+    fi
     local built expected="syncd $version (development build)"
     $isRelease && expected="syncd $version (commit $commit)"
     built=$("$program" --version | head -n 1) || fail "$program --version failed; run make release"
