@@ -50,7 +50,7 @@ check_program() {
     *) fail "$program is for a processor that is neither amd64 nor arm64" ;;
     esac
     [ "$machine" = "$arch" ] || fail "$program is for $machine, but this machine is $arch; run make release here"
-    if readelf --dynamic "$program" | grep --quiet 'NEEDED.*libswift'; then
+    if [[ $(readelf --dynamic "$program") = *NEEDED*libswift* ]]; then
         fail "$program needs Swift's libraries, which the packages do not contain; run make release"
     fi
     local built expected="syncd $version (development build)"
