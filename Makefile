@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release test soak nightly mutants threads lint docs bench peers proto clean
+.PHONY: help setup demo release deb image dist test soak nightly mutants threads lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
@@ -27,6 +27,19 @@ release: setup ## Build a syncd for machines without Swift and print its path
 	swift build $(RELEASE)
 	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
+deb: release ## Build a Debian package of syncd, and write it to .build/packages
+	@.ci/setup binutils dpkg-dev lintian python3 systemd
+	Packaging/deb
+
+image: release ## Build an OCI image of the server, and write it to .build/packages; needs root or sudo
+	@.ci/setup binutils dpkg-dev mmdebstrap python3
+	Packaging/image
+
+dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
+	@.ci/setup git python3
+	swift package resolve
+	Packaging/dist
+
 test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands and short benchmarks
 	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
 	.ci/mutants check
@@ -47,7 +60,7 @@ soak: setup ## Soak the stores and a server, then simulate until a seed fails; F
 mutants: setup ## Insert one deliberate bug at a time into the engine; the simulation must detect each
 	.ci/mutants
 
-nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then run mutants and threads; FROM=seed
+nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
 	@.ci/setup apache2-bin curl openssl
 	.ci/nightly
 

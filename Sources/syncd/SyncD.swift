@@ -12,7 +12,7 @@ struct SyncD: AsyncParsableCommand {
             Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict, 10 access denied, 75 try again \
             later.
             """,
-        version: "0.1.0",
+        version: Version.description,
         subcommands: [Demo.self],
         groupedSubcommands: [
             CommandGroup(

@@ -13,7 +13,7 @@ package enum StoreSchema {
     package static let applicationID: Int64 = 0x456E_5379
 
     /// The `PRAGMA user_version` after all steps.
-    static var version: Int64 { Int64(steps.count) }
+    package static var version: Int64 { Int64(steps.count) }
 
     package static let pageSize = 4_096
 

@@ -281,7 +281,7 @@ class SyncD(Server):
         self.cost, self.store, self.environment = cost, store, environment
 
     def version(self):
-        return subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
 
     def start(self):
         self.port = free_port()

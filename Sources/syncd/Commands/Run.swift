@@ -154,7 +154,7 @@ struct Run: ConfiguredCommand {
         let service = AgentService(
             agent, users: plan.users, verifiers: plan.verifiers,
             actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.account != nil),
-            version: SyncD.configuration.version, host: .system)
+            version: Version.number, host: .system)
         return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger)
     }
 

@@ -39,7 +39,7 @@ struct ServerOptions: ParsableArguments {
     /// The HTTP transport for requests to servers.
     func transport() throws -> any HTTPTransport {
         var configuration = CurlClient.Configuration()
-        configuration.userAgent = "syncd/\(SyncD.configuration.version)"
+        configuration.userAgent = "syncd/\(Version.number)"
         if let file = caFile ?? environmentVariable("SYNCD_CA_FILE") {
             let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
             guard text.contains("-----BEGIN ") else {

@@ -2,7 +2,7 @@
 enum Layout {
     static let topLevel: Set = [
         "Package.swift", "Sources", "Tests", "Backends", "Docs", "README.md", "Makefile", "LICENSE", "Benchmarks",
-        "Examples", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md",
+        "Examples", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "Packaging",
         // Written by SwiftPM and not checked in.
         "Package.resolved",
     ]
