@@ -386,6 +386,11 @@ let package = Package(
             ]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(
+            name: "SyncAgentTests",
+            dependencies: [
+                "Entitlements", "EntitlementSync", "SyncAgent", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
+        .testTarget(
             name: "SyncdTests",
             dependencies: [
                 "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",

@@ -20,14 +20,18 @@ package struct AgentProcess: Sendable {
     private let place: SocketPlace?
     private let notifier: ServiceNotifier
     private let logger: Logger
+    private let onReady: @Sendable () -> Void
 
     /// - Parameters:
     ///   - place: The socket for local programs; `nil` for none.
     ///   - notifier: Tells the service manager about the state.
+    ///   - onReady: Called once local programs can connect.
     package init(
-        _ agent: Agent, service: AgentService, place: SocketPlace?, notifier: ServiceNotifier, logger: Logger
+        _ agent: Agent, service: AgentService, place: SocketPlace?, notifier: ServiceNotifier, logger: Logger,
+        onReady: @escaping @Sendable () -> Void
     ) {
         (self.agent, self.service, self.place, self.notifier, self.logger) = (agent, service, place, notifier, logger)
+        self.onReady = onReady
     }
 
     /// Works until a signal arrives.
@@ -62,6 +66,7 @@ package struct AgentProcess: Sendable {
             services.append(.init(service: try listener(at: place)))
         } else {
             notifier.ready()
+            onReady()
         }
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
@@ -89,14 +94,14 @@ package struct AgentProcess: Sendable {
             handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits, logger: logger)
         var quiet = logger
         if logger.logLevel > .debug { quiet.logLevel = .error }
-        return try Listener(limits, responder: responder, logger: quiet) { [notifier, logger] _ in
+        return try Listener(limits, responder: responder, logger: quiet) { [notifier, logger, onReady] _ in
             do throws(AgentError) { try place.open() } catch { logger.error("\(error)") }
             notifier.ready()
-            logger.info("listening on \(place.path)")
+            onReady()
         }
     }
 
-    /// Tells the service manager's watchdog that the process works.
+    /// Reports to the service manager's watchdog that the process works.
     private static func reportLife(_ notifier: ServiceNotifier) async {
         guard let interval = notifier.watchdogInterval else { return await untilCancelled() }
         while true {

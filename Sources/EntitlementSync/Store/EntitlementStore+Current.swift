@@ -6,7 +6,7 @@ package struct CurrentState: Sendable {
     package let account: Account
     /// The facts and their replay.
     package let replay: Replay
-    /// What the replay says now.
+    /// The periods, products, balances and access by now.
     package let snapshot: Snapshot
     /// The id under which this device records; `nil` before the first recording.
     package let replica: ReplicaID?

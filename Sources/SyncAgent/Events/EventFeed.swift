@@ -82,6 +82,9 @@ package actor EventFeed {
     /// A stream that yields when there may be new events, and with each ``tick()``.
     package nonisolated func signals() -> AsyncStream<Void> { hub.subscribe() }
 
+    /// A stream as from ``signals()``, and a function that ends it.
+    nonisolated func subscription() -> (stream: AsyncStream<Void>, end: @Sendable () -> Void) { hub.subscription() }
+
     /// Wakes all readers, so that they send a sign of life.
     package nonisolated func tick() { hub.signal() }
 

@@ -3,7 +3,7 @@ package struct AgentError: Error, CustomStringConvertible {
     package enum Kind: Sendable {
         /// Another process keeps the store, or listens on the socket.
         case alreadyRunning
-        /// The file or folder is not safe, or belongs to somebody else.
+        /// The file or folder is not safe, or belongs to another user.
         case unsafe
         /// The system refused the operation.
         case failed

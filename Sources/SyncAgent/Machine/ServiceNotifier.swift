@@ -6,7 +6,7 @@ import Musl
 import Darwin
 #endif
 
-/// Tells the service manager about the state of the process (sd_notify(3)). Without `NOTIFY_SOCKET` it does nothing.
+/// Reports the state of the process to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET` it does nothing.
 package struct ServiceNotifier: Sendable {
     private let path: String?
     /// Half of the time after which the manager restarts a process that does not report; `nil` without a watchdog.
@@ -31,8 +31,10 @@ package struct ServiceNotifier: Sendable {
 
     /// The process reloads its configuration; ``ready()`` ends it.
     package func reloading() {
-        let now = ContinuousTime.monotonicMicroseconds
-        send("RELOADING=1\nMONOTONIC_USEC=\(now)")
+        // The clock that systemd compares with its own: CLOCK_MONOTONIC on Linux.
+        let clock = SuspendingClock()
+        let now = clock.systemEpoch.duration(to: clock.now)
+        send("RELOADING=1\nMONOTONIC_USEC=\(Int64(now / .microseconds(1)))")
     }
 
     /// The process ends.
@@ -54,14 +56,5 @@ package struct ServiceNotifier: Sendable {
         _ = SocketPath.withAddress(path) { address, length in
             message.withCString { sendto(descriptor, $0, message.utf8.count, 0, address, length) }
         }
-    }
-}
-
-private enum ContinuousTime {
-    /// The clock that systemd compares with its own: `CLOCK_MONOTONIC`.
-    static var monotonicMicroseconds: UInt64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return UInt64(time.tv_sec) * 1_000_000 + UInt64(time.tv_nsec) / 1_000
     }
 }

@@ -19,7 +19,8 @@ package struct AgentService: Sendable {
         package var logOut: @Sendable () async throws -> LogOutReport
 
         package init(
-            logIn: @escaping @Sendable (_ name: String, _ password: String?, _ adoptsAnonymous: Bool) async throws
+            logIn:
+                @escaping @Sendable (_ name: String, _ password: String?, _ adoptsAnonymous: Bool) async throws
                 -> Account,
             logOut: @escaping @Sendable () async throws -> LogOutReport
         ) {
@@ -120,7 +121,8 @@ package struct AgentService: Sendable {
     private func use(_ name: String, _ request: ServiceRequest) async throws -> TransportAnswer {
         guard let field = HTTPField.Name("Idempotency-Key"), let key = request.head.headerFields[field] else {
             throw RequestError(
-                .badRequest, "the field Idempotency-Key is required: choose a random key for each use, and repeat the "
+                .badRequest,
+                "the field Idempotency-Key is required: choose a random key for each use, and repeat the "
                     + "request with the same key if there is no answer")
         }
         let id = SpendID(key)
@@ -223,7 +225,7 @@ extension AgentService {
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = "text/event-stream"
         return ServiceAnswer(
-            response, body: .stream(AsyncStream { await pieces.next() }, end: { pieces.end() }),
+            response, body: .stream(AsyncStream { await pieces.next() }, end: pieces.end),
             route: AgentRoute.events.path)
     }
 }
@@ -232,35 +234,30 @@ extension AgentService {
 private actor EventPieces {
     private let feed: EventFeed
     private var signals: AsyncStream<Void>.Iterator
-    private let continuation: AsyncStream<Void>.Continuation
-    private let ended: AsyncStream<Void>
+    /// Ends the pieces.
+    nonisolated let end: @Sendable () -> Void
     private var position: UInt64
     private var hasGreeted = false
 
     init(_ feed: EventFeed, after position: UInt64) {
         (self.feed, self.position) = (feed, position)
-        (ended, continuation) = AsyncStream<Void>.makeStream()
-        signals = feed.signals().makeAsyncIterator()
+        let subscription = feed.subscription()
+        (signals, end) = (subscription.stream.makeAsyncIterator(), subscription.end)
     }
-
-    nonisolated func end() { continuation.finish() }
 
     /// The next piece of the body; `nil` at its end.
     func next() async -> [UInt8]? {
-        if !hasGreeted {
+        guard hasGreeted else {
             hasGreeted = true
-            let events = await feed.events(after: position)
-            return Array("retry: 1000\n\n".utf8) + pieces(of: events)
+            return Array("retry: 1000\n\n".utf8) + pieces(of: await feed.events(after: position))
         }
-        while !Task.isCancelled {
-            var iterator = signals
-            let signal: Void? = await iterator.next(isolation: self)
-            signals = iterator
-            guard signal != nil else { return nil }
-            let events = await feed.events(after: position)
-            return events.isEmpty ? Array(":\n\n".utf8) : pieces(of: events)
-        }
-        return nil
+        var iterator = signals
+        let signal: Void? = await iterator.next(isolation: self)
+        signals = iterator
+        guard signal != nil else { return nil }
+        let events = await feed.events(after: position)
+        // A comment shows the reader and the connection that both are alive.
+        return events.isEmpty ? Array(":\n\n".utf8) : pieces(of: events)
     }
 
     private func pieces(of events: [EventLog.Event]) -> [UInt8] {

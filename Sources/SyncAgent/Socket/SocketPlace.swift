@@ -31,7 +31,7 @@ package struct SocketPlace: Sendable {
         (self.path, self.group) = (path, group)
     }
 
-    /// Creates the folder, or checks that it is safe, and that nobody listens at the path.
+    /// Creates the folder, or checks that it is safe, and that no process listens at the path.
     package func prepare() throws(AgentError) {
         if mkdir(folder, 0o700) == 0 {
             try openFolderToGroup()
@@ -52,8 +52,8 @@ package struct SocketPlace: Sendable {
         guard others == 0 || isShared else {
             throw AgentError(
                 .unsafe,
-                "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8)): "
-                    + "chmod 700 \(folder)")
+                "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8)))"
+                    + "; chmod 700 \(folder)")
         }
         try refuseListener()
     }
@@ -77,7 +77,7 @@ package struct SocketPlace: Sendable {
         }
     }
 
-    /// Throws if the path is taken. A socket that nobody listens on was left by a process that was killed.
+    /// Throws if the path is taken. A socket without a listener was left by a process that was killed.
     private func refuseListener() throws(AgentError) {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }

@@ -20,7 +20,10 @@ package final class SignalHub: Sendable {
     }
 
     /// Returns a stream that yields after every ``signal()`` from now on.
-    package func subscribe() -> AsyncStream<Void> {
+    package func subscribe() -> AsyncStream<Void> { subscription().stream }
+
+    /// Returns a stream as ``subscribe()`` does, and a function that ends it.
+    package func subscription() -> (stream: AsyncStream<Void>, end: @Sendable () -> Void) {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let id = state.withLock { state in
             state.nextID += 1
@@ -28,7 +31,7 @@ package final class SignalHub: Sendable {
             return state.nextID
         }
         continuation.onTermination = { [weak self] _ in self?.remove(id) }
-        return stream
+        return (stream, { continuation.finish() })
     }
 
     /// Wakes every subscriber.

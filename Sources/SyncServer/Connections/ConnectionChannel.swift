@@ -41,7 +41,7 @@ struct ConnectionChannel: ServerChildChannel {
         guard let options = channel as? any SocketOptionProvider else {
             return channel.eventLoop.makeSucceededFuture(.max)
         }
-        // An unknown user is nobody: a failure would end the listener.
+        // An unknown user has no rights. A failure would end the listener.
         return options.unsafeGetSocketOption(level: .socket, name: .init(rawValue: SO_PEERCRED)).map {
             (credentials: Credentials) in credentials.user
         }.flatMapErrorThrowing { _ in UInt32.max }

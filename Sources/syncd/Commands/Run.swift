@@ -26,7 +26,8 @@ struct Run: ConfiguredCommand {
               curl --unix-socket SOCKET -N http://localhost/v1/events
               curl --unix-socket SOCKET http://localhost/v1/status
 
-            The log goes to standard error. On SIGHUP it reads its files again. On SIGTERM or SIGINT it finishes what \
+            When ready, it prints "listening on SOCKET" or "running" to standard output. The log goes to standard \
+            error. On SIGHUP it reads its files again. On SIGTERM or SIGINT it finishes what \
             it has accepted, closes an SQLite store so that it is a single file, and exits with 0.
 
             Examples:
@@ -52,8 +53,7 @@ struct Run: ConfiguredCommand {
         // Everything that this process creates is private to its user.
         umask(0o077)
         var plan = try loadPlan()
-        let notifier = ServiceNotifier(
-            environment: ProcessInfo.processInfo.environment, processID: ProcessInfo.processInfo.processIdentifier)
+        let notifier = ServiceNotifier.current
         let lock: StoreLock
         do throws(AgentError) { lock = try StoreLock(ofStore: plan.path) } catch { throw Failure(error) }
         defer { lock.remove() }
@@ -155,7 +155,13 @@ struct Run: ConfiguredCommand {
             agent, users: plan.users, verifiers: plan.verifiers,
             actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.account != nil),
             version: Version.number, host: .system)
-        return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger)
+        return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger) {
+            do throws(Failure) {
+                try writeOutput(Array((plan.place.map { "listening on \($0.path)\n" } ?? "running\n").utf8))
+            } catch {
+                logger.warning("\(error.message)")
+            }
+        }
     }
 
     private static func actions(
@@ -200,6 +206,14 @@ struct Run: ConfiguredCommand {
         do throws(BackendError) { try await database.close() } catch {
             logger.warning("the write-ahead log could not be merged into the store: \(error)")
         }
+    }
+}
+
+extension ServiceNotifier {
+    /// The service manager of this process.
+    static var current: ServiceNotifier {
+        ServiceNotifier(
+            environment: ProcessInfo.processInfo.environment, processID: ProcessInfo.processInfo.processIdentifier)
     }
 }
 

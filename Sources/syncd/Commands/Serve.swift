@@ -4,6 +4,7 @@ import Foundation
 import HTTPTypes
 import Logging
 import SQLiteStorage
+import SyncAgent
 import SyncCore
 import SyncServer
 import SyncService
@@ -162,6 +163,7 @@ struct Serve: ConfiguredCommand {
                 } catch {
                     logger.warning("\(error.message)")
                 }
+                ServiceNotifier.current.ready()
             }
         } catch {
             throw Failure(.usage, "\(error)")

@@ -105,7 +105,8 @@ extension Setting {
             "evidence-root", "SYNCD_EVIDENCE_ROOT", .path, "file",
             "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root", of: both),
         Setting(
-            "play-package", "SYNCD_PLAY_PACKAGE", .text, "name", "The package name of the app on Google Play", of: both),
+            "play-package", "SYNCD_PLAY_PACKAGE", .text, "name", "The package name of the app on Google Play",
+            of: both),
         Setting(
             "play-key", "SYNCD_PLAY_KEY", .path, "file",
             "A file with the app's licensing key of Google Play, base64", of: both),
