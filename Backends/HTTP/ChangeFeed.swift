@@ -56,7 +56,8 @@ actor ChangeFeed {
                 lastEventID = ""
                 return ()
             case .unsupported:
-                guard await pause(asked: source.longestPause) else { return nil }
+                // The caller polls.
+                do { try await source.host.sleep(for: source.longestPause) } catch { return nil }
                 return ()
             case .no(let retryAfter):
                 guard await pause(asked: retryAfter) else { return nil }

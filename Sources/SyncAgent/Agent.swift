@@ -44,27 +44,21 @@ package final class Agent: Sendable {
     package var progress: Progress { state.withLock { $0 } }
 
     /// Works until the task is cancelled.
-    package func run(wakingOn wakes: WakeSignals?) async {
+    package func run(wakingOn wakes: WakeSignals) async {
         await withTaskGroup(of: Void.self) { group in
-            let hub = SignalHub()
-            if let wakes { group.addTask { for await _ in wakes.stream { hub.signal() } } }
             for other in others {
                 group.addTask { [interval] in
-                    await other.run(pollingEvery: interval, wakingOn: hub.subscribe()) {
+                    await other.run(pollingEvery: interval, wakingOn: wakes.subscribe()) {
                         await self.note($0, of: other)
                     }
                 }
             }
             group.addTask { [interval, store] in
-                await store.run(pollingEvery: interval, wakingOn: hub.subscribe()) { await self.didRound($0) }
+                await store.run(pollingEvery: interval, wakingOn: wakes.subscribe()) { await self.didRound($0) }
             }
             group.addTask { await self.forgetErasedAccounts() }
             group.addTask { await self.sendSignsOfLife() }
-            if let program {
-                group.addTask { [events] in await program.run(events) }
-            } else {
-                await events.deliverAll()
-            }
+            if let program { group.addTask { [events] in await program.run(events) } }
             await group.waitForAll()
         }
     }
@@ -73,11 +67,15 @@ package final class Agent: Sendable {
         let now = store.clockStatus.now
         let progress = state.withLock { progress in
             if round.hasSynced, round.failure == nil { progress.lastSync = now }
-            progress.failure = round.failure.map { ($0, now) }
+            if let failure = round.failure {
+                progress.failure = (failure, now)
+            } else if !round.isFailing {
+                progress.failure = nil
+            }
             return progress
         }
         await note(round, of: store)
-        if round.hasSynced || round.failure != nil {
+        if round.failure != nil || !round.isFailing {
             await events.note(round.failure, at: now, account: store.account)
         }
         do throws(EntitlementError) { await events.observe(try await store.currentState()) } catch {

@@ -3,7 +3,6 @@ import ServiceLifecycle
 import SyncCore
 import SyncServer
 import Synchronization
-import UnixSignals
 
 /// Runs an agent with its socket until the process receives a signal.
 package struct AgentProcess: Sendable {
@@ -38,28 +37,35 @@ package struct AgentProcess: Sendable {
     ///
     /// - Parameters:
     ///   - wakes: Yields when the remotes may be reachable again.
+    ///   - signals: The signals of the process.
     ///   - prepare: Checks the files that a reload would read. If it throws, the process goes on with what it has.
     /// - Throws: ``AgentError`` or `ListenerError` if the socket cannot be used.
     package func run(
-        wakingOn wakes: WakeSignals, prepare: @escaping @Sendable () async throws -> Void
+        wakingOn wakes: WakeSignals, signals: ProcessSignals, prepare: @escaping @Sendable () async throws -> Void
     ) async throws -> Outcome {
         let outcome = Mutex(Outcome.ended)
-        let reload = Work { [notifier, logger] in
-            for await _ in await UnixSignalsSequence(trapping: .sighup) {
-                notifier.reloading()
-                do {
-                    try await prepare()
-                    return outcome.withLock { $0 = .reload }
-                } catch {
-                    logger.error("the files were not read again, because one is wrong: \(error)")
-                    notifier.ready()
+        let end = Work { [notifier, logger] in
+            let news = signals.subscribe()
+            while !signals.isEnding {
+                if signals.takeReload() {
+                    notifier.reloading()
+                    do {
+                        try await prepare()
+                        return outcome.withLock { $0 = .reload }
+                    } catch {
+                        logger.error("the files were not read again: \(error)")
+                        notifier.ready()
+                    }
                 }
+                var iterator = news.makeAsyncIterator()
+                guard !signals.isEnding, await iterator.next() != nil else { break }
             }
+            notifier.stopping()
         }
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
             .init(service: Work { [agent] in await agent.run(wakingOn: wakes) }),
             .init(service: Work { [notifier] in await Self.reportLife(notifier) }),
-            .init(service: reload, successTerminationBehavior: .gracefullyShutdownGroup),
+            .init(service: end, successTerminationBehavior: .gracefullyShutdownGroup),
         ]
         if let place {
             try place.prepare()
@@ -70,13 +76,12 @@ package struct AgentProcess: Sendable {
         }
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
-        var configuration = ServiceGroupConfiguration(
-            services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
+        var configuration = ServiceGroupConfiguration(services: services, logger: quiet)
         configuration.maximumGracefulShutdownDuration = .seconds(20)
         configuration.maximumCancellationDuration = .seconds(5)
         defer { place?.remove() }
         try await ServiceGroup(configuration: configuration).run()
-        return outcome.withLock { $0 }
+        return signals.isEnding ? .ended : outcome.withLock { $0 }
     }
 
     private func listener(at place: SocketPlace) throws -> Listener {

@@ -43,19 +43,24 @@ struct BackgroundTests {
     /// Waits until the running shop pauses for another `duration`.
     private func pause(of duration: Duration) async { await until { machine.pending.contains(duration) } }
 
+    /// Waits until the running shop pauses until its next poll, which comes within a minute.
+    private func pauseUntilPoll() async {
+        await until { machine.pending.contains { $0 >= .seconds(54) && $0 <= .seconds(60) } }
+    }
+
     /// Lets `count` minutes pass, each until the running shop has made a request.
     ///
     /// - Returns: The number of requests.
     private func minutes(_ count: Int) async -> Int {
-        await pause(of: .seconds(60))
+        await pauseUntilPoll()
         _ = requests.take()
         for _ in 0..<count {
             let before = requests.count
-            await pause(of: .seconds(60))
+            await pauseUntilPoll()
             machine.advance(by: .seconds(60))
             await until { requests.count > before }
         }
-        await pause(of: .seconds(60))
+        await pauseUntilPoll()
         return requests.take().count
     }
 
@@ -70,7 +75,7 @@ struct BackgroundTests {
         let tablet = try await tablet()
         try await whileRunning(shop) {
             await until { !shop.rows.isEmpty }
-            await pause(of: .seconds(60))
+            await pauseUntilPoll()
         }
         _ = requests.take()
         try await tablet.record("owls.3months", transaction: "1")
@@ -83,7 +88,7 @@ struct BackgroundTests {
         #expect(!isRenewable(shop))
         try await whileRunning(shop) {
             await until { isRenewable(shop) }
-            await pause(of: .seconds(60))
+            await pauseUntilPoll()
         }
         // The access token has expired meanwhile. Each file that the shop writes for the news may cause another look.
         let made = requests.take()
@@ -117,7 +122,7 @@ struct BackgroundTests {
         let left = Int64((end.timeIntervalSince1970 * 1_000).rounded()) - machine.milliseconds
         try await whileRunning(shop) {
             await until { isRenewable(shop) }
-            await pause(of: .seconds(60))
+            await pauseUntilPoll()
             machine.advance(by: .milliseconds(left - 1))
             await pause(of: .milliseconds(1))
             let access = try await shop.access(to: "owls")
@@ -140,7 +145,7 @@ struct BackgroundTests {
         first.cancel()
         await first.value
         await until { shop.isRunning }
-        await pause(of: .seconds(60))
+        await pauseUntilPoll()
         second.cancel()
         await second.value
         #expect(!shop.isRunning)

@@ -130,7 +130,7 @@ struct EventLogTests {
     func feed() async throws {
         let store = try await store()
         func open(_ backend: any KeyValueBackend) async throws -> EventFeed {
-            try await EventFeed(backend, noticeBeforeExpiry: .zero) { _ in }
+            try await EventFeed(backend, noticeBeforeExpiry: .zero, hasProgram: true) { _ in }
         }
         let feed = try await open(local)
         await feed.observe(try await store.currentState())
@@ -153,7 +153,7 @@ struct EventLogTests {
         let faulty = FaultyBackend(local) { call in
             isBroken.withLock { $0 } && call.operation == .write ? .transient : nil
         }
-        let feed = try await EventFeed(faulty, noticeBeforeExpiry: .zero) { _ in }
+        let feed = try await EventFeed(faulty, noticeBeforeExpiry: .zero, hasProgram: true) { _ in }
         await feed.observe(try await store.currentState())
         isBroken.withLock { $0 = true }
         try await store.record(.reported("owl"))

@@ -60,6 +60,9 @@ extension EntitlementStore {
         }
     }
 
+    /// Lets ``run(pollingEvery:noticeBeforeExpiry:)`` retry a failed sync at once, for example after a log-in.
+    package func retrySync() { wakeUp.signal(.network) }
+
     private func keepCurrent(
         _ pace: SyncPace, notice: Duration, afterRound: @Sendable (RunRound) async -> Void
     ) async {
@@ -93,9 +96,10 @@ extension EntitlementStore {
             }
             if Task.isCancelled { return }
             if let failure = round.failure {
-                pace.didFail(failure)
+                pace.didFail(failure, of: session.account)
                 feed.publish(.failed(failure))
             }
+            round.isFailing = pace.isFailing
             await afterRound(round)
             reasons = await waitForSignal(atMost: pause(pace.untilNextSync, notice: notice))
         }

@@ -6,6 +6,8 @@ package struct RunRound: Sendable {
     package var hasSynced = false
     /// The failure of the round; `nil` if there was none.
     package var failure: EntitlementError?
+    /// True from a failure until the next success, also if this round did not try.
+    package var isFailing = false
 }
 
 /// Decides when to sync: at intervals, after changes, and after growing pauses while the remote fails.
@@ -16,7 +18,10 @@ struct SyncPace {
     private var pauses: OutagePauses
     /// The time of the next sync without a signal, by ``uptime``.
     private var next = Duration.zero
-    private var isFailing = false
+    private(set) var isFailing = false
+    /// The account of the last attempt. An account has the failures of its own only.
+    private var attempted: Account?
+    private var lastSuccess: Duration?
     /// True while a time that the remote has asked for passes. No signal shortens it.
     private var isHeldOff = false
     /// The account of the last sync, and its ledgers then.
@@ -37,9 +42,11 @@ struct SyncPace {
 
     /// Returns `true` if a sync is due, whatever the local store holds.
     func isDue(_ reasons: WakeUp.Reasons, for account: Account) -> Bool {
-        if uptime() >= next { return true }
+        if uptime() >= next || attempted != account { return true }
         guard !isHeldOff else { return false }
-        return !reasons.isDisjoint(with: [.remote, .network]) || (allowsNews && synced?.account != account)
+        if reasons.contains(.remote) { return true }
+        // Networks change more often than purchases.
+        return reasons.contains(.network) && (isFailing || lastSuccess.map { uptime() - $0 > .seconds(60) } ?? true)
     }
 
     /// Returns `true` if the local store holds something that the last sync did not send.
@@ -52,6 +59,7 @@ struct SyncPace {
     ///
     /// - Parameter state: The state after a sync; `nil` if the account is not synced.
     mutating func didSync(_ state: LocalState?, of account: Account) {
+        (attempted, lastSuccess) = (account, uptime())
         synced = state.map { (account, $0.account.version, $0.device.version) }
         (isFailing, isHeldOff) = (false, false)
         pauses.reset()
@@ -61,7 +69,9 @@ struct SyncPace {
     }
 
     /// Notes a failed round.
-    mutating func didFail(_ failure: EntitlementError) {
+    mutating func didFail(_ failure: EntitlementError, of account: Account) {
+        if attempted != account { pauses.reset() }
+        attempted = account
         var generator = host.generator
         let asked = failure.retryAfter
         (isFailing, isHeldOff) = (true, asked != nil)

@@ -12,22 +12,26 @@ package actor EventFeed {
     private let local: any KeyValueBackend
     private let key: EntryKey
     private let notice: Duration
+    private let hasProgram: Bool
     private let onError: @Sendable (String) -> Void
     private let hub = SignalHub()
     private var log: EventLog
     /// True if the log has changed since it was written.
     private var isDirty = false
+    private var isWriting = false
 
     /// Opens the log.
     ///
     /// - Parameters:
     ///   - notice: The time before the end of a subscription at which it is announced.
+    ///   - hasProgram: False if no program takes the events. They are then not kept for a later one.
     ///   - onError: Receives one line for each failure of the log.
     /// - Throws: The error of the local store, or one of the kind `newerFormat`.
     package init(
-        _ local: any KeyValueBackend, noticeBeforeExpiry notice: Duration, onError: @escaping @Sendable (String) -> Void
+        _ local: any KeyValueBackend, noticeBeforeExpiry notice: Duration, hasProgram: Bool,
+        onError: @escaping @Sendable (String) -> Void
     ) async throws(BackendError) {
-        (self.local, self.notice, self.onError) = (local, notice, onError)
+        (self.local, self.notice, self.hasProgram, self.onError) = (local, notice, hasProgram, onError)
         key = try EntryKey(Self.key)
         guard case .found(let entry) = try await local.read(key).outcome else {
             log = EventLog()
@@ -39,7 +43,7 @@ package actor EventFeed {
                     .newerFormat, operation: .read, key: key,
                     message: "a later version of syncd has written the list of events; use that version")
             }
-            onError("the list of events is damaged and begins anew; events that nobody has taken are lost")
+            onError("the event log is damaged and was reset; undelivered events are lost")
             log = EventLog()
             isDirty = true
         }
@@ -60,12 +64,7 @@ package actor EventFeed {
         await change { $0.deliver(number) }
     }
 
-    /// Records that there is no program: it will only get events from the next start with one on.
-    package func deliverAll() async {
-        await change { $0.deliverAll() }
-    }
-
-    /// Discards all events, because the account that they tell of was erased.
+    /// Discards all events, because their account was erased.
     package func forgetAll() async {
         await change { $0.forgetAll() }
     }
@@ -91,16 +90,20 @@ package actor EventFeed {
     private func change(_ body: (inout EventLog) -> Void) async {
         var next = log
         body(&next)
+        if !hasProgram { next.deliverAll() }
         guard next != log || isDirty else { return }
         log = next
         isDirty = true
-        do throws(BackendError) {
-            _ = try await local.write(next.bytes, to: key, if: .any)
-            // Another call may have changed the log during the write, and writes it itself.
-            if log == next { isDirty = false }
-        } catch {
-            onError("the list of events cannot be stored: \(error)")
-            return
+        // One write at a time, so that an older log never replaces a newer one.
+        guard !isWriting else { return }
+        isWriting = true
+        defer { isWriting = false }
+        while isDirty {
+            let written = log
+            do throws(BackendError) { _ = try await local.write(written.bytes, to: key, if: .any) } catch {
+                return onError("the event log cannot be stored: \(error)")
+            }
+            isDirty = log != written
         }
         hub.signal()
     }

@@ -20,7 +20,7 @@ package struct EventLog: Hashable, Sendable {
         case reinstated
         /// A subscription ends soon.
         case expiring
-        /// A subscription has ended.
+        /// A subscription has ended, by its time or by a refund.
         case expired
         /// Another account is logged in, or none.
         case accountChanged = "account-changed"
@@ -74,12 +74,12 @@ package struct EventLog: Hashable, Sendable {
     /// Records that the program has taken, or finally failed to take, the event with `number`.
     package mutating func deliver(_ number: UInt64) { delivered = max(delivered, min(number, last)) }
 
-    /// Records that no program takes events: none of those so far is kept for one.
+    /// Records that no program takes the events so far.
     package mutating func deliverAll() { delivered = last }
 
-    /// Discards all events and what was seen. Numbers go on.
+    /// Discards all events and what was seen, because the account was erased. Numbers go on.
     package mutating func forgetAll() {
-        (events, seen) = ([], nil)
+        (events, seen) = ([], seen.map { _ in Seen(account: "") })
         deliverAll()
     }
 
@@ -92,11 +92,12 @@ package struct EventLog: Hashable, Sendable {
         var new = Seen(state, account)
         defer { seen = new }
         if let before = seen, old == nil {
-            add(.accountChanged, state, [("from", .string(before.account)), ("to", .string(account))])
+            let from: [(String, JSON)] = before.account.isEmpty ? [] : [("from", .string(before.account))]
+            add(.accountChanged, state, from + [("to", .string(account))])
         }
         guard let old else { return new.announced = Seen.endsToAnnounce(state, within: notice, except: [:]) }
         addPurchases(state, since: old, new)
-        for group in old.active where !new.active.contains(group) && new.revoked == old.revoked {
+        for group in old.active where !new.active.contains(group) {
             let end = state.snapshot[group: GroupID(group)]?.expires
             add(.expired, state, [("group", .string(group)), ("expires", JSON(end?.description))])
         }

@@ -103,8 +103,13 @@ package struct EventProgram: Sendable {
         do {
             let result = try await Subprocess.run(
                 .path(FilePath(path)), environment: .custom(["PATH": "/usr/local/bin:/usr/bin:/bin"]),
-                workingDirectory: "/", platformOptions: options, input: .string(event.json + "\n"), output: .discarded,
-                error: .discarded)
+                workingDirectory: "/", platformOptions: options, input: .inputWriter, output: .discarded,
+                error: .discarded
+            ) { execution in
+                // A program may end without reading its input. Only its exit status counts.
+                _ = try? await execution.standardInputWriter.write(event.json + "\n")
+                try? await execution.standardInputWriter.finish()
+            }
             switch result.terminationStatus {
             case .exited(0): return nil
             case .exited(let code): return "it exited with \(code)"

@@ -33,7 +33,7 @@ package final class StoreLock: Sendable {
                 close(descriptor)
                 throw AgentError(
                     .alreadyRunning,
-                    "another syncd run keeps this store" + (holder.map { " (process \($0))" } ?? "")
+                    "another syncd run is using this store" + (holder.map { " (process \($0))" } ?? "")
                         + "; stop it, or use its socket")
             }
             // The former holder may have removed the file between the two calls.

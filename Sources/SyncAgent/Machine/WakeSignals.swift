@@ -1,4 +1,5 @@
 import Dispatch
+package import SyncCore
 import Synchronization
 
 #if os(Linux)
@@ -8,18 +9,19 @@ import Glibc
 
 /// Yields when the network may have come back, and after the machine was suspended or its clock was set.
 ///
-/// At most one signal in ``shortestPause``, since a change of networks consists of many messages. On systems other than
-/// Linux it never yields; the polling interval applies.
+/// It yields at most once in ``shortestPause``, since a change of networks consists of many messages, and once more
+/// after the last of them. On systems other than Linux it never yields; the polling interval applies.
 package final class WakeSignals: Sendable {
-    package let stream: AsyncStream<Void>
-    private let continuation: AsyncStream<Void>.Continuation
-    private let last = Mutex<ContinuousClock.Instant?>(nil)
-    /// Cancels the sources of events.
+    private let hub = SignalHub()
+    /// Holds one message that arrives during a pause.
+    private let messages: AsyncStream<Void>
+    private let message: AsyncStream<Void>.Continuation
+    /// Cancels the sources of messages.
     private let cancellations = Mutex<[@Sendable () -> Void]>([])
     private static let shortestPause = Duration.seconds(5)
 
     package init() {
-        (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        (messages, message) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
         #if os(Linux)
         watchNetwork()
         watchClock()
@@ -28,17 +30,17 @@ package final class WakeSignals: Sendable {
 
     deinit {
         for cancel in cancellations.withLock({ $0 }) { cancel() }
-        continuation.finish()
     }
 
-    private func signal() {
-        let now = ContinuousClock.now
-        let isDue = last.withLock { last in
-            if let last, now - last < Self.shortestPause { return false }
-            last = now
-            return true
+    /// A stream that yields with each signal from now on.
+    package func subscribe() -> AsyncStream<Void> { hub.subscribe() }
+
+    /// Passes messages on as signals until the task is cancelled. Only one task may do so.
+    package func run(_ host: HostServices) async {
+        for await _ in messages {
+            hub.signal()
+            do { try await host.sleep(for: Self.shortestPause) } catch { return }
         }
-        if isDue { continuation.yield() }
     }
 
     #if os(Linux)
@@ -61,9 +63,29 @@ package final class WakeSignals: Sendable {
         }
         watch(descriptor) { [weak self] in
             var buffer = [UInt8](repeating: 0, count: 65_536)
-            while recv(descriptor, &buffer, buffer.count, 0) > 0 {}
-            self?.signal()
+            var isNews = false
+            while true {
+                let count = recv(descriptor, &buffer, buffer.count, 0)
+                guard count > 0 else { break }
+                isNews = isNews || Self.announcesNetwork(buffer[..<count])
+            }
+            if isNews { self?.message.yield() }
         }
+    }
+
+    /// Returns `true` if one of the messages announces a link, an address or a route.
+    private static func announcesNetwork(_ messages: ArraySlice<UInt8>) -> Bool {
+        var rest = messages
+        while rest.count >= MemoryLayout<nlmsghdr>.size {
+            let header = rest.withUnsafeBytes { $0.loadUnaligned(as: nlmsghdr.self) }
+            // RTM_NEWLINK, RTM_NEWADDR and RTM_NEWROUTE, which linux/rtnetlink.h has in an enumeration.
+            if [UInt16(16), 20, 24].contains(header.nlmsg_type) { return true }
+            // Messages are aligned to four bytes.
+            let length = (Int(header.nlmsg_len) + 3) & ~3
+            guard length >= MemoryLayout<nlmsghdr>.size else { return false }
+            rest = rest.dropFirst(length)
+        }
+        return false
     }
 
     /// Starts a timer for the distant future, which the kernel cancels when the clock is set, also after a suspension
@@ -79,7 +101,7 @@ package final class WakeSignals: Sendable {
             var expirations: UInt64 = 0
             guard read(descriptor, &expirations, 8) < 0, errno == ECANCELED else { return }
             _ = Self.arm(descriptor)
-            self?.signal()
+            self?.message.yield()
         }
     }
 

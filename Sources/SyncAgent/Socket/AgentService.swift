@@ -69,7 +69,7 @@ package struct AgentService: Sendable {
         if let route = AgentRoute(path: request.head.path ?? "") {
             answer = await respond(to: route, request)
         } else {
-            answer = ServiceAnswer(.refusal(.notFound, "there is nothing at this path of the socket"), route: "none")
+            answer = ServiceAnswer(.refusal(.notFound, "this socket has no such path"), route: "none")
         }
         WireFields.note(serverTime: host.now(), in: &answer.response.headerFields)
         WireFields.copyRequestID(of: request.head.headerFields, in: &answer.response.headerFields)
@@ -143,6 +143,7 @@ package struct AgentService: Sendable {
         let fields = try RequestFields(request.body, request.head.headerFields)
         let account = try await actions.logIn(
             try fields.text("name"), fields.optionalText("password"), (try? fields.flag("adopt")) ?? false)
+        agent.store.retrySync()
         return try .json(.object([("account", .string("\(account)"))]))
     }
 

@@ -33,9 +33,7 @@ package struct SocketPlace: Sendable {
 
     /// Creates the folder, or checks that it is safe, and that no process listens at the path.
     package func prepare() throws(AgentError) {
-        if mkdir(folder, 0o700) == 0 {
-            try openFolderToGroup()
-        } else if errno != EEXIST {
+        if mkdir(folder, 0o700) != 0, errno != EEXIST {
             throw AgentError(.failed, "\(folder): cannot be created: \(String(cString: strerror(errno)))")
         }
         var status = stat()
@@ -55,6 +53,7 @@ package struct SocketPlace: Sendable {
                 "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8)))"
                     + "; chmod 700 \(folder)")
         }
+        try openFolderToGroup()
         try refuseListener()
     }
 

@@ -27,11 +27,12 @@ package struct OutagePauses: Sendable {
     package mutating func next(
         asked: Duration? = nil, first: Duration? = nil, using generator: inout some RandomNumberGenerator
     ) -> Duration {
-        let bound = count == 0 ? first ?? ceiling : ceiling
-        let pause = min(bound, longest) * Double.random(in: 0.5...1, using: &generator)
+        if count == 0, let first { ceiling = first }
+        let pause = min(ceiling, longest) * Double.random(in: 0.5...1, using: &generator)
         count += 1
         waited += pause
-        ceiling = min(ceiling * 2, waited < .seconds(60) ? .seconds(5) : longest)
+        let limit = waited < .seconds(60) ? .seconds(5) : longest
+        ceiling = max(min(ceiling * 2, limit), min(ceiling, longest))
         return pause + min(max(asked ?? .zero, .zero), .seconds(86_400))
     }
 }

@@ -52,23 +52,38 @@ struct Run: ConfiguredCommand {
     func run() async throws {
         // Everything that this process creates is private to its user.
         umask(0o077)
-        var plan = try loadPlan()
+        let plan = try loadPlan()
         let notifier = ServiceNotifier.current
         let lock: StoreLock
         do throws(AgentError) { lock = try StoreLock(ofStore: plan.path) } catch { throw Failure(error) }
         defer { lock.remove() }
-        let wakes = WakeSignals()
-        while true {
+        let signals = await ProcessSignals()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            let wakes = WakeSignals()
+            group.addTask { await signals.run() }
+            group.addTask { await wakes.run(.system) }
+            defer { group.cancelAll() }
+            try await run(plan, notifier, wakes, signals)
+        }
+    }
+
+    /// Runs processes until one ends for another reason than a reload.
+    private func run(
+        _ plan: Plan, _ notifier: ServiceNotifier, _ wakes: WakeSignals, _ signals: ProcessSignals
+    ) async throws {
+        var current = plan
+        /// The plan to return to if that of a reload does not start.
+        var former: Plan?
+        while !signals.isEnding {
             let next = Mutex<Plan?>(nil)
-            let current = plan
-            let backend = current.local.open(host: .system)
+            let (plan, backend) = (current, current.local.open(host: .system))
             let outcome: Result<AgentProcess.Outcome, any Error>
             do {
-                let process = try await makeProcess(current, backend, notifier)
+                let process = try await makeProcess(plan, backend, notifier)
                 outcome = .success(
-                    try await process.run(wakingOn: wakes) {
+                    try await process.run(wakingOn: wakes, signals: signals) {
                         let reloaded = try loadPlan()
-                        guard reloaded.path == current.path else {
+                        guard reloaded.path == plan.path else {
                             throw Failure(.usage, "--local has changed: restart syncd run for another store")
                         }
                         next.withLock { $0 = reloaded }
@@ -78,12 +93,18 @@ struct Run: ConfiguredCommand {
             } catch {
                 outcome = .failure(error)
             }
-            await close(backend, current.logger)
-            guard try outcome.get() == .reload, let reloaded = next.withLock({ $0 }) else { break }
-            plan = reloaded
-            plan.logger.info("the configuration was read again")
+            await close(backend, plan.logger)
+            switch outcome {
+            case .success(.ended): return
+            case .success(.reload):
+                (former, current) = (plan, next.withLock { $0 } ?? plan)
+                current.logger.info("the configuration was read again")
+            case .failure(let error):
+                guard let last = former else { throw error }
+                plan.logger.error("the new configuration does not start, so the former one stays: \(Failure(error))")
+                (former, current) = (nil, last)
+            }
         }
-        notifier.stopping()
     }
 
     /// The options as the process needs them. Reading them opens no store.
@@ -144,7 +165,9 @@ struct Run: ConfiguredCommand {
                         environment: plan.environment, host: .system))
             }
         }
-        let events = try await EventFeed(backend, noticeBeforeExpiry: plan.notice) { logger.error("\($0)") }
+        let events = try await EventFeed(
+            backend, noticeBeforeExpiry: plan.notice, hasProgram: plan.program != nil
+        ) { logger.error("\($0)") }
         let agent = Agent(
             opened, events: events, program: plan.program, pollingEvery: .seconds(plan.pollSeconds), host: .system,
             logger: logger

@@ -59,7 +59,9 @@ struct RunStoreOptions: ParsableArguments {
     func accounts(in local: any KeyValueBackend) async throws -> [Account?] {
         if let account { return [try await EntitlementStore.account(account, in: local)] }
         guard allAccounts else { return [nil] }
-        return [nil] + (try await EntitlementStore.accounts(in: local)).filter { !$0.isAnonymous }.map(Optional.some)
+        let loggedIn = try await EntitlementStore.accountLoggedIn(in: local)
+        let others = try await EntitlementStore.accounts(in: local).filter { !$0.isAnonymous && $0 != loggedIn }
+        return [nil] + others.map(Optional.some)
     }
 }
 

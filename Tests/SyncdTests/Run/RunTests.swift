@@ -122,7 +122,7 @@ struct RunTests {
         #expect(process.outcome().exitCode == 0)
     }
 
-    @Test("The program of --on-event gets each event once, also those of a time without it")
+    @Test("The program of --on-event gets each event at least once, also those of a time without it")
     func program() throws {
         let log = sandbox.path("events.log")
         try sandbox.write("#!/bin/sh\ncat >> \(log)\nenv >> \(sandbox.path("env.log"))\n", to: "on-event")
@@ -134,25 +134,25 @@ struct RunTests {
                 try sandbox.run("record purchase com.back40.InsomniOwl.\(name) --local sqlite:phone.sqlite").exitCode
                     == 0)
         }
-        func waitForLines(_ count: Int) throws -> [String] {
+        func waitForLine(with text: String) throws -> [String] {
             let end = ContinuousClock.now + .seconds(60)
             while ContinuousClock.now < end {
                 let lines = (try? String(contentsOfFile: log, encoding: .utf8))?.split(separator: "\n") ?? []
-                if lines.count >= count { return lines.map(String.init) }
+                if lines.contains(where: { $0.contains(text) }) { return lines.map(String.init) }
                 sched_yield()
             }
             return []
         }
         try record("NightOwl")
-        #expect(try waitForLines(1).count == 1)
+        #expect(try waitForLine(with: "NightOwl").count == 1)
         first.send(SIGTERM)
         #expect(first.outcome().exitCode == 0)
         try record("CouchOwl")
         let second = try start(options)
-        let lines = try waitForLines(2)
-        #expect(lines.count == 2)
-        #expect(lines.map { $0.contains("\"type\": \"purchased\"") } == [true, true])
-        #expect(lines.last?.contains("CouchOwl") == true)
+        let lines = try waitForLine(with: "CouchOwl")
+        #expect(lines.last?.hasPrefix("{\"number\": 2,\"type\": \"purchased\"") == true)
+        // The first process may have ended before it knew that the program was done.
+        #expect(lines.dropLast().allSatisfy { $0.hasPrefix("{\"number\": 1,\"type\": \"purchased\"") })
         second.send(SIGTERM)
         #expect(second.outcome().exitCode == 0)
         let variables = try String(contentsOfFile: sandbox.path("env.log"), encoding: .utf8).split(separator: "\n")
@@ -169,7 +169,7 @@ struct RunTests {
         #expect(try ask("owls.py", "access night-owl").exitCode == 10)
         try sandbox.write("{", to: "catalog.json")
         process.send(SIGHUP)
-        #expect(process.firstErrorLine()?.contains("the files were not read again, because one is wrong") == true)
+        #expect(process.firstErrorLine()?.contains("the files were not read again: ") == true)
         #expect(try ask("owls.py", "access night-owl").exitCode == 10)
         try sandbox.write(example.replacing("\"night-owl\"", with: "\"day-owl\""), to: "catalog.json")
         process.send(SIGHUP)
@@ -184,7 +184,7 @@ struct RunTests {
         let process = try start()
         let second = try sandbox.run("run --local sqlite:phone.sqlite")
         #expect(second.exitCode == 75)
-        #expect(second.error.contains("another syncd run keeps this store (process "))
+        #expect(second.error.contains("another syncd run is using this store (process "))
         let other = try sandbox.run(["run", "--local", "sqlite:other.sqlite", "--socket", socket])
         #expect(other.exitCode == 75)
         #expect(other.error.contains("another program listens on \(socket)"))
