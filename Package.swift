@@ -206,6 +206,8 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ], resources: [.embedInCode("Resources/insomniowl.json")]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests", dependencies: ["TestSupport", "syncd"]),

@@ -64,7 +64,7 @@ package struct AgentProcess: Sendable {
         }
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
             .init(service: Work { [agent] in await agent.run(wakingOn: wakes) }),
-            .init(service: Work { [notifier] in await Self.reportLife(notifier) }),
+            .init(service: Work { [notifier] in await notifier.reportLife() }),
             .init(service: end, successTerminationBehavior: .gracefullyShutdownGroup),
         ]
         if let place {
@@ -104,21 +104,6 @@ package struct AgentProcess: Sendable {
             notifier.ready()
             onReady()
         }
-    }
-
-    /// Reports to the service manager's watchdog that the process works.
-    private static func reportLife(_ notifier: ServiceNotifier) async {
-        guard let interval = notifier.watchdogInterval else { return await untilCancelled() }
-        while true {
-            notifier.alive()
-            do { try await ContinuousClock().sleep(for: interval) } catch { return }
-        }
-    }
-
-    private static func untilCancelled() async {
-        let (stream, continuation) = AsyncStream<Void>.makeStream()
-        for await _ in stream {}
-        continuation.finish()
     }
 
     /// A part of the process that is cancelled when the process shuts down.

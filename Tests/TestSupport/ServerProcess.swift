@@ -84,6 +84,9 @@ public final class ServerProcess: Sendable {
     /// Sends SIGTERM without waiting for the end.
     public func askToEnd() { end.send(SIGTERM) }
 
+    /// Sends SIGHUP, on which the server reads its configuration again.
+    public func reload() { end.send(SIGHUP) }
+
     /// Sends SIGTERM and waits for the end.
     ///
     /// - Returns: The exit code, or the negative number of the signal that ended the process.

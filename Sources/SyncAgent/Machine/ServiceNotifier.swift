@@ -40,8 +40,18 @@ package struct ServiceNotifier: Sendable {
     /// The process ends.
     package func stopping() { send("STOPPING=1") }
 
-    /// The process works.
-    package func alive() { send("WATCHDOG=1") }
+    /// Reports to the watchdog that the process works, until the task is cancelled.
+    package func reportLife() async {
+        guard let watchdogInterval else {
+            // Without a watchdog there is nothing to report.
+            for await _ in AsyncStream<Void>.makeStream().stream {}
+            return
+        }
+        while true {
+            send("WATCHDOG=1")
+            do { try await ContinuousClock().sleep(for: watchdogInterval) } catch { return }
+        }
+    }
 
     private func send(_ message: String) {
         guard let path else { return }

@@ -25,11 +25,23 @@ struct ConnectionChannel: ServerChildChannel {
         let channel: any Channel
     }
 
-    let door: ListenerContext
-    /// `nil` for plain HTTP.
-    let tls: NIOSSLContext?
+    let contexts: ListenerContexts
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        ConnectionSetup(door: contexts.current).setUp(channel)
+    }
+
+    /// Does nothing: connections need no task.
+    func handle(value: Value, logger: Logger) async {}
+}
+
+/// Sets up one connection.
+private struct ConnectionSetup {
+    typealias Value = ConnectionChannel.Value
+
+    let door: ListenerContext
+
+    func setUp(_ channel: any Channel) -> EventLoopFuture<Value> {
         guard door.limits.socketPath != nil else { return setUp(channel, Peer(channel, door.limits.trustedProxies)) }
         return Self.localUser(of: channel).flatMap { setUp(channel, Peer(localUser: $0)) }
     }
@@ -68,13 +80,10 @@ struct ConnectionChannel: ServerChildChannel {
         return channel.eventLoop.makeCompletedFuture {
             // At most one read of input is buffered while a request is answered.
             try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
-            if let tls { try setUpTLS(channel, tls, peer) } else { try setUpHTTP1(channel, peer) }
+            if let tls = door.tls { try setUpTLS(channel, tls, peer) } else { try setUpHTTP1(channel, peer) }
             return Value(channel: channel)
         }
     }
-
-    /// Does nothing: connections need no task.
-    func handle(value: Value, logger: Logger) async {}
 
     private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: Peer) throws {
         let operations = channel.pipeline.syncOperations
@@ -101,7 +110,7 @@ struct ConnectionChannel: ServerChildChannel {
             withPipeliningAssistance: false, withErrorHandling: false, withOutboundHeaderValidation: false,
             withEncoderConfiguration: .init(), withDecoderLimitConfiguration: limits)
         try operations.addHandler(RequestRules())
-        try operations.addHandler(HTTP1ToHTTPServerCodec(secure: tls != nil))
+        try operations.addHandler(HTTP1ToHTTPServerCodec(secure: door.tls != nil))
         try operations.addHandler(ConnectionHandler(door, peer: peer, isStream: false))
     }
 

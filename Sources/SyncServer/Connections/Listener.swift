@@ -4,6 +4,7 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 import ServiceLifecycle
+import Synchronization
 
 #if canImport(Glibc)
 import Glibc
@@ -19,7 +20,7 @@ import Darwin
 /// requests in flight.
 package struct Listener: Service {
     private let server: any Service
-    private let door: ListenerContext
+    private let contexts: ListenerContexts
 
     /// - Parameters:
     ///   - configuration: the address and the limits.
@@ -31,9 +32,8 @@ package struct Listener: Service {
         _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
         onListening: @escaping @Sendable (Int) async -> Void
     ) throws(ListenerError) {
-        door = ListenerContext(responder)
-        let channel = ConnectionChannel(door: door, tls: try configuration.certificate.map(Self.tls))
-        server = channel.server(
+        contexts = ListenerContexts(try Self.context(configuration, responder))
+        server = ConnectionChannel(contexts: contexts).server(
             configuration: ServerConfiguration(
                 address: configuration.socketPath.map { .unixDomainSocket(path: $0) }
                     ?? .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
@@ -57,12 +57,35 @@ package struct Listener: Service {
                 throw ListenerError("cannot listen: the host \(error.host) is unknown")
             }
             // `server` only accepts connections. Open connections finish by themselves.
-            await door.connections.waitForAll()
-            await door.tasks.waitForAll()
+            for context in contexts.all { await context.waitForAll() }
         } onCancel: {
-            door.tasks.cancelAll()
-            door.connections.closeAll()
+            for context in contexts.all { context.endAll() }
         }
+    }
+
+    /// Serves new connections with another responder. The open connections finish their requests and end; clients
+    /// connect again and resume their event streams.
+    ///
+    /// The address stays the same. The number of connections has at most the limit with which the listener started.
+    ///
+    /// - Returns: A function that returns once all former connections are closed, which takes at most
+    ///   ``ListenerConfiguration/shutdownSeconds`` of the former configuration.
+    /// - Throws: ``ListenerError`` if the certificate or its key cannot be used. Then nothing has changed.
+    func replace(
+        _ configuration: ListenerConfiguration, responder: Responder
+    ) throws(ListenerError) -> @Sendable () async -> Void {
+        let former = contexts.replace(by: try Self.context(configuration, responder))
+        former.connections.quiesceAll()
+        return { [contexts] in
+            await former.waitForAll()
+            contexts.remove(former)
+        }
+    }
+
+    private static func context(
+        _ configuration: ListenerConfiguration, _ responder: Responder
+    ) throws(ListenerError) -> ListenerContext {
+        ListenerContext(responder, tls: try configuration.certificate.map(tls))
     }
 
     private static func tls(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) -> NIOSSLContext {

@@ -6,19 +6,36 @@ final class OpenConnections: Sendable {
     private struct State {
         var channels: [ObjectIdentifier: any Channel] = [:]
         var waiters: [CheckedContinuation<Void, Never>] = []
+        var isEnding = false
         var isClosed = false
     }
 
     private let state = Mutex(State())
 
-    /// Registers `channel` until it is closed. Closes it immediately after ``closeAll()``.
+    /// Registers `channel` until it is closed. Ends it after its first request if ``quiesceAll()`` was called, and
+    /// closes it immediately after ``closeAll()``.
     func add(_ channel: any Channel) {
-        let isClosed = state.withLock { state in
+        let (isEnding, isClosed) = state.withLock { state in
             state.channels[ObjectIdentifier(channel)] = channel
-            return state.isClosed
+            return (state.isEnding, state.isClosed)
         }
         channel.closeFuture.whenComplete { _ in self.remove(channel) }
-        if isClosed { channel.close(promise: nil) }
+        if isClosed { return channel.close(promise: nil) }
+        // Not before the channel has its handlers.
+        if isEnding { channel.eventLoop.execute { Self.quiesce(channel) } }
+    }
+
+    /// Ends all connections after their requests in flight, and those that are added later.
+    func quiesceAll() {
+        let channels = state.withLock { state in
+            state.isEnding = true
+            return Array(state.channels.values)
+        }
+        for channel in channels { Self.quiesce(channel) }
+    }
+
+    private static func quiesce(_ channel: any Channel) {
+        channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
     }
 
     private func remove(_ channel: any Channel) {

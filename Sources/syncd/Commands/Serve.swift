@@ -4,10 +4,12 @@ import Foundation
 import HTTPTypes
 import Logging
 import SQLiteStorage
+import ServiceLifecycle
 import SyncAgent
 import SyncCore
 import SyncServer
 import SyncService
+import UnixSignals
 
 struct Serve: ConfiguredCommand {
     static let configuration = CommandConfiguration(
@@ -15,8 +17,9 @@ struct Serve: ConfiguredCommand {
         usage: "syncd serve --store <store> [<options>]",
         discussion: """
             When ready, the server prints "listening on URL" to standard output. Its log goes to standard error. On \
-            SIGTERM or SIGINT it accepts no more connections, finishes running requests, closes an SQLite store so \
-            that it is a single file, and exits with 0.
+            SIGHUP it reads its configuration, catalogue, certificate and keys again; if one is wrong, it goes on with \
+            what it has. On SIGTERM or SIGINT it accepts no more connections, finishes running requests, closes an \
+            SQLite store so that it is a single file, and exits with 0.
 
             Examples:
               syncd serve --store sqlite:/var/lib/syncd/store.sqlite --catalog catalog.json
@@ -50,9 +53,7 @@ struct Serve: ConfiguredCommand {
     var logLevel: String?
 
     func run() async throws {
-        let settings = try EffectiveSettings.load(
-            .serve, flags: EffectiveSettings.flags(after: .serve), config: configurationFile.config)
-        let serve = try Serve.parse(settings.arguments)
+        let (settings, serve) = try load()
         guard !limits.isShowing else {
             let limits = try settings.locatingFailures { try serve.limits.limits(serve.listening.configuration()) }
             return try writeOutput(Array(LimitOptions.table(limits).utf8))
@@ -60,8 +61,15 @@ struct Serve: ConfiguredCommand {
         try await serve.serve(settings.locatingFailures { try serve.plan() })
     }
 
+    /// Reads the flags, the environment and the configuration file.
+    private func load() throws -> (settings: EffectiveSettings, serve: Serve) {
+        let settings = try EffectiveSettings.load(
+            .serve, flags: EffectiveSettings.flags(after: .serve), config: configurationFile.config)
+        return (settings, try Serve.parse(settings.arguments))
+    }
+
     /// The options as the server needs them. Reading them opens no store.
-    private struct Plan {
+    private struct Plan: Sendable {
         var host: HostServices
         var limits: ServerLimits
         var logger: Logger
@@ -105,41 +113,86 @@ struct Serve: ConfiguredCommand {
     }
 
     private func serve(_ plan: Plan) async throws {
-        var plan = plan
-        let (logger, host, configuration) = (plan.logger, plan.host, plan.configuration)
+        let hangups = await UnixSignalsSequence(trapping: .sighup)
+        let logger = plan.logger
         if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         let store = plan.store.open(
-            host: host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
-        // Some file descriptors are reserved for the store, the log and operational endpoints.
-        plan.limits.listener.connectionCount = min(
-            plan.limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
-        let listening = plan.limits.listener
+            host: plan.host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
         let metrics = ServerMetrics(PrometheusMetrics())
-        let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: plan.cryptography, host: host,
-            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) },
-            onEvidence: { note in
-                metrics.note(note)
-                if note.isRefusal { logger.notice("\(note)") }
-            })
-        try await service.checkReadiness()
         let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
-        let responder = Responder(
-            service, operatorToken: configuration.operatorToken, web: plan.web,
-            metrics: metrics, limits: listening, host: host, accessLog: accessLog, logger: logger)
+        // Some file descriptors are reserved for the store, the log and operational endpoints.
+        let connectionCount = min(plan.limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
+        @Sendable func makeParts(_ plan: Plan) async throws -> Server.Parts {
+            var plan = plan
+            plan.limits.listener.connectionCount = min(plan.limits.listener.connectionCount, connectionCount)
+            return try await Self.makeParts(plan, store, metrics, accessLog)
+        }
+        let parts = try await makeParts(plan)
+        try await parts.service.checkReadiness()
+        let notifier = ServiceNotifier.current
+        let reload = Server.Reload(on: hangups) {
+            notifier.reloading()
+            var next = try replacement(of: plan)
+            // The time that a wrong clock has left was accepted at the start.
+            next.configuration.isClockAccepted = false
+            return try await makeParts(next)
+        } didEnd: { error in
+            if let error {
+                logger.error("the configuration was not read again: \(Failure(error))")
+            } else {
+                logger.info("the configuration was read again")
+            }
+            notifier.ready()
+        }
         let outcome: Result<Void, any Error>
         do {
             try await Server.run(
-                service, try makeListener(listening, responder, logger), accessLog: accessLog,
-                shutdownSeconds: listening.shutdownSeconds, logger: logger)
+                parts.service, try makeListener(parts.listener, parts.responder, logger), accessLog: accessLog,
+                reload: reload, with: [LifeReport(notifier: notifier)],
+                shutdownSeconds: parts.listener.shutdownSeconds, logger: logger)
             outcome = .success(())
         } catch let error as ListenerError {
-            outcome = .failure(Failure(.failed, "\(address(listening, listening.port)): \(error)"))
+            outcome = .failure(Failure(.failed, "\(address(parts.listener, parts.listener.port)): \(error)"))
         } catch {
             outcome = .failure(error)
         }
         await close(store, logger)
         try outcome.get()
+    }
+
+    /// Reads the configuration again.
+    ///
+    /// - Throws: ``Failure`` if it is wrong, or if it differs from `plan` in a setting that needs a restart.
+    private func replacement(of plan: Plan) throws -> Plan {
+        let (settings, serve) = try load()
+        let next = try settings.locatingFailures { try serve.plan() }
+        let (old, new) = (plan.limits, next.limits)
+        let changed: [(String, Bool)] = [
+            ("--store", next.store.place != plan.store.place),
+            ("--listen", new.listener.host != old.listener.host || new.listener.port != old.listener.port),
+            ("--limit connections", new.listener.connectionCount > old.listener.connectionCount),
+            ("--limit store-cache", new.cachedByteCount != old.cachedByteCount),
+            ("--limit store-log", new.logByteCount != old.logByteCount),
+        ]
+        guard let name = changed.first(where: \.1)?.0 else { return next }
+        throw Failure(.usage, "\(name) has changed: restart the server to apply it")
+    }
+
+    private static func makeParts(
+        _ plan: Plan, _ store: any KeyValueBackend, _ metrics: ServerMetrics, _ accessLog: AccessLog?
+    ) async throws -> Server.Parts {
+        let logger = plan.logger
+        let service = try await EntitlementService(
+            store, configuration: plan.configuration, cryptography: plan.cryptography, host: plan.host,
+            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) },
+            onEvidence: { note in
+                metrics.note(note)
+                if note.isRefusal { logger.notice("\(note)") }
+            })
+        let responder = Responder(
+            service, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
+            limits: plan.limits.listener, host: plan.host, accessLog: accessLog, logger: logger)
+        return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
     }
 
     /// Closes an SQLite store so that it is a single file. On an error nothing is lost: the log stays beside it.
@@ -216,5 +269,15 @@ struct Serve: ConfiguredCommand {
     private func address(_ configuration: ListenerConfiguration, _ port: Int) -> String {
         let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
         return "\(configuration.certificate == nil ? "http" : "https")://\(host):\(port)"
+    }
+}
+
+/// Reports to the service manager that the server works, and that it ends.
+private struct LifeReport: Service {
+    let notifier: ServiceNotifier
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown { await notifier.reportLife() }
+        notifier.stopping()
     }
 }

@@ -26,7 +26,9 @@ struct ImportTable {
         rows: libraries + [
             Row(
                 module: "syncd", folder: "Sources/syncd", imports: libraries.map(\.module),
-                packages: ["ArgumentParser", "Configuration", "HTTPTypes", "Logging"]),
+                packages: [
+                    "ArgumentParser", "Configuration", "HTTPTypes", "Logging", "ServiceLifecycle", "UnixSignals",
+                ]),
             Row(
                 module: "syncsim", folder: "Sources/syncsim", imports: libraries.map(\.module),
                 packages: ["ArgumentParser"]),
