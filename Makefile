@@ -40,12 +40,14 @@ dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
 	swift package resolve
 	Packaging/dist
 
-test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands and short benchmarks
-	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
+test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, short benchmarks
+	@.ci/setup apache2-bin chromium curl nginx nodejs openssl python3 python3-venv
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/fuzz-api
 	.ci/check-docs --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
+	.ci/check-proxy --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
+	.ci/restore-drill --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
@@ -61,7 +63,7 @@ mutants: setup ## Insert one deliberate bug at a time into the engine; the simul
 	.ci/mutants
 
 nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
-	@.ci/setup apache2-bin curl openssl
+	@.ci/setup apache2-bin curl openssl python3
 	.ci/nightly
 
 threads: setup ## Run the tests of stores, service and server with ThreadSanitizer

@@ -45,8 +45,9 @@ enum Main {
             } else {
                 try command.run()
             }
+            leave(0)
         } catch let failure as ExitCode {
-            exit(failure.rawValue)
+            leave(failure.rawValue)
         } catch {
             finish(with: error)
         }
@@ -63,7 +64,7 @@ enum Main {
     private static func finish(with error: any Error) -> Never {
         if SyncD.exitCode(for: error) == .success {
             print(optionsFirst(SyncD.fullMessage(for: error)))
-            exit(0)
+            leave(0)
         }
         let failure: Failure
         if SyncD.exitCode(for: error) == .validationFailure {
@@ -75,7 +76,15 @@ enum Main {
         }
         let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
         FileHandle.standardError.write(Data("syncd: \(line)\n".utf8))
-        exit(failure.code.rawValue)
+        leave(failure.code.rawValue)
+    }
+
+    /// Ends the process without the exit handlers of libraries.
+    ///
+    /// The handler of OpenSSL would free the same memory as a thread of libcurl that ends at that moment.
+    private static func leave(_ code: Int32) -> Never {
+        fflush(nil)
+        _exit(code)
     }
 
     /// Moves a command's own options before the titled groups of shared ones, where ArgumentParser lists them last.
