@@ -390,7 +390,8 @@ let package = Package(
         .testTarget(
             name: "SyncAgentTests",
             dependencies: [
-                "Entitlements", "EntitlementSync", "SyncAgent", "SyncCore", "SyncCoreTesting", "TestSupport",
+                "Entitlements", "EntitlementSync", "SyncAgent", "SyncCore", "SyncCoreTesting", "SyncServer",
+                "TestSupport",
             ]),
         .testTarget(
             name: "SyncdTests",

@@ -142,7 +142,7 @@ package struct AgentService: Sendable {
     private func logIn(_ request: ServiceRequest) async throws -> TransportAnswer {
         let fields = try RequestFields(request.body, request.head.headerFields)
         let account = try await actions.logIn(
-            try fields.text("name"), fields.optionalText("password"), (try? fields.flag("adopt")) ?? false)
+            try fields.text("name"), fields.optionalText("password"), try fields.optionalFlag("adopt") ?? false)
         agent.store.retrySync()
         return try .json(.object([("account", .string("\(account)"))]))
     }

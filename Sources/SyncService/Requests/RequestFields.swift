@@ -7,6 +7,8 @@ package import SyncProtocol
 package struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
+    /// The names of all members, whatever their values.
+    private var names: Set<String> = []
 
     /// The longest body, in bytes. Anonymous clients send such bodies; names, passwords and tokens have 1 KiB each.
     private static let maximumByteCount = 1 << 16
@@ -36,6 +38,7 @@ package struct RequestFields {
         guard case .object(let members) = value else {
             throw RequestError(.badRequest, "the body must be a JSON object, not \(value.typeName)")
         }
+        names = Set(members.keys)
         for (name, member) in members {
             switch member {
             case .string(let text): texts[name] = text
@@ -57,6 +60,7 @@ package struct RequestFields {
             }
         }
         flags = texts.compactMapValues { Bool($0) }
+        names = Set(texts.keys)
     }
 
     /// The text member called `name`.
@@ -70,6 +74,11 @@ package struct RequestFields {
 
     /// The text member called `name`, if it is present.
     package func optionalText(_ name: String) -> String? { texts[name] }
+
+    /// The Boolean member called `name`, if it is present.
+    package func optionalFlag(_ name: String) throws(RequestError) -> Bool? {
+        names.contains(name) ? try flag(name) : nil
+    }
 
     /// The Boolean member called `name`.
     package func flag(_ name: String) throws(RequestError) -> Bool {

@@ -36,6 +36,7 @@ final class SimulatedProcess: @unchecked Sendable {
     private var conflicting: Set<EntryKey> = []
     /// Values that this process wrote to the remote with an unknown outcome.
     private var unsettled: [EntryKey: [UInt8]] = [:]
+    private var pace = PaceCheck()
     /// True if a write to the remote was answered but not yet noted in the local store.
     var isBeforeCheckpoint = false
 
@@ -138,7 +139,14 @@ final class SimulatedProcess: @unchecked Sendable {
     /// Delivers a change signal of the remote.
     func signal() {
         guard isAlive, !device.isCut(.incoming) else { return }
+        pace.didSignal()
         for subscriber in subscribers { subscriber.yield() }
+    }
+
+    /// Called after each round of a store that keeps itself up to date.
+    func didRound(_ round: RunRound) {
+        guard isAlive, round.hasSynced, let count = pace.didSync(at: world.trueTime) else { return }
+        world.report(.pace, "process \(index) synced \(count) times in an hour", lane: device.lane)
     }
 
     var isSubscribed: Bool { !subscribers.isEmpty }

@@ -170,7 +170,9 @@ final class World: @unchecked Sendable {
             // The final checks count sync rounds, so a polling device must not add one.
             if let hours = setup.pollingHours, index == 0, !auditor.isHealed {
                 process.tasks.append(
-                    scheduler.spawn { await store.run(pollingEvery: .seconds(3_600 * hours)) })
+                    scheduler.spawn {
+                        await store.run(pollingEvery: .seconds(3_600 * hours)) { process.didRound($0) }
+                    })
             }
             return process
         } catch {
