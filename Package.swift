@@ -392,6 +392,7 @@ let package = Package(
             dependencies: [
                 "Entitlements", "EntitlementSync", "SyncAgent", "SyncCore", "SyncCoreTesting", "SyncServer",
                 "TestSupport",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "SyncdTests",

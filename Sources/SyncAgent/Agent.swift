@@ -26,6 +26,9 @@ package final class Agent: Sendable {
     private let logger: Logger
     private let state = Mutex(Progress())
     private let onProgress: @Sendable (Progress) -> Void
+    /// Yields when the state may have changed. One task reads it, so that states are observed in their order.
+    private let changes: AsyncStream<Void>
+    private let change: AsyncStream<Void>.Continuation
 
     /// - Parameters:
     ///   - stores: A store for each remote, over the same local backend; one or more.
@@ -39,6 +42,7 @@ package final class Agent: Sendable {
         (store, others) = (stores[0], Array(stores.dropFirst()))
         (self.events, self.program, self.interval) = (events, program, interval)
         (self.host, self.logger, self.onProgress) = (host, logger, onProgress)
+        (changes, change) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
     package var progress: Progress { state.withLock { $0 } }
@@ -55,6 +59,11 @@ package final class Agent: Sendable {
             }
             group.addTask { [interval, store] in
                 await store.run(pollingEvery: interval, wakingOn: wakes.subscribe()) { await self.didRound($0) }
+            }
+            group.addTask { await self.observeChanges() }
+            if let signals = store.localSignals() {
+                // A sync may wait for its remote for a long time. Changes of the store are reported meanwhile.
+                group.addTask { for await _ in signals { self.change.yield() } }
             }
             group.addTask { await self.forgetErasedAccounts() }
             group.addTask { await self.sendSignsOfLife() }
@@ -78,10 +87,16 @@ package final class Agent: Sendable {
         if round.failure != nil || !round.isFailing {
             await events.note(round.failure, at: now, account: store.account)
         }
-        do throws(EntitlementError) { await events.observe(try await store.currentState()) } catch {
-            logger.error("the local store cannot be read: \(error)")
-        }
+        change.yield()
         onProgress(progress)
+    }
+
+    private func observeChanges() async {
+        for await _ in changes {
+            do throws(EntitlementError) { await events.observe(try await store.currentState()) } catch {
+                if !Task.isCancelled { logger.error("the local store cannot be read: \(error)") }
+            }
+        }
     }
 
     private func note(_ round: RunRound, of store: EntitlementStore) async {

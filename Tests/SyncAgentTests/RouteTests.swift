@@ -1,3 +1,4 @@
+import HTTPTypes
 import SyncAgent
 import SyncServer
 import Testing

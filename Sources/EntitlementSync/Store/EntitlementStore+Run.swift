@@ -60,6 +60,9 @@ extension EntitlementStore {
         }
     }
 
+    /// A stream that yields when the local store may have changed; `nil` if it cannot be watched.
+    package func localSignals() -> AsyncStream<Void>? { local.signals() }
+
     /// Lets ``run(pollingEvery:noticeBeforeExpiry:)`` retry a failed sync at once, for example after a log-in.
     package func retrySync() { wakeUp.signal(.network) }
 
