@@ -33,7 +33,7 @@ struct ReloadTests {
 
     @Test("Requests on new and on open connections are answered while the configuration is read again")
     func requests() throws {
-        let server = try serve("")
+        let server = try serve(#""limit": ["late-body-seconds=25"]"#)
         for round in 0..<5 {
             let open = try RawConnection(port: server.port)
             open.send(request("PUT", "/v1/kv/a?if=any", fields: [Self.authorization], body: "\(round)"))
