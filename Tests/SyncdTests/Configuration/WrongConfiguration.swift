@@ -77,6 +77,7 @@ struct WrongConfiguration: Sendable, CustomTestStringConvertible {
             mistakes: ":3: serve.poll: an option of \"run\", not of \"serve\""),
         Self(
             "an option of serve in run", "{\"run\": {\n\"listen\": \"127.0.0.1:1\"}}",
+            ":1: run.catalog: is required: a JSON or .storekit file (or set SYNCD_CATALOG)",
             ":2: run.listen: an option of \"serve\", not of \"run\""),
         Self(
             "no store", "{\n\"serve\": {\"web\": \".\"}}",
