@@ -151,7 +151,7 @@ struct VerifiedPolicyTests {
     }
 
     @Test(
-        "Evidence that is presented again keeps the terms that the server knows, with a catalogue that lacks the product",
+        "Evidence presented again keeps the terms that the server knows, with a catalogue that lacks the product",
         arguments: [TrustPolicy.trusted, .verified], ["2026-01-01", "2026-01-20"])
     func storedEvidenceOfUnknownProduct(policy: TrustPolicy, signedAt: String) throws {
         let bought = try Self.purchase(Shop.threeMonths, "1", at: "2026-01-01", signedAt: "2026-01-01")
