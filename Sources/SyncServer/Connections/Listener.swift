@@ -63,8 +63,8 @@ package struct Listener: Service {
         }
     }
 
-    /// Serves new connections with another responder. The open connections finish their requests and end; clients
-    /// connect again and resume their event streams.
+    /// Serves new connections with another responder. The open connections finish their requests and end; event streams
+    /// and TLS handshakes end at once, and clients connect again.
     ///
     /// The address stays the same. The number of connections has at most the limit with which the listener started.
     ///

@@ -54,7 +54,7 @@ struct ReloadTests {
         #expect(!FileManager.default.fileExists(atPath: folder.path(of: "store.sqlite-wal")))
     }
 
-    @Test("An event stream ends, and the next one resumes after its last event")
+    @Test("An event stream ends, and the server serves on")
     func streams() throws {
         let server = try serve("")
         let stream = try RawConnection(port: server.port)
