@@ -61,7 +61,6 @@ extension VerifiedEvidence {
         facts.lazy.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }.first
     }
 }
-#endif
 
 extension VerifiedEvidence {
     /// Throws if a purchase or a renewal state is of another environment than `environment`.
@@ -79,3 +78,4 @@ extension VerifiedEvidence {
         }
     }
 }
+#endif
