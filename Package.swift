@@ -259,7 +259,7 @@ let package = Package(
             name: "LiveServerTests",
             dependencies: [
                 "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage",
-                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
+                "SQLiteStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

@@ -31,6 +31,7 @@ enum Main {
     static func main() async {
         do {
             try checkArguments()
+            try checkSubcommand()
             var command = try SyncSim.parseAsRoot()
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
@@ -49,6 +50,18 @@ enum Main {
         for (index, argument) in CommandLine.arguments.enumerated() where argument.contains("\u{FFFD}") {
             throw Failure(.usage, "argument \(index) is not UTF-8: \"\(argument.singleLine)\"")
         }
+    }
+
+    /// Rejects an unknown subcommand. ArgumentParser takes it for an argument, and `help` ignores it.
+    private static func checkSubcommand() throws(Failure) {
+        var words = CommandLine.arguments.dropFirst()
+        if words.first == "help" { words.removeFirst() }
+        guard let word = words.first, !word.hasPrefix("-") else { return }
+        let subcommands = SyncSim.configuration.subcommands
+        guard !subcommands.contains(where: { $0._commandName == word }) else { return }
+        let names = subcommands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
+        let meant = nearest(to: word, among: names).map { " Did you mean '\($0)'?" } ?? ""
+        throw Failure(.usage, "'\(word.singleLine)' is not a subcommand of 'syncsim'.\(meant) See 'syncsim help'.")
     }
 
     /// Prints help if requested, otherwise one line on standard error.

@@ -57,7 +57,9 @@ struct JSONTests {
                 {
                   "start": "2026-01-01T00:00:00.000Z",
                   "end": "2026-04-01T00:00:00.000Z",
-                  "transactionID": "t1"
+                  "transactionID": "t1",
+                  "store": "reported",
+                  "environment": "production"
                 }
               ]
             }
@@ -127,8 +129,8 @@ struct JSONTests {
         }
         #expect(
             try self.members("facts --account alice") == [
-                "environment", "expiresDate", "kind", "ledger", "productID", "purchaseDate", "quantity", "store",
-                "terms", "transactionID",
+                "environment", "expiresDate", "kind", "ledger", "originalTransactionID", "productID", "purchaseDate",
+                "quantity", "signedDate", "store", "terms", "transactionID",
             ])
     }
 

@@ -55,6 +55,12 @@ extension Refusal {
         Refusal(
             4, "sync --remote file:remote",
             "syncing needs an account, and no account is logged in (pass --account)"),
+        Refusal(
+            4, "sync --local file:new --remote http://127.0.0.1:9",
+            "syncing needs an account, and no account is logged in (syncd account login NAME)"),
+        Refusal(
+            4, "restore --local file:new --remote http://127.0.0.1:9",
+            "syncing needs an account, and no account is logged in (syncd account login NAME)"),
     ]
 
     static let stores: [Refusal] = [

@@ -143,6 +143,17 @@ struct RunTests {
     }
 
     @Test(
+        "An unknown command is refused, also after help, and a similar one is suggested",
+        arguments: [
+            ("runn", "'runn' is not a subcommand of 'syncsim'. Did you mean 'run'? See 'syncsim help'."),
+            ("help repaly", "'repaly' is not a subcommand of 'syncsim'. Did you mean 'replay'? See 'syncsim help'."),
+            ("help foo", "'foo' is not a subcommand of 'syncsim'. See 'syncsim help'."),
+        ])
+    func unknown(command: String, reason: String) throws {
+        #expect(try program.run(command) == .refused(2, reason))
+    }
+
+    @Test(
         "The help of every command has an example",
         arguments: ["run", "replay", "shrink", "report", "conformance"])
     func help(command: String) throws {

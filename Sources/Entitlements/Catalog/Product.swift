@@ -11,6 +11,9 @@ public struct Product: Hashable, Sendable {
     /// Past purchases count in either case.
     public var isForSale: Bool
     /// A Boolean value that indicates whether a buyer must be signed in to buy or restore the product.
+    ///
+    /// It is a rule for selling. A purchase that a store has made is recorded and counts without an account too,
+    /// because it is paid.
     public var requiresAccount: Bool
 
     /// Creates a product.

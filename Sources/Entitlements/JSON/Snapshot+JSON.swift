@@ -42,8 +42,16 @@ extension Period {
         .object(
             [
                 ("start", .string("\(start)")), ("end", .string("\(end)")),
-                ("transactionID", JSON(transaction?.id.rawValue)),
-            ] + sourceMembers)
+            ] + transactionMembers + sourceMembers)
+    }
+
+    /// The members that name the purchase: its id alone may occur in several stores and environments. They are `null`
+    /// if no purchase gave the period.
+    package var transactionMembers: [(String, JSON)] {
+        [
+            ("transactionID", JSON(transaction?.id.rawValue)), ("store", JSON(transaction?.store.rawValue)),
+            ("environment", JSON(transaction?.environment.rawValue)),
+        ]
     }
 
     /// The members that name the origin of the period if it is not simply a purchase.

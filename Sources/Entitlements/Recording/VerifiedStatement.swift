@@ -34,7 +34,9 @@ package struct VerifiedStatement: Sendable {
         facts.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
     }
 
-    /// Returns `true` if the server ledger, or the evidence that waits already, says the same.
+    /// Returns `true` if the server ledger, or the evidence that waits already, says the same. Where both state
+    /// something about a subject, the later statement counts: evidence from before a refund must not keep the evidence
+    /// of its reversal out.
     ///
     /// - Parameters:
     ///   - server: The facts of the server ledger, by their keys.
@@ -42,7 +44,9 @@ package struct VerifiedStatement: Sendable {
     func isKnown(to server: [[UInt8]: Fact], _ device: Ledger) -> Bool {
         var known = server
         if case .evidence(let waiting)? = device[Fact.evidence(evidence).record.key].map({ Fact($0) }) {
-            known = waiting.facts.factsByKey
+            known = waiting.facts.factsByKey.merging(server.filter { waiting.facts[$0.key] != nil }) { waiting, held in
+                held.record.order.lexicographicallyPrecedes(waiting.record.order) ? waiting : held
+            }
         }
         return facts.allSatisfy { known[$0.record.key]?.covers($0) ?? false }
     }

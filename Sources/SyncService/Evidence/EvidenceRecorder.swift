@@ -44,7 +44,7 @@ struct EvidenceRecorder: Sendable {
     }
 
     /// The sender and the content of a request, as far as they matter to owners.
-    private struct Request {
+    struct Request: Sendable {
         var named: Account?
         var caller: Account?
         var restoredAt: Timestamp?
@@ -53,11 +53,27 @@ struct EvidenceRecorder: Sendable {
         var mayClaim = true
     }
 
-    private enum Settlement {
-        /// The line belongs to these accounts. A new owner needs the known facts about it.
-        case owned([Account], known: [Fact])
-        case unowned
+    /// The answer about one line.
+    private enum Answer {
+        case facts([Fact])
         case refused
+        case unowned
+    }
+
+    /// The answers about lines, and what has to be written for them.
+    private struct Round {
+        var answers: [TransactionReference: Answer] = [:]
+        /// The facts to write, by account.
+        var shares: [Account: [TransactionNames.Group]] = [:]
+        /// Parked facts that are part of the shares. They are removed once the shares are written.
+        var leftovers: [Leftover] = []
+    }
+
+    /// Parked facts under one name, which were added to the facts about `line`.
+    struct Leftover: Sendable {
+        var name: TransactionReference
+        var version: EntryVersion
+        var line: TransactionReference
     }
 
     private static let roundCount = 8
@@ -112,160 +128,86 @@ struct EvidenceRecorder: Sendable {
         }
     }
 
+    /// Settles and writes `groups`, in rounds: a line whose owner changes meanwhile is settled again.
     private func record(
         _ groups: [TransactionNames.Group], _ request: Request
     ) async throws(BackendError) -> Outcome {
-        var outcome = Outcome()
-        var facts: [TransactionReference: [Fact]] = [:]
+        var answers: [TransactionReference: Answer] = [:]
         var pending = groups
         for _ in 0..<Self.roundCount {
-            var shares: [Account: [TransactionNames.Group]] = [:]
-            var leftovers: [(name: TransactionReference, version: EntryVersion, line: TransactionReference)] = []
-            for var group in pending {
-                let settlement = try await settle(group, request)
-                switch settlement {
-                case .refused: outcome.refused.append(group.line)
-                case .unowned:
-                    outcome.unowned.append(group.line)
-                    // A renewal info may be of any app, so it is not kept.
-                    guard request.mayClaim else { continue }
-                    leftovers += try await park(group, request.token).map { ($0.0, $0.1, group.line) }
-                    // The first owner may have claimed the line before the facts were parked.
-                    guard try await !lines.owners(of: group.line).isEmpty else { continue }
-                    fallthrough
-                case .owned:
-                    let stated = group.facts
-                    var accounts: [Account] = []
-                    if case .owned(let owners, let known) = settlement {
-                        accounts = owners
-                        group.facts += known
-                    } else {
-                        accounts = try await lines.owners(of: group.line)
-                    }
-                    let names = group.otherNames.union([group.line])
-                    leftovers += try await addParked(to: &group, under: names).map { ($0.0, $0.1, group.line) }
-                    for account in accounts { shares[account, default: []].append(group) }
-                    if let caller = request.caller, !accounts.contains(caller) {
-                        outcome.refused.append(group.line)
-                    } else {
-                        facts[group.line] = stated
-                    }
-                }
-            }
-            var lost: Set<TransactionReference> = []
-            for (account, groups) in shares.sorted(by: { $0.key < $1.key }) {
-                lost.formUnion(try await write(groups, to: account))
-            }
-            // Lines may share facts under one name. Facts that arrived in the meantime are written in the next round.
-            let needed = Set(leftovers.filter { lost.contains($0.line) }.map(\.name))
-            for leftover in leftovers where !needed.contains(leftover.name) {
-                if try await !parked.remove(leftover.name, if: leftover.version) { lost.insert(leftover.line) }
-            }
-            pending = pending.filter { lost.contains($0.line) }
-            guard !pending.isEmpty else {
-                outcome.facts = groups.flatMap { facts[$0.line] ?? [] }
-                return outcome
-            }
-            for line in lost { facts[line] = nil }
-            outcome.refused.removeAll(where: lost.contains)
-            outcome.unowned.removeAll(where: lost.contains)
+            var round = Round()
+            for group in pending { try await place(group, request, in: &round) }
+            let lost = try await write(round)
+            answers.merge(round.answers) { $1 }
+            pending.removeAll { !lost.contains($0.line) }
+            if pending.isEmpty { return Self.outcome(of: groups, answers) }
         }
         throw BackendError(.busy, operation: .write, message: "the owners of these lines keep changing; try again")
     }
 
-    /// Finds the owners of a line, and changes them if the claim asks for it and may.
-    private func settle(
-        _ group: TransactionNames.Group, _ request: Request
-    ) async throws(BackendError) -> Settlement {
-        let line = group.line
-        var claim = LineOwners.Claim(
-            line: line, named: request.mayClaim ? request.named : nil, caller: request.caller,
-            restoredAt: request.restoredAt)
-        for _ in 0..<32 {
-            let (record, version) = try await lines.read(line)
-            if !request.mayClaim {
-                guard let owners = record?.owners.compactMap(\.account.account), !owners.isEmpty else {
-                    return .unowned
-                }
-                return request.caller.map(owners.contains) ?? true ? .owned(owners, known: []) : .refused
-            }
-            let now = writer.now()
-            let isHeld = try await isHeld(line, record, claim, now)
-            let verdict = LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
-            switch verdict {
-            case .owned(let accounts):
-                guard lines.policy == .share, let caller = claim.caller, accounts[0] != caller else {
-                    return .owned(accounts, known: [])
-                }
-                // The request that added the caller may have been interrupted before the facts were copied.
-                return .owned(accounts, known: try await writer.read(accounts[0]).facts(ofLine: line))
-            case .unowned: return .unowned
-            case .refused: return .refused
-            case .claimed(let account):
-                guard try await writer.records.isActive(account) else {
-                    if account == claim.caller { return .refused }
-                    // The token of an erased account counts like none.
-                    claim.named = nil
-                    continue
-                }
-                if try await lines.add(account, to: line, record, if: version, now: now) {
-                    return .owned([account], known: [])
-                }
-            case .shared(let owners, let account):
-                let known = try await writer.read(owners[0]).facts(ofLine: line)
-                if try await lines.add(account, to: line, record, if: version, now: now) {
-                    return .owned(owners + [account], known: known)
-                }
-            case .moved(let loser, let winner, let isRestore):
-                guard let record, let version else { continue }
-                _ = try await transfers.move(
-                    line, from: loser, to: winner, record, if: version, isRestore: isRestore, facts: group.facts,
-                    now: now)
+    private static func outcome(
+        of groups: [TransactionNames.Group], _ answers: [TransactionReference: Answer]
+    ) -> Outcome {
+        var outcome = Outcome()
+        for group in groups {
+            switch answers[group.line] {
+            case .facts(let facts)?: outcome.facts += facts
+            case .refused?: outcome.refused.append(group.line)
+            case .unowned?: outcome.unowned.append(group.line)
+            case nil: break
             }
         }
-        throw BackendError(.busy, operation: .write, message: "the owner of this line keeps changing; try again")
+        return outcome
     }
 
-    /// Returns `true` unless the claim of the owner may be free: it is old, and the owner's server ledger lacks the
-    /// line.
-    func isHeld(
-        _ line: TransactionReference, _ record: LineOwners.Record?, _ claim: LineOwners.Claim, _ now: Int64
-    ) async throws(BackendError) -> Bool {
-        guard lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,
-            let owner = first.account.account, owner != caller, now - first.since >= LineOwners.freeAfter
-        else { return true }
-        return try await !writer.read(owner).facts(ofLine: line).isEmpty
-    }
-
-    /// Keeps the facts of a line without an owner, under the name of the line.
-    ///
-    /// - Returns: The other keys of the facts and their versions. They are removed once all lines are written.
-    private func park(
-        _ group: TransactionNames.Group, _ token: String?
-    ) async throws(BackendError) -> [(TransactionReference, EntryVersion)] {
-        var group = group
-        let found = try await addParked(to: &group, under: group.otherNames)
-        try await parked.park(group.facts, of: group.line, token: token)
-        return found
-    }
-
-    /// Adds the facts that wait for an owner of the line, or for its purchase, under `names`.
-    ///
-    /// - Returns: The keys of the facts and their versions, to be removed once the facts are written.
-    private func addParked(
-        to group: inout TransactionNames.Group, under names: Set<TransactionReference>
-    ) async throws(BackendError) -> [(TransactionReference, EntryVersion)] {
-        var found: [(TransactionReference, EntryVersion)] = []
-        for name in names.sorted() {
-            guard let held = try await parked.facts(of: name) else { continue }
-            var facts: [Fact] = []
-            for fact in held.facts { facts += try await self.names.facts(of: fact, about: group.line) }
-            // Only tokens may wait under the name of a line.
-            guard !facts.isEmpty || held.facts.isEmpty && name == group.line else { continue }
-            group.facts += facts
-            found.append((name, held.version))
+    /// Settles a line, and adds its facts to the shares of its owners, or parks them.
+    private func place(
+        _ group: TransactionNames.Group, _ request: Request, in round: inout Round
+    ) async throws(BackendError) {
+        switch try await settle(group, request) {
+        case .refused: round.answers[group.line] = .refused
+        case .owned(let owners, let known):
+            try await share(group, adding: known, among: owners, request, in: &round)
+        case .unowned:
+            round.answers[group.line] = .unowned
+            // A renewal info may be of any app, so it is not kept.
+            guard request.mayClaim else { return }
+            round.leftovers += try await park(group, request.token)
+            // The first owner may have claimed the line before the facts were parked.
+            let owners = try await lines.owners(of: group.line)
+            if !owners.isEmpty { try await share(group, among: owners, request, in: &round) }
         }
-        return found
+    }
+
+    /// Adds the facts about a line, and those that wait for its owner, to the shares of its owners.
+    ///
+    /// - Parameter known: Facts that a new owner needs. They are no part of the answer.
+    private func share(
+        _ group: TransactionNames.Group, adding known: [Fact] = [], among owners: [Account], _ request: Request,
+        in round: inout Round
+    ) async throws(BackendError) {
+        var share = group
+        share.facts += known
+        round.leftovers += try await addParked(to: &share, under: group.otherNames.union([group.line]))
+        for owner in owners { round.shares[owner, default: []].append(share) }
+        let isAnothers = request.caller.map { !owners.contains($0) } ?? false
+        round.answers[group.line] = isAnothers ? .refused : .facts(group.facts)
+    }
+
+    /// Writes the shares, and removes the parked facts that are part of them.
+    ///
+    /// - Returns: The lines to settle again, because their owner changed or facts arrived in the meantime.
+    private func write(_ round: Round) async throws(BackendError) -> Set<TransactionReference> {
+        var lost: Set<TransactionReference> = []
+        for (account, groups) in round.shares.sorted(by: { $0.key < $1.key }) {
+            lost.formUnion(try await write(groups, to: account))
+        }
+        // Lines may share facts under one name.
+        let needed = Set(round.leftovers.filter { lost.contains($0.line) }.map(\.name))
+        for leftover in round.leftovers where !needed.contains(leftover.name) {
+            if try await !parked.remove(leftover.name, if: leftover.version) { lost.insert(leftover.line) }
+        }
+        return lost
     }
 
     /// Writes facts into the server ledger of `account`.

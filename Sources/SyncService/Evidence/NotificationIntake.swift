@@ -72,13 +72,14 @@ package struct NotificationIntake: Sendable {
     ///   - host: The clock.
     ///   - digest: SHA-256.
     ///   - onError: Receives errors about single accounts.
-    /// - Throws: ``SupportError`` if the store is not that of a server, or `BackendError`.
+    /// - Throws: ``SupportError`` if the store is not that of a server or the clock was set back, or `BackendError`.
     package init(
         _ store: any KeyValueBackend, _ configuration: ServiceConfiguration, host: HostServices,
         digest: @escaping @Sendable ([UInt8]) -> [UInt8], onError: (BackendError) -> Void
     ) async throws {
         let records = RecordStore(backend: store)
         try await records.checkServer()
+        try await ClockRollbackGuard.check(host.now(), against: records)
         let writer = ServerLedgerWriter(
             records: records, decoder: LedgerDecoder(), policy: nil,
             catalog: configuration.catalog, now: host.now)

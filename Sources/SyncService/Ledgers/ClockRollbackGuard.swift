@@ -38,6 +38,18 @@ final class ClockRollbackGuard: Sendable {
         latest.withLock { $0 = record?.latest ?? now }
     }
 
+    /// Checks the clock of a program that works on the store beside its server. Writes nothing.
+    ///
+    /// - Throws: ``SupportError`` if the clock is behind the latest time, or the store's error.
+    static func check(_ now: Int64, against records: RecordStore) async throws {
+        guard let latest = try await records.read(try key(), as: Record.self)?.value.latest, latest - now > tolerance
+        else { return }
+        throw SupportError(
+            .clockIsBehind,
+            "this machine's clock is \((latest - now) / 1_000) s behind the latest time in the server's store: set it "
+                + "right, or start the server once with --accept-clock if it is right now")
+    }
+
     /// The number of milliseconds by which the clock is behind the latest time; `nil` if it is plausible.
     private var lag: Int64? {
         let lag = latest.withLock { $0 } - host.now()

@@ -45,11 +45,14 @@ package struct ClientAddress: Hashable, Sendable {
         return ClientAddress(high: high & highMask, low: low & lowMask)
     }
 
-    /// Returns the key for counting wrong guesses: the /64 of an IPv6 address, otherwise `peer` itself.
+    /// Returns the key for counting wrong guesses: the /64 of an IPv6 address, or an IPv4 address in dotted decimal
+    /// form, also if `peer` is IPv4-mapped. For any other text it is `peer` itself.
     static func guessKey(_ peer: String) -> String {
-        guard let address = ClientAddress(peer), !address.isVersion4 else { return peer }
-        let network = address.network
-        return String(network.high, radix: 16) + "::/64"
+        guard let address = ClientAddress(peer) else { return peer }
+        guard !address.isVersion4 else {
+            return [24, 16, 8, 0].map { "\(address.low >> $0 & 0xFF)" }.joined(separator: ".")
+        }
+        return String(address.network.high, radix: 16) + "::/64"
     }
 
     /// Parses four decimal numbers with dots.

@@ -71,7 +71,8 @@ struct Import: AsyncParsableCommand {
             ("--as-server", support.asServer && (isMigration || format == .facts)),
         ]
         if let stray = strays.first(where: \.1) {
-            throw ValidationError("\(stray.0) does not apply to the format \(format.rawValue)")
+            let others = stray.0 == "--as-server" ? ": it takes history, receipt and verify-receipt" : ""
+            throw ValidationError("\(stray.0) does not apply to the format \(format.rawValue)\(others)")
         }
     }
 

@@ -20,6 +20,7 @@ struct Sync: AsyncParsableCommand {
 
     func run() async throws {
         let store = try await options.openStore(createRemote: createRemote)
+        try options.requireLogIn(of: store)
         let report = dryRun ? try await store.syncDryRun() : try await store.sync()
         try options.output.show(
             report.json(account: "\(store.account)", isDryRun: dryRun),
@@ -35,6 +36,7 @@ struct Restore: AsyncParsableCommand {
 
     func run() async throws {
         let store = try await options.openStore()
+        try options.requireLogIn(of: store)
         let report = try await store.restore()
         let account = "\(store.account)"
         let products = report.purchases.map { "  \($0.product)  \($0.date)  \($0.transaction.id)" }

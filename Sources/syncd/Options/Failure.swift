@@ -90,7 +90,7 @@ struct Failure: Error, CustomStringConvertible {
         case .unknownAccount, .unknownProduct: .notFound
         case .contradiction: .conflict
         case .invalid: .usage
-        case .notAServer, .erasedAccount, .ownedByAnother, .ledgerFull: .refused
+        case .notAServer, .clockIsBehind, .erasedAccount, .ownedByAnother, .ledgerFull: .refused
         }
     }
 

@@ -118,17 +118,24 @@ struct SupportOptions: ParsableArguments {
         guard let entry = outcome.entry else {
             let text = "nothing to do for \(name): \(order.summary.singleLine): the time is already covered"
             return try options.output.show(
-                .object([("account", .string(order.account)), ("facts", .array([])), ("entry", .null)]), or: text)
+                .object([
+                    ("account", .string(order.account)), ("entry", .null), ("facts", .array([])),
+                    ("unknown", .array([])),
+                ]), or: text)
         }
-        let lines =
+        var lines =
             outcome.facts.count > 20
             ? ["  \(outcome.facts.count) facts"] : outcome.facts.map { "  \($0.kindName)  \($0.summary)" }
+        lines += outcome.unknown.map {
+            "  warning: \(name) has no purchase \("\($0)".singleLine); the refund counts once there is one"
+        }
         let head =
             "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
         try options.output.show(
             .object([
                 ("account", .string(order.account)), ("entry", .number(Int64(entry.number))),
                 ("facts", .array(outcome.facts.map { $0.json(ledger: "server") })),
+                ("unknown", .array(outcome.unknown.map { .object($0.members) })),
             ]), or: ([head] + lines).joined(separator: "\n"))
     }
 }

@@ -1,26 +1,6 @@
 import Entitlements
 
 extension Fact {
-    var kindName: String {
-        switch self {
-        case .purchase: "purchase"
-        case .recording: "recording"
-        case .revocation(let revocation): revocation.revokedAt == nil ? "reinstatement" : "revocation"
-        case .renewalState: "renewal"
-        case .assertion: "assertion"
-        case .acceptance: "acceptance"
-        case .reset: "reset"
-        case .claim: "claim"
-        case .contradiction: "contradiction"
-        case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
-        case .spend: "spend"
-        case .pending(let request): request.isWithdrawn ? "withdrawn" : "pending"
-        case .policy: "policy"
-        case .evidence: "evidence"
-        case .unreadable: "unreadable"
-        }
-    }
-
     /// The fact on one line.
     var summary: String {
         switch self {
@@ -52,86 +32,9 @@ extension Fact {
         }
     }
 
+    /// The JSON object of the fact, with the ledger that holds it.
     func json(ledger: String) -> JSON {
-        .object([("kind", .string(kindName)), ("ledger", .string(ledger))] + details)
-    }
-
-    private var details: [(String, JSON)] {
-        switch self {
-        case .purchase(let purchase):
-            purchase.transaction.members + [
-                ("productID", .string(purchase.product.rawValue)), ("purchaseDate", .string("\(purchase.date)")),
-                ("quantity", .number(purchase.quantity)), ("expiresDate", JSON(purchase.storeExpiry?.description)),
-                ("terms", JSON(purchase.terms?.kind.name)),
-            ]
-        case .recording(let recording):
-            recording.transaction.members + [
-                ("replica", .string("\(recording.replica)")), ("recordedAt", .string("\(recording.recordedAt)")),
-                ("knownEnd", JSON(recording.knownEnd?.description)),
-            ]
-        case .revocation(let revocation):
-            revocation.transaction.members + [
-                ("revokedAt", JSON(revocation.revokedAt?.description)), ("reason", .string(revocation.reason)),
-            ]
-        case .flag(let flag):
-            [
-                ("productID", .string(flag.product.rawValue)),
-                ("environment", .string(flag.environment.rawValue)), ("replica", .string("\(flag.replica)")),
-                ("date", .string("\(flag.date)")),
-            ]
-        case .spend(let spend):
-            [
-                ("spendID", .string(spend.id.rawValue)), ("productID", .string(spend.product.rawValue)),
-                ("units", .number(spend.units)), ("environment", .string(spend.environment.rawValue)),
-                ("replica", .string("\(spend.replica)")),
-                ("date", .string("\(spend.date)")),
-            ]
-        case .pending(let request):
-            [
-                ("productID", .string(request.product.rawValue)), ("requestedAt", .string("\(request.requestedAt)")),
-            ]
-        case .unreadable(let record, let reason):
-            [("keyBytes", .number(Int64(record.key.count))), ("reason", .string(reason))]
-        case .renewalState, .assertion, .acceptance, .reset, .claim, .contradiction, .policy, .evidence:
-            statementDetails
-        }
-    }
-
-    private var statementDetails: [(String, JSON)] {
-        switch self {
-        case .renewalState(let state):
-            state.line.members + [
-                ("willRenew", .bool(state.willRenew)), ("graceEnd", JSON(state.graceEnd?.description)),
-                ("billingRetry", .bool(state.isInBillingRetry)),
-                ("pendingProductID", JSON(state.pendingProduct?.rawValue)),
-            ]
-        case .assertion(let assertion):
-            [
-                ("group", .string(assertion.reference.group.rawValue)),
-                ("source", .string(assertion.reference.source.rawValue)),
-                ("environment", .string(assertion.reference.environment.rawValue)),
-                ("until", .string("\(assertion.reference.until)")),
-                ("assertedAt", .string("\(assertion.assertedAt)")), ("replica", .string("\(assertion.replica)")),
-            ]
-        case .acceptance(let acceptance):
-            acceptance.transaction.members + [
-                ("decision", .string(acceptance.words)), ("date", .string("\(acceptance.date)")),
-            ]
-        case .contradiction(let note):
-            note.kept.transaction.members + [
-                ("kept", .string(note.kept.difference(from: note.dropped))),
-                ("dropped", .string(note.dropped.difference(from: note.kept))),
-                ("noticedAt", .string("\(note.noticedAt)")),
-            ]
-        case .claim(let claim):
-            [("account", .string(claim.account)), ("date", .string("\(claim.date)"))]
-        case .reset(let reset):
-            [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
-        case .policy(let statement): [("policy", .string(statement.policy.rawValue))]
-        case .evidence(let evidence):
-            [("evidence", .string(evidence.kind)), ("bytes", .number(Int64(evidence.data.count)))]
-        default: []
-        }
+        .object([("kind", .string(kindName)), ("ledger", .string(ledger))] + content)
     }
 }
 

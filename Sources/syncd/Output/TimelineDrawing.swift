@@ -41,7 +41,7 @@ struct TimelineDrawing {
         .object(
             [
                 ("start", .string("\(period.start)")), ("end", .string("\(period.end)")),
-                ("transactionID", JSON(period.transaction?.id.rawValue)),
+            ] + period.transactionMembers + [
                 ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
             ] + period.sourceMembers)
     }

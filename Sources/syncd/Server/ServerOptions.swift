@@ -1,6 +1,7 @@
 import ArgumentParser
 import Checksums
 import CurlTransport
+import EntitlementSync
 import Entitlements
 import Foundation
 import HTTPStorage
@@ -171,6 +172,13 @@ extension StoreOptions {
         guard let text = remoteText, StoreURL.isServer(text) else { return nil }
         guard let localText else { throw StoreOptions.localIsMissing }
         return try server.remoteServer(text, local: StoreURL(localText, option: "--local"), account: account)
+    }
+
+    /// Throws if the remote is a server and no account is logged in. With another remote, `--account` is enough.
+    func requireLogIn(of store: EntitlementStore) throws(Failure) {
+        guard let text = remoteText, StoreURL.isServer(text), store.account == .anonymous else { return }
+        throw Failure(
+            .refused, "syncing needs an account, and no account is logged in (syncd account login NAME)")
     }
 }
 

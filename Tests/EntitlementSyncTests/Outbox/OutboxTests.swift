@@ -195,6 +195,56 @@ struct OutboxTests {
         #expect(try await store.end() == date("2026-02-01"))
     }
 
+    /// Records a refund of the purchase `1` at the server, as if its store had notified it.
+    private func notifyRefund() async throws {
+        let signedAt = "2026-01-20T12:00:00Z"
+        _ = try evidence("1", signedAt: signedAt, revokedAt: "2026-01-20")
+        _ = try await server.submit(
+            [Array("{\"jws\":\"1 \(signedAt)\"}".utf8)],
+            account: (try #require(household.alice.name), household.alice.incarnation), isRestore: false)
+    }
+
+    @Test("The reversal of a refund is sent although evidence from before the refund waits")
+    func reversalWhileOlderEvidenceWaits() async throws {
+        try await server.set(.verified)
+        let store = try await device()
+        server.update { $0.refusal = .postponed(code: "not-configured", detail: "later") }
+        try await store.record(try evidence("1"))
+        server.update { $0.refusal = nil }
+        try await notifyRefund()
+        server.update { $0.refusal = .postponed(code: "not-configured", detail: "later") }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 1)
+        #expect(try await store.end() == date("2026-01-20"))
+        try await store.record(try evidence("1", signedAt: "2026-02-01T12:00:00Z"))
+        #expect(try await store.end() == date("2026-04-10"))
+        server.update { $0.refusal = nil }
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+    }
+
+    @Test("A reversal that repeats what the device holds is sent once the device knows of the refund")
+    func reversalBeforeTheRefundIsKnown() async throws {
+        try await server.set(.verified)
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        try await store.sync()
+        try await notifyRefund()
+        // The device was offline during the refund, and the content is what it holds.
+        let reversal = try evidence("1", signedAt: "2026-02-01T12:00:00Z")
+        try await store.record(reversal)
+        #expect(try await store.waitingEvidenceCount() == 0)
+        try await store.sync()
+        #expect(try await store.end() == date("2026-01-20"))
+        // The store reports its purchases again at each start of the app.
+        try await store.record(reversal)
+        #expect(try await store.end() == date("2026-04-10"))
+        try await store.sync()
+        #expect(try await store.waitingEvidenceCount() == 0)
+        #expect(try await store.end() == date("2026-04-10"))
+    }
+
     @Test("Only evidence presented to a restore is sent as a restore, even if the server has stated the same")
     func restore() async throws {
         let store = try await device()

@@ -22,4 +22,15 @@ struct NotificationIntakeTests {
         #expect(try await stage.serverLedger(of: stage.alice).policy == .verified)
         #expect(await stage.rights(of: stage.alice) == ["owl"])
     }
+
+    @Test("A clock that was set back is refused before anything is read")
+    func clock() async throws {
+        let stage = try await EvidenceStage(.verified)
+        stage.clock.advance(seconds: -3_600)
+        let error = await #expect(throws: SupportError.self) {
+            try await NotificationIntake(
+                stage.store, stage.service.configuration, host: stage.clock.host, digest: { $0 }, onError: { _ in })
+        }
+        #expect(error?.kind == .clockIsBehind)
+    }
 }

@@ -198,6 +198,44 @@ struct SupportActTests {
         #expect(await stage.rights(of: stage.alice).isDisjoint(with: await stage.rights(of: stage.bob)))
     }
 
+    @Test("A refund of a purchase that the account does not have is reported as such")
+    func unknownRefund() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        let refund = revocation("1", at: stage.now)
+        #expect(try await acts.record(refund, order()).unknown == [Sale("1", at: stage.now).reference])
+        #expect(try await acts.record(purchase("1", at: stage.now), order()).unknown == [])
+        #expect(try await acts.record(refund, order()).unknown == [])
+        #expect(try await acts.record(revocation("2", at: nil), order()).unknown == [])
+    }
+
+    @Test("A clock that was set back is refused, because older statements would prevail")
+    func clock() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        stage.clock.advance(seconds: -3_600)
+        try await expectRefusal(.clockIsBehind, stage) {
+            try await acts.record(purchase("1", at: stage.now), order())
+        }
+        stage.clock.advance(seconds: 3_540)
+        #expect(try await acts.record(purchase("1", at: stage.now), order()).entry?.number == 1)
+    }
+
+    @Test("A transaction that Apple signs later without a revocation reinstates what support has refunded")
+    func laterSignature() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = try acts(stage)
+        let sale = Sale("1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        stage.clock.advance(seconds: 60)
+        _ = try await acts.record(revocation("1", at: stage.now), order())
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        #expect(await stage.rights(of: stage.alice) == [])
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.alice).results == ["2"])
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+    }
+
     @Test("Facts that wait for an owner are applied when support names it")
     func parked() async throws {
         let stage = try await EvidenceStage(.verified)

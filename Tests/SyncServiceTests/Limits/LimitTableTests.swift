@@ -128,5 +128,7 @@ struct ClientAddressTests {
         #expect(ClientAddress.guessKey("2001:db8:1:2:3:4:5:6") == ClientAddress.guessKey("2001:db8:1:2::7"))
         #expect(ClientAddress.guessKey("2001:db8:1:2::7") != ClientAddress.guessKey("2001:db8:1:3::7"))
         #expect(ClientAddress.guessKey("192.0.2.1") == "192.0.2.1")
+        #expect(ClientAddress.guessKey("::ffff:192.0.2.1") == "192.0.2.1")
+        #expect(ClientAddress.guessKey("::FFFF:c000:201") == "192.0.2.1")
     }
 }

@@ -128,6 +128,54 @@ struct AsServerTests {
         #expect(until.exitCode == 0, "\(until)")
     }
 
+    @Test("Support refunds a purchase that the account does not have, with a warning")
+    func unknownRefund() throws {
+        let refund = try support("record refund t9 --store app-store")
+        #expect(refund.exitCode == 0, "\(refund)")
+        #expect(
+            refund.output.hasSuffix(
+                "\n  warning: alice has no purchase app-store/production/t9; the refund counts once there is one\n"),
+            "\(refund)")
+        #expect(try support("record purchase \(Owls.night) --transaction t9 --store app-store").exitCode == 0)
+        #expect(try !has("night-owl", "alice"))
+    }
+
+    @Test("Support records a renewal state, and one of a product that does not renew is refused")
+    func renewal() async throws {
+        let line = "--transaction s1 --store app-store --date 2026-01-01"
+        #expect(try support("record purchase \(Owls.night) \(line)").exitCode == 0)
+        let wrong = try support("record renewal s1 --store app-store --cancelled")
+        #expect(
+            wrong == .refused(2, "transaction \"s1\" has no renewal state: \"\(Owls.night)\" does not renew"))
+        let state = try support("record renewal s2 --store app-store --cancelled --billing-retry")
+        #expect(state.exitCode == 0, "\(state)")
+        #expect(state.output.contains("\n  renewal  s2  does not renew, payment failed\n"), "\(state)")
+        #expect(try has("night-owl", "alice"))
+        var states: [RenewalState] = []
+        for (key, value) in try await stored() where key.hasSuffix("/decisions") {
+            for record in try LedgerDocument(decoding: value).ledger.records {
+                if case .renewalState(let state) = Fact(record) { states.append(state) }
+            }
+        }
+        #expect(states.map(\.willRenew) == [false] && states.map(\.isInBillingRetry) == [true])
+        #expect(try audit().output.contains("\n2 entries, intact; "))
+    }
+
+    @Test("Support records what a store has signed, and evidence that a check refuses changes nothing")
+    func evidence() throws {
+        let apple = "--kind app-store-transaction --bundle com.example --evidence-root roots.pem"
+        try mint.writeTransaction("night.jws", "21")
+        let signed = try support("record evidence night.jws \(apple)")
+        #expect(signed.exitCode == 0, "\(signed)")
+        #expect(try has("night-owl", "alice"))
+        let list = try audit().output
+        #expect(list.contains("  evidence of the kind app-store-transaction: ticket 7\n"), "\(list)")
+        let foreign = try support(
+            "record evidence night.jws --kind app-store-transaction --bundle com.other --evidence-root roots.pem")
+        #expect(foreign.exitCode == 4 && foreign.error.hasPrefix("syncd: app: "), "\(foreign)")
+        #expect(try audit().output == list)
+    }
+
     @Test("A receipt and an answer of verifyReceipt are imported into the server ledger")
     func imports() throws {
         try mint.writeReceipt("receipt.der", [MintedPurchase("11", Owls.night, at: "2024-01-01T00:00:00Z")])
@@ -244,7 +292,8 @@ struct AsServerTests {
             ),
             (
                 "import empty --format facts \(Self.support)", "r", 2,
-                "--as-server does not apply to the format facts. See 'syncd help import'."
+                "--as-server does not apply to the format facts: it takes history, receipt and verify-receipt. See "
+                    + "'syncd help import'."
             ),
         ])
     }

@@ -100,8 +100,8 @@ struct CatchUpTests {
         #expect(
             expired.error.hasPrefix(
                 "syncd: Apple does not accept the token of the next page any more (error 4000017: The pagination token "
-                    + "expired.); read the period again; what was received is recorded, go on with: syncd "
-                    + "notifications catch-up --store sqlite:server.sqlite --since "), "\(expired.error)")
+                    + "expired.); read the period again; what was received is recorded, and changes nothing when you "
+                    + "repeat: syncd notifications catch-up --store sqlite:server.sqlite --since "), "\(expired.error)")
         let unknown = try stage.catchUp(api, of: store)
         #expect(unknown.exitCode == 1)
         #expect(unknown.output == counts(received: 40, parked: 40) + "\n")

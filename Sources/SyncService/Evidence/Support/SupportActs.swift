@@ -37,6 +37,8 @@ package struct SupportActs: Sendable {
         package var facts: [Fact]
         /// The audit entry; `nil` if there was nothing to do.
         package var entry: AuditLog.Entry?
+        /// The revoked transactions of which the account has no purchase. The revocation counts once there is one.
+        package var unknown: [TransactionReference] = []
     }
 
     /// The length of a reason, in bytes.
@@ -111,12 +113,7 @@ package struct SupportActs: Sendable {
             throw SupportError(.unknownProduct, "the catalogue has no group \"\(reference.group.rawValue.singleLine)\"")
         }
         do { try reference.source.validate() } catch { throw SupportError(.invalid, "source: \(error)") }
-        let keys = try LedgerKeys(account)
-        var known = Ledger()
-        if case .found(let entry) = try await records.backend.read(keys.ledger).outcome {
-            known = try LedgerRules.stored(entry, keys.ledger)
-        }
-        let facts = Facts(account: known, server: try await recorder.writer.read(account).ledger)
+        let facts = try await facts(of: account)
         let replay = Replay(facts, catalog: catalog, environment: reference.environment)
         let latest = facts.purchases.last { $0.transaction.environment == reference.environment }?.date
         let date = max(assertedAt ?? now, latest ?? .earliest)
@@ -148,6 +145,7 @@ extension SupportActs {
                 .invalid, "the operator's name must have 1 to 255 bytes, not \(order.operatorName.utf8.count)")
         }
         try await records.checkServer()
+        try await ClockRollbackGuard.check(host.now(), against: records)
         let name = order.account.singleLine
         guard AccountName.canExist(order.account),
             let record = try await records.read(try AccountRecord.key(of: order.account), as: AccountRecord.self)?.value
@@ -207,6 +205,7 @@ extension SupportActs {
         do throws(BackendError) { try await recorder.writer.checkRoom(for: review.facts, of: account) } catch {
             throw Self.refusal(error, account)
         }
+        let unknown = try await unknownTransactions(in: review.facts, of: account)
         let entry = try await audit.append(
             AuditLog.Entry(
                 date: "\(now)", act: order.act, account: order.account,
@@ -223,7 +222,31 @@ extension SupportActs {
             }
             throw error
         }
-        return Outcome(facts: evidence.facts, entry: entry)
+        return Outcome(facts: evidence.facts, entry: entry, unknown: unknown)
+    }
+
+    /// The transactions that `facts` revoke without a purchase of the account.
+    private func unknownTransactions(
+        in facts: [Fact], of account: Account
+    ) async throws -> [TransactionReference] {
+        let purchases = facts.compactMap(\.purchase?.transaction)
+        var revoked: [TransactionReference] = []
+        for case .revocation(let revocation) in facts where revocation.revokedAt != nil {
+            if !purchases.contains(revocation.transaction) { revoked.append(revocation.transaction) }
+        }
+        guard !revoked.isEmpty else { return [] }
+        let known = try await self.facts(of: account)
+        return revoked.filter { known[$0] == nil }
+    }
+
+    /// The facts of the account's ledger and of its server ledger.
+    private func facts(of account: Account) async throws -> Facts {
+        let keys = try LedgerKeys(account)
+        var known = Ledger()
+        if case .found(let entry) = try await records.backend.read(keys.ledger).outcome {
+            known = try LedgerRules.stored(entry, keys.ledger)
+        }
+        return Facts(account: known, server: try await recorder.writer.read(account).ledger)
     }
 
     private func write(
@@ -277,6 +300,8 @@ package struct SupportError: Error, Hashable, Sendable, CustomStringConvertible 
     package enum Kind: Hashable, Sendable {
         /// The store is not that of a server.
         case notAServer
+        /// The clock is behind the latest time in the store, so statements would be dated before older ones.
+        case clockIsBehind
         /// There is no such account.
         case unknownAccount
         /// The account was erased.

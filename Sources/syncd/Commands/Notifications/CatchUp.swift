@@ -20,8 +20,9 @@ struct CatchUp: AsyncParsableCommand {
 
             The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
             the ownership rule of the server; its trust policy stays as it is. Prints the number of statements by \
-            their outcome. If a store's API fails, exits with 1 and prints the command to go on. If a ledger has no \
-            room, goes on with the others and exits with 1. If every statement was refused, exits with 4.
+            their outcome. If a store's API fails, exits with 1 and prints the command to repeat, which starts over. \
+            If a ledger has no room, goes on with the others and exits with 1. If every statement was refused, exits \
+            with 4.
 
             Examples:
               syncd notifications catch-up --since 2026-01-31 --store sqlite:/var/lib/syncd/store.sqlite \\
@@ -197,7 +198,7 @@ struct CatchUp: AsyncParsableCommand {
         return ids
     }
 
-    /// The failure after a part of the notifications was recorded, with the command to go on.
+    /// The failure after a part of the notifications was recorded, with the command to repeat.
     private static func failure(_ error: any Error) -> Failure {
         let failure: Failure
         switch error {
@@ -209,7 +210,7 @@ struct CatchUp: AsyncParsableCommand {
         let words = ["syncd"] + CommandLine.arguments.dropFirst()
         return Failure(
             failure.code,
-            "\(failure.message); what was received is recorded, go on with: "
+            "\(failure.message); what was received is recorded, and changes nothing when you repeat: "
                 + words.map(quoted).joined(separator: " "))
     }
 

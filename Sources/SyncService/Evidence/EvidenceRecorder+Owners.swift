@@ -1,0 +1,81 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+// The owners of the lines that evidence is about.
+extension EvidenceRecorder {
+    /// The owners of a line after a claim.
+    enum Settlement: Sendable {
+        /// The line belongs to these accounts. A new owner needs the known facts about it.
+        case owned([Account], known: [Fact])
+        case unowned
+        case refused
+    }
+
+    /// Finds the owners of a line, and changes them if the claim asks for it and may.
+    func settle(
+        _ group: TransactionNames.Group, _ request: Request
+    ) async throws(BackendError) -> Settlement {
+        let line = group.line
+        guard request.mayClaim else { return try await settleKnown(line, for: request.caller) }
+        var claim = LineOwners.Claim(
+            line: line, named: request.named, caller: request.caller, restoredAt: request.restoredAt)
+        for _ in 0..<32 {
+            let (record, version) = try await lines.read(line)
+            let now = writer.now()
+            let isHeld = try await isHeld(line, record, claim, now)
+            let verdict = LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
+            switch verdict {
+            case .owned(let accounts):
+                guard lines.policy == .share, let caller = claim.caller, accounts[0] != caller else {
+                    return .owned(accounts, known: [])
+                }
+                // The request that added the caller may have been interrupted before the facts were copied.
+                return .owned(accounts, known: try await writer.read(accounts[0]).facts(ofLine: line))
+            case .unowned: return .unowned
+            case .refused: return .refused
+            case .claimed(let account):
+                guard try await writer.records.isActive(account) else {
+                    if account == claim.caller { return .refused }
+                    // The token of an erased account counts like none.
+                    claim.named = nil
+                    continue
+                }
+                if try await lines.add(account, to: line, record, if: version, now: now) {
+                    return .owned([account], known: [])
+                }
+            case .shared(let owners, let account):
+                let known = try await writer.read(owners[0]).facts(ofLine: line)
+                if try await lines.add(account, to: line, record, if: version, now: now) {
+                    return .owned(owners + [account], known: known)
+                }
+            case .moved(let loser, let winner, let isRestore):
+                guard let record, let version else { continue }
+                _ = try await transfers.move(
+                    line, from: loser, to: winner, record, if: version, isRestore: isRestore, facts: group.facts,
+                    now: now)
+            }
+        }
+        throw BackendError(.busy, operation: .write, message: "the owner of this line keeps changing; try again")
+    }
+
+    /// Finds the owners of a line without claiming it.
+    private func settleKnown(
+        _ line: TransactionReference, for caller: Account?
+    ) async throws(BackendError) -> Settlement {
+        let owners = try await lines.owners(of: line)
+        guard !owners.isEmpty else { return .unowned }
+        return caller.map(owners.contains) ?? true ? .owned(owners, known: []) : .refused
+    }
+
+    /// Returns `true` unless the claim of the owner may be free: it is old, and the owner's server ledger lacks the
+    /// line.
+    func isHeld(
+        _ line: TransactionReference, _ record: LineOwners.Record?, _ claim: LineOwners.Claim, _ now: Int64
+    ) async throws(BackendError) -> Bool {
+        guard lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,
+            let owner = first.account.account, owner != caller, now - first.since >= LineOwners.freeAfter
+        else { return true }
+        return try await !writer.read(owner).facts(ofLine: line).isEmpty
+    }
+}
