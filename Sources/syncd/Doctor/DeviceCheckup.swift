@@ -142,7 +142,8 @@ struct DeviceCheckup {
     private func credentials(_ server: RemoteServer?, of account: Account?) async throws -> Verdict {
         if let verdict = review.mistakes(.credentials) { return verdict }
         guard let server else { return .skipped("no remote is a server with sessions") }
-        let logIn = "syncd account login \(quoted(account.map { "\($0)" } ?? "NAME")), with the same --local and --remote"
+        let logIn =
+            "syncd account login \(quoted(account.map { "\($0)" } ?? "NAME")), with the same --local and --remote"
         let path = (server.credentials as? SessionFile)?.path ?? ""
         let kept: KeptSession?
         do throws(BackendError) { kept = try await server.credentials.load() } catch {

@@ -8,7 +8,7 @@ struct DiskSpace {
     static let comfortable: UInt64 = 256 << 20
 
     let path: String
-    let freeByteCount: UInt64
+    var freeByteCount: UInt64
     /// The number of files that can be created; `nil` if the file system has no such limit.
     let freeFileCount: UInt64?
 

@@ -31,7 +31,9 @@ struct ListeningPlace {
                 "a process of another user listens on \(text)",
                 remedy: "sudo ss -ltnp 'sport = :\(port)' shows it; if it is not syncd, end it")
         }
-        if ProcessTable.name(of: process) == "syncd" { return .ok("syncd serve listens on \(text): process \(process)") }
+        if ProcessTable.name(of: process) == "syncd" {
+            return .ok("syncd serve listens on \(text): process \(process)")
+        }
         return .failed(
             "\(ProcessTable.description(of: process)) listens on \(text), so syncd serve cannot start",
             remedy: "end it: kill \(process), or choose another --listen")

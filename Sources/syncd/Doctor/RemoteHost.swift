@@ -19,7 +19,8 @@ struct RemoteHost: Sendable {
 
     /// - Parameter address: an address with the scheme `http`, `https`, `webdav` or `webdavs`.
     init?(_ address: String, transport: any HTTPTransport) {
-        guard let url = URL(string: address), let host = url.host(), !host.isEmpty, let scheme = url.scheme?.lowercased()
+        guard let url = URL(string: address), let host = url.host(), !host.isEmpty,
+            let scheme = url.scheme?.lowercased()
         else { return nil }
         self.scheme = scheme.hasSuffix("s") ? "https" : "http"
         self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
@@ -74,7 +75,8 @@ extension RemoteHost {
             chain = try await CertificateChain.presented(by: host, port: port ?? 443, within: Self.limit)
         } catch {
             if let distrust { return .failed("\(name): \(distrust)", remedy: Self.trustRemedy) }
-            return .warning("\(name): the chain could not be read: \(error)", remedy: "openssl s_client -connect \(name)")
+            return .warning(
+                "\(name): the chain could not be read: \(error)", remedy: "openssl s_client -connect \(name)")
         }
         let validity = Validity(chain, now: HostServices.system.now())
         if validity.isOver {

@@ -55,7 +55,8 @@ struct StoreChecks {
         let rest = foreign.count > 1 ? " and \(plural(foreign.count - 1, "other file"))" : ""
         let verb = foreign.count > 1 ? "belong" : "belongs"
         let finding = "\(first.path)\(rest) \(verb) to user \(userName(first.owner)), but the store to user \(owner)"
-        let paths = foreign.contains { $0.isFolder } || foreign.count > 8
+        let paths =
+            foreign.contains { $0.isFolder } || foreign.count > 8
             ? "-R \(owner): \(quoted(files.root?.path ?? files.parentPath))"
             : "\(owner): " + foreign.map { quoted($0.path) }.joined(separator: " ")
         let isService = geteuid() == 0 && foreign.count == files.items.count && first.owner == 0
@@ -152,7 +153,8 @@ struct StoreChecks {
                 let users = ProcessTable.users(ofFile: location.path).map(ProcessTable.description)
                 return .failed(
                     "another process keeps \(url.text) locked: \(error.message)",
-                    remedy: "wait for it, or end it: \(users.isEmpty ? "none is visible" : users.joined(separator: ", "))")
+                    remedy:
+                        "wait for it, or end it: \(users.isEmpty ? "none is visible" : users.joined(separator: ", "))")
             default: throw error
             }
         }
