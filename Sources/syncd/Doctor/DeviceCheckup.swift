@@ -27,11 +27,12 @@ struct DeviceCheckup {
             return examination
         }
         let isWhole = await store.examine(into: &examination)
-        await examination.check(.socket) { try socket(run, url) }
+        let foreignness = store.isOfOtherUser ? "root cannot check it for another user: see store-access" : nil
+        await examination.check(.socket) { try foreignness.map(Verdict.skipped) ?? socket(run, url) }
         let remotes = remotes(run, url)
         let server = remotes.lazy.compactMap { if case .server(let server) = $0 { server } else { nil } }.first
         let local = isWhole ? url.existing() : nil
-        let account = await accounts(into: &examination, run, local: local, server: server)
+        let account = await accounts(into: &examination, run, local: local, server: foreignness == nil ? server : nil)
         for remote in remotes {
             switch remote {
             case .server(let server):
@@ -132,8 +133,9 @@ struct DeviceCheckup {
                 remedy: "remove --account, or use another --local for \"\(name)\"")
         }
         if loggedIn == nil, !others.isEmpty, !others.contains(name) {
+            let names = others.map { "\"\($0)\"" }.joined(separator: ", ")
             return .warning(
-                "the store holds \(others.map { "\"\($0)\"" }.joined(separator: ", ")), and --account names \"\(name)\"",
+                "the store holds \(names), and --account names \"\(name)\"",
                 remedy: "check --account; with a first sync the store holds both")
         }
         return .ok("account \"\(name)\"")
@@ -141,7 +143,7 @@ struct DeviceCheckup {
 
     private func credentials(_ server: RemoteServer?, of account: Account?) async throws -> Verdict {
         if let verdict = review.mistakes(.credentials) { return verdict }
-        guard let server else { return .skipped("no remote is a server with sessions") }
+        guard let server else { return .skipped("no remote is a server whose session this user has") }
         let logIn =
             "syncd account login \(quoted(account.map { "\($0)" } ?? "NAME")), with the same --local and --remote"
         let path = (server.credentials as? SessionFile)?.path ?? ""

@@ -9,13 +9,18 @@ import SyncCore
 struct StoreChecks {
     let url: StoreURL
     private let location: StoreLocation
-    /// The command line without the program that repeats the examination, for remedies.
     private let command: Setting.Command
 
     /// - Returns: `nil` for a store that does not last.
     init?(_ url: StoreURL, of command: Setting.Command) {
         guard let location = url.location else { return nil }
         (self.url, self.location, self.command) = (url, location, command)
+    }
+
+    /// `true` if this is root and the store belongs to another user. Checks of that user's other files would mislead then.
+    var isOfOtherUser: Bool {
+        guard geteuid() == 0, let files = try? StoreFiles(location) else { return false }
+        return files.owner != 0
     }
 
     /// Performs all checks. Returns `true` if the store exists and is whole.

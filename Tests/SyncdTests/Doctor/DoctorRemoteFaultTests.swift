@@ -148,4 +148,22 @@ struct DoctorRemoteFaultTests {
             "remote", "the folder does not exist",
             in: try sandbox.doctor("run \(local) \(remote) --account alice"))
     }
+
+    @Test("A WebDAV folder is examined, and a wrong password is a failure", .enabled(if: ApacheServer.isInstalled))
+    func webDAV() throws {
+        let apache = try ApacheServer.shared.get()
+        let folder = try apache.makeFolder(guarded: true)
+        let url = "webdav://\(ApacheServer.user)@\(apache.authority)\(folder.name)"
+        func report(password: String) throws -> DoctorReport {
+            let words = "doctor run --json \(local) --remote \(url) --account alice"
+            let outcome = try sandbox.run(words, environment: ["SYNCD_WEBDAV_PASSWORD": password])
+            #expect(!outcome.output.contains(password))
+            return try JSONDecoder().decode(DoctorReport.self, from: Data(outcome.output.utf8))
+        }
+        let right = try report(password: ApacheServer.password)
+        #expect(right.names("failed") + right.names("warning") == [], "\(right.checks)")
+        #expect(right["remote-clock"].contains("within "))
+        #expect(right["remote-identity"].contains("has not been synced with account \"alice\" yet"))
+        expect("remote", "", in: try report(password: "a wrong password"))
+    }
 }

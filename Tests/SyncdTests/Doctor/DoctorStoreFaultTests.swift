@@ -149,4 +149,16 @@ struct DoctorStoreFaultTests {
         #expect(report["store"].contains("copy.sqlite-wal is missing"))
         #expect(try sandbox.tree() == before)
     }
+
+    @Test(
+        "Root is told to run it as the user of the store, and nothing of the user is called wrong",
+        .enabled(if: geteuid() == 0))
+    func asRoot() throws {
+        try ProcessEnd.run("/bin/mkdir", "-m", "700", sandbox.path("s"))
+        try ProcessEnd.run("/bin/chown", "-R", "65534:65534", sandbox.folder.path)
+        let report = try sandbox.doctor("run \(database) --socket \(sandbox.path("s/socket"))")
+        #expect(report.healthy && report.names("warning") == ["store-access"], "\(report.checks)")
+        #expect(report["store-access"].contains("sudo -u nobody syncd doctor run"))
+        #expect(report.names("skipped").contains("socket"))
+    }
 }
