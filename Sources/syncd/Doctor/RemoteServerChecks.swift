@@ -83,7 +83,7 @@ struct RemoteServerChecks {
     }
 
     private func identity(_ kept: KeptSession?) async throws -> Verdict {
-        guard let kept else { return .skipped("there is no session at \(server.origin)") }
+        guard let kept else { return .skipped("no session at \(server.origin) can be used: see credentials") }
         let age = HostServices.system.now() - kept.received
         guard (0..<kept.session.lifetime.components.seconds * 1_000).contains(age) else {
             return .skipped("the access token has expired; a sync renews it, and the doctor does not")

@@ -19,9 +19,13 @@ struct RemoteStoreChecks {
         into examination: inout Examination, local: (any KeyValueBackend)?, account: Account?
     ) async {
         let remote = url.open(host: .system).requiringExisting
-        if StoreURL.isWebDAV(url.text) { await examineHost(into: &examination) }
+        let isWebDAV = StoreURL.isWebDAV(url.text)
+        if isWebDAV { await examineHost(into: &examination) }
         let reached = await examination.check(
-            .remote, remedy: "mount or create it, and let this user read and write it"
+            .remote,
+            remedy: isWebDAV
+                ? "check the network, the address, the user and the password"
+                : "mount or create it, and let this user read and write it"
         ) {
             _ = try await bounded { try await remote.list(prefix: "", after: nil, limit: 1) }
             if let path = url.path, let reason = obstacle(to: path, R_OK | W_OK) {

@@ -17,7 +17,7 @@ struct StoreChecks {
         (self.url, self.location, self.command) = (url, location, command)
     }
 
-    /// `true` if this is root and the store belongs to another user. Checks of that user's other files would mislead then.
+    /// `true` if this is root and the store belongs to another user, for whose other files checks would mislead.
     var isOfOtherUser: Bool {
         guard geteuid() == 0, let files = try? StoreFiles(location) else { return false }
         return files.owner != 0

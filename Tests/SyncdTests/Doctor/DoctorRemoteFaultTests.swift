@@ -164,6 +164,6 @@ struct DoctorRemoteFaultTests {
         #expect(right.names("failed") + right.names("warning") == [], "\(right.checks)")
         #expect(right["remote-clock"].contains("within "))
         #expect(right["remote-identity"].contains("has not been synced with account \"alice\" yet"))
-        expect("remote", "", in: try report(password: "a wrong password"))
+        expect("remote", "the server refused this user name and password", in: try report(password: "a wrong password"))
     }
 }
