@@ -192,7 +192,7 @@ extension AccountSession {
         }
     }
 
-    private static func labels(in entry: Entry) -> [String] {
+    static func labels(in entry: Entry) -> [String] {
         String(decoding: entry.value, as: UTF8.self).split(separator: "\n").map(String.init)
     }
 }

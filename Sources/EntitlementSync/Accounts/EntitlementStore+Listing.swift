@@ -61,4 +61,21 @@ extension EntitlementStore {
             try Account(name, incarnation: incarnation)
         } ?? initial
     }
+
+    /// Returns `true` if the device whose local store is in `backend` has synced `account` with the remote that has the
+    /// given label.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage`.
+    package static func hasSynced(
+        _ account: Account, withRemote label: String, in backend: any KeyValueBackend
+    ) async throws(EntitlementError) -> Bool {
+        do {
+            guard case .found(let entry) = try await backend.read(LedgerKeys(account).knownRemotes).outcome else {
+                return false
+            }
+            return AccountSession.labels(in: entry).contains(label)
+        } catch {
+            throw EntitlementError(error)
+        }
+    }
 }

@@ -57,13 +57,31 @@ package final class StoreLock: Sendable {
     /// Removes the file, so that nothing is left beside the store. Call it at the end of the process.
     package func remove() { unlink(path) }
 
+    /// The state of a lock.
+    package enum State: Equatable, Sendable {
+        case free
+        /// A process holds the lock. Its id is `nil` if the process has not written it.
+        case held(by: Int32?)
+    }
+
     /// The process that holds the lock of the store at `path`; `nil` if none does.
     package static func holder(ofStore path: String) -> Int32? {
-        let descriptor = open(Self.path(ofStore: path), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
-        guard descriptor >= 0 else { return nil }
+        if case .held(let process) = try? state(ofStore: path) { process } else { nil }
+    }
+
+    /// Examines the lock of the store at `path` and changes nothing.
+    ///
+    /// - Throws: ``AgentError`` if the file of the lock cannot be opened.
+    package static func state(ofStore path: String) throws(AgentError) -> State {
+        let path = Self.path(ofStore: path)
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            guard errno != ENOENT, errno != ENOTDIR else { return .free }
+            throw AgentError(.failed, "\(path): cannot be opened: \(String(cString: strerror(errno)))")
+        }
         defer { close(descriptor) }
-        guard flock(descriptor, LOCK_SH | LOCK_NB) != 0 else { return nil }
-        return processID(in: descriptor)
+        guard flock(descriptor, LOCK_SH | LOCK_NB) != 0 else { return .free }
+        return .held(by: processID(in: descriptor))
     }
 
     private static func processID(in descriptor: Int32) -> Int32? {

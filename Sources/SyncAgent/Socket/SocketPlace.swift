@@ -12,7 +12,8 @@ package struct SocketPlace: Sendable {
     /// The group whose members may connect; `nil` for none.
     package let group: UInt32?
 
-    private var folder: String {
+    /// The folder of the socket.
+    package var folder: String {
         let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropLast()
         return parts.count <= 1 ? "/" : parts.joined(separator: "/")
     }
@@ -36,6 +37,15 @@ package struct SocketPlace: Sendable {
         if mkdir(folder, 0o700) != 0, errno != EEXIST {
             throw AgentError(.failed, "\(folder): cannot be created: \(String(cString: strerror(errno)))")
         }
+        try checkFolder()
+        try openFolderToGroup()
+        guard try occupant() != .listener else {
+            throw AgentError(.alreadyRunning, "another program listens on \(path): stop it, or choose another path")
+        }
+    }
+
+    /// Checks that the folder is safe, and changes nothing.
+    package func checkFolder() throws(AgentError) {
         var status = stat()
         guard lstat(folder, &status) == 0 else {
             throw AgentError(.failed, "\(folder): \(String(cString: strerror(errno)))")
@@ -53,8 +63,6 @@ package struct SocketPlace: Sendable {
                 "\(folder): other users may enter this folder (mode \(String(status.st_mode & 0o777, radix: 8)))"
                     + "; chmod 700 \(folder)")
         }
-        try openFolderToGroup()
-        try refuseListener()
     }
 
     /// Gives the bound socket its group and mode. Until then only its user may connect.
@@ -76,10 +84,21 @@ package struct SocketPlace: Sendable {
         }
     }
 
-    /// Throws if the path is taken. A socket without a listener was left by a process that was killed.
-    private func refuseListener() throws(AgentError) {
+    /// The state of the path.
+    package enum Occupant: Sendable {
+        case none
+        /// A socket on which a program listens.
+        case listener
+        /// A socket without a listener, which a process that was killed has left. The next process replaces it.
+        case stale
+    }
+
+    /// Examines the path by connecting to it.
+    ///
+    /// - Throws: ``AgentError`` if a file that is no socket is at the path.
+    package func occupant() throws(AgentError) -> Occupant {
         var status = stat()
-        guard lstat(path, &status) == 0 else { return }
+        guard lstat(path, &status) == 0 else { return .none }
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw AgentError(.unsafe, "\(path) exists and is not a socket: remove it, or choose another path")
         }
@@ -88,11 +107,9 @@ package struct SocketPlace: Sendable {
         #else
         let descriptor = socket(AF_UNIX, SOCK_STREAM, 0)
         #endif
-        guard descriptor >= 0 else { return }
+        guard descriptor >= 0 else { return .stale }
         defer { close(descriptor) }
         let isAnswered = SocketPath.withAddress(path) { connect(descriptor, $0, $1) == 0 } ?? false
-        guard !isAnswered else {
-            throw AgentError(.alreadyRunning, "another program listens on \(path): stop it, or choose another path")
-        }
+        return isAnswered ? .listener : .stale
     }
 }

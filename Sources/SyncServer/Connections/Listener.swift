@@ -106,7 +106,7 @@ package struct Listener: Service {
         }
     }
 
-    private static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
+    static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
         let bytes = try contents(of: path, "certificate")
         if let chain = try? NIOSSLCertificate.fromPEMBytes(bytes), !chain.isEmpty { return chain }
         throw ListenerError("the TLS certificate \(path) holds no certificate in PEM form")

@@ -1,4 +1,4 @@
-import SyncCore
+package import SyncCore
 import Synchronization
 
 /// A guard against a server clock that was set back. It stores the latest time that was seen, in `server/clock`.
@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// The latest time is stored at the first start, and after that once an hour if the clock advanced by an hour. A clock
 /// that is ahead for a moment by mistake therefore leaves no trace.
-final class ClockRollbackGuard: Sendable {
+package final class ClockRollbackGuard: Sendable {
     private struct Record: Codable, Hashable, Sendable {
         /// Milliseconds since 1970 UTC.
         var latest: Int64
@@ -15,7 +15,7 @@ final class ClockRollbackGuard: Sendable {
 
     /// The largest correction of a clock, in milliseconds. If one of the server's own dates is further ahead than this,
     /// the clock was wrong when it was written, and the dated item would be valid for too long.
-    static let tolerance: Int64 = 300_000
+    package static let tolerance: Int64 = 300_000
     private static let period = Duration.seconds(3_600)
 
     private let records: RecordStore
@@ -25,6 +25,12 @@ final class ClockRollbackGuard: Sendable {
     init(_ records: RecordStore, host: HostServices) { (self.records, self.host) = (records, host) }
 
     private static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "clock") }
+
+    /// The latest time that the server of `store` has stored, in milliseconds since 1970 UTC; `nil` if there is none.
+    package static func latest(in store: any KeyValueBackend) async throws(BackendError) -> Int64? {
+        let record: RecordStore.Versioned<Record>? = try await RecordStore(backend: store).read(try key())
+        return record?.value.latest
+    }
 
     /// Loads the latest time.
     ///

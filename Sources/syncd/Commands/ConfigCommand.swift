@@ -34,7 +34,7 @@ struct ConfigCheck: ParsableCommand {
         }
         var mistakes = file.mistakes.map { (line: $0.line ?? 0, text: file.describe($0)) }
         for command in file.commands {
-            mistakes += try EffectiveSettings(command, flags: [], file: file).mistakes()
+            mistakes += try EffectiveSettings(command, flags: [], file: file).mistakes().map { ($0.line, $0.text) }
         }
         guard !mistakes.isEmpty else { return try writeOutput(Array("\(file.path): no mistakes\n".utf8)) }
         let lines = mistakes.sorted { $0.line < $1.line }.map { "\($0.text)\n" }

@@ -38,7 +38,7 @@ struct EffectiveSettings: Sendable {
     let file: ConfigurationFile?
     /// The values by the names of their settings. A setting that has its default is missing.
     private(set) var values: [String: Value] = [:]
-    private let flags: [String]
+    private var flags: [String]
 
     /// Reads the settings of `command`.
     ///
@@ -169,23 +169,55 @@ struct EffectiveSettings: Sendable {
 }
 
 extension EffectiveSettings {
-    /// The mistakes of the values with their lines, each found by the code that starts the command.
+    /// A mistake of a value.
+    struct Mistake {
+        /// The setting with the mistake; `nil` if no setting causes it.
+        var name: String?
+        /// The line in the file; 0 if the value is not from the file.
+        var line = 0
+        var text: String
+    }
+
+    /// The mistakes of the values, each found by the code that starts the command.
+    func mistakes() throws -> [Mistake] { try review().mistakes }
+
+    /// Returns the mistakes of the values, and the settings without the values that have one.
     ///
     /// A value with a mistake is left out to find the next one. Messages that name a value that was left out may follow
     /// from that, so they are not reported.
-    func mistakes() throws -> [(line: Int, text: String)] {
-        var found: [(line: Int, text: String)] = []
+    func review() throws -> (mistakes: [Mistake], usable: EffectiveSettings) {
+        var found: [Mistake] = []
         var rest = self
         var leftOut = Set(file?.mistakes.filter { $0.key?.first == command.rawValue }.compactMap { $0.key?.last } ?? [])
         while let failure = rest.firstFailure() {
-            guard let name = rest.cause(of: failure) else { return found + [(0, failure.message)] }
-            if leftOut.isDisjoint(with: Self.names(in: failure.message) + [name]) {
-                found.append(rest.located(failure, name))
+            guard let name = rest.cause(of: failure) else {
+                return (found + [Mistake(text: failure.message)], rest)
             }
-            guard rest.values.removeValue(forKey: name) != nil else { return found }
+            if leftOut.isDisjoint(with: Self.names(in: failure.message) + [name]) {
+                let (line, text) = rest.located(failure, name)
+                found.append(Mistake(name: name, line: line, text: text))
+            }
+            guard rest.drop(name) else { return (found, rest) }
             leftOut.insert(name)
         }
-        return found
+        return (found, rest)
+    }
+
+    /// Removes the value of a setting, also from the flags. Returns `false` if there is none.
+    private mutating func drop(_ name: String) -> Bool {
+        guard values.removeValue(forKey: name) != nil else { return false }
+        let takesValue = Setting.named(name, of: command)?.isFlag == false
+        var rest: [String] = []
+        var words = flags[...]
+        while let word = words.popFirst() {
+            if word == "--\(name)" {
+                if takesValue { _ = words.popFirst() }
+            } else if !word.hasPrefix("--\(name)=") {
+                rest.append(word)
+            }
+        }
+        flags = rest
+        return true
     }
 
     private func firstFailure() -> Failure? {

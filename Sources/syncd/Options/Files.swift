@@ -44,7 +44,7 @@ extension Failure {
     }
 }
 
-private func systemReason(of error: any Error) -> String {
+func systemReason(of error: any Error) -> String {
     errorNumber(of: error).map { String(cString: strerror($0)) } ?? error.localizedDescription
 }
 

@@ -46,6 +46,9 @@ struct StoreLocation {
         return other.identities.contains(identity)
     }
 
+    /// The paths of the files that SQLite may keep beside the store; empty for a folder.
+    var sidecarPaths: [String] { isDatabase ? Self.sidecars.map { path + $0 } : [] }
+
     /// The suffixes of the files that SQLite keeps beside a database.
     private static let sidecars = ["-wal", "-shm", "-journal"]
 

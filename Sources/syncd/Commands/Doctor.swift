@@ -1,0 +1,122 @@
+import ArgumentParser
+import Entitlements
+import Foundation
+
+struct Doctor: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor", abstract: "Check an installation, and print a remedy for everything that is wrong.",
+        usage: "syncd doctor [run | serve] [--json] [--config <file>] [<options of the command>]",
+        discussion: """
+            Without a command it checks what is configured: a device if there is a --local, a server if there is a \
+            --store. It reads only, also beside a running syncd, and needs the options, the variables and the file \
+            that the command needs. Run it as the user who runs the command.
+
+            Each line has a result (ok, warning, failed, skipped), the name of the check, the finding, and the remedy. \
+            Each request to a server has a limit of 5 seconds.
+
+            Exit codes: 0 nothing has failed, 1 a check has failed.
+
+            Examples:
+              syncd doctor
+              syncd doctor run --local sqlite:owls.sqlite --remote https://purchases.example.com
+              sudo -u syncd syncd doctor serve --json
+            """)
+
+    @OptionGroup var options: ConfigOptions
+    @OptionGroup var output: OutputOptions
+
+    @Argument(
+        parsing: .allUnrecognized,
+        help: ArgumentHelp(
+            "\(Setting.Command.allCases.map(\.rawValue).joined(separator: " or ")), and its options.",
+            valueName: "command"))
+    var words: [String] = []
+
+    func run() async throws {
+        let file = ConfigurationFile.find(options.config)
+        var examinations: [Examination] = []
+        for (command, flags) in try commands(file) {
+            examinations.append(await Self.examine(command, flags: flags, file: file))
+        }
+        let findings = examinations.flatMap(\.findings)
+        let failures = findings.count { $0.verdict.result == .failed }
+        try output.show(Self.json(examinations, isHealthy: failures == 0), or: Self.text(examinations))
+        if failures > 0 { throw ExitCode(.failed) }
+    }
+
+    /// The commands to examine with their flags: the one that is named, or those that are configured.
+    private func commands(_ file: ConfigurationFile?) throws -> [(Setting.Command, flags: [String])] {
+        if let command = words.first.flatMap(Setting.Command.init) {
+            let flags = Array(words.dropFirst())
+            _ = try command.type.parse(flags)
+            return [(command, flags)]
+        }
+        let configured = Setting.Command.allCases.filter { command in
+            guard (try? command.type.parse(words)) != nil else { return false }
+            guard let settings = try? EffectiveSettings(command, flags: words, file: file) else { return true }
+            let store = command == .serve ? "store" : "local"
+            let isInFile = words.isEmpty && file?.commands.contains(command) == true
+            return settings.values[store] != nil || isInFile
+        }
+        if !configured.isEmpty { return configured.map { ($0, words) } }
+        // A file that cannot be read at all names no command.
+        if words.isEmpty, file?.mistakes.isEmpty == false { return [(.run, [])] }
+        _ = try Setting.Command.run.type.parse(words)
+        throw Failure(
+            .usage, "nothing is configured: pass run --local STORE or serve --store STORE, or a configuration file")
+    }
+
+    private static func examine(
+        _ command: Setting.Command, flags: [String], file: ConfigurationFile?
+    ) async -> Examination {
+        do {
+            let review = try ConfigurationReview(command, flags: flags, file: file)
+            return switch command {
+            case .run: await DeviceCheckup(review).examine()
+            case .serve: await ServerCheckup(review).examine()
+            }
+        } catch {
+            var examination = Examination(command)
+            await examination.check(.configuration) { throw error }
+            return examination
+        }
+    }
+
+    private static func text(_ examinations: [Examination]) -> String {
+        let rows = examinations.flatMap { examination in
+            examination.findings.map { finding in
+                let verdict = finding.verdict
+                let text = verdict.finding + (verdict.remedy.map { "; remedy: \($0)" } ?? "")
+                let command = examinations.count > 1 ? [examination.command.rawValue] : []
+                return [verdict.result.rawValue] + command + [finding.check.rawValue, text]
+            }
+        }
+        let lines = aligned(rows).map { String($0.dropFirst(2)) }
+        let verdicts = examinations.flatMap(\.findings).map(\.verdict.result)
+        let counts = Verdict.Result.allCases.compactMap { result -> String? in
+            let count = verdicts.count { $0 == result }
+            return count == 0 ? nil : "\(count) \(result.rawValue)"
+        }
+        return (lines + [counts.joined(separator: ", ")]).joined(separator: "\n")
+    }
+
+    private static func json(_ examinations: [Examination], isHealthy: Bool) -> JSON {
+        .object([
+            ("healthy", .bool(isHealthy)), ("version", .string(Version.number)),
+            (
+                "checks",
+                .array(
+                    examinations.flatMap { examination in
+                        examination.findings.map { finding in
+                            .object([
+                                ("command", .string(examination.command.rawValue)),
+                                ("check", .string(finding.check.rawValue)),
+                                ("result", .string(finding.verdict.result.rawValue)),
+                                ("finding", .string(finding.verdict.finding)), ("remedy", JSON(finding.verdict.remedy)),
+                            ])
+                        }
+                    })
+            ),
+        ])
+    }
+}

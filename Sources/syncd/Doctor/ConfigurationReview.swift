@@ -1,0 +1,89 @@
+import Entitlements
+import Foundation
+
+/// The configuration of a command, and its mistakes by the check that reports them.
+///
+/// The mistakes are those for which the command would not start.
+struct ConfigurationReview {
+    let command: Setting.Command
+    /// The settings without the values that have a mistake.
+    let usable: EffectiveSettings
+    private let file: ConfigurationFile?
+    private var texts: [CheckName: [String]] = [:]
+
+    /// Reviews the values of the flags, the environment and the file.
+    ///
+    /// - Throws: ``Failure`` if a variable of the environment cannot be understood.
+    init(_ command: Setting.Command, flags: [String], file: ConfigurationFile?) throws {
+        (self.command, self.file) = (command, file)
+        let review = try EffectiveSettings(command, flags: flags, file: file).review()
+        usable = review.usable
+        for mistake in file?.mistakes ?? [] {
+            let isOwn = mistake.key?.first == command.rawValue
+            note(file?.describe(mistake) ?? mistake.reason, of: isOwn ? mistake.key?.last : nil)
+        }
+        for mistake in review.mistakes { note(mistake.text, of: mistake.name) }
+    }
+
+    private mutating func note(_ text: String, of setting: String?) {
+        texts[setting.map(Self.check) ?? .configuration, default: []].append(text)
+    }
+
+    /// The check that reports the mistakes of a setting.
+    private static func check(of setting: String) -> CheckName {
+        switch setting {
+        case "catalog", "duration", "expiry", "flags", "group-of", "units": .catalog
+        case "operator-token-file", "play-service-account", "stripe-secret-file", "token-file": .secrets
+        case "credentials": .credentials
+        case "group-may-act", "socket", "socket-group": .socket
+        case "tls-certificate", "tls-key": .certificate
+        case "listen": .listen
+        default: .configuration
+        }
+    }
+
+    /// The verdict on the mistakes that `check` reports; `nil` if there are none.
+    func mistakes(_ check: CheckName) -> Verdict? {
+        guard let texts = texts[check], let first = texts.first else { return nil }
+        let rest = texts.count > 1 ? " (and \(plural(texts.count - 1, "other mistake")))" : ""
+        let remedy = file.map { "correct it; syncd config check --config \($0.path) lists all mistakes" }
+        return .failed(first + rest, remedy: remedy ?? "correct it; syncd help \(command.rawValue) lists the options")
+    }
+
+    /// The verdict on the configuration apart from what other checks report.
+    var verdict: Verdict {
+        mistakes(.configuration)
+            ?? .ok(file.map { "\($0.path): no mistakes" } ?? "no configuration file; options and variables are valid")
+    }
+
+    /// The verdict on the catalogue.
+    func catalog(_ options: CatalogOptions?) throws -> Verdict {
+        if let verdict = mistakes(.catalog) { return verdict }
+        guard let options, let path = options.file ?? environmentVariable("SYNCD_CATALOG") else {
+            return .skipped("no catalogue is configured")
+        }
+        let catalog = try options.load()
+        let products = plural(catalog.products.count, "product")
+        return .ok("\(path): \(products), \(plural(catalog.entitlements.count, "entitlement"))")
+    }
+
+    /// The verdict on the files with secrets.
+    var secrets: Verdict {
+        if let verdict = mistakes(.secrets) { return verdict }
+        let paths = Setting.all(of: command).compactMap { setting -> String? in
+            guard case .secretPath = setting.kind else { return nil }
+            return usable.values[setting.name]?.texts.first
+        }
+        guard !paths.isEmpty else { return .skipped("no file with a secret is configured") }
+        if let verdict = unreadable(paths) { return verdict }
+        return .ok("\(plural(paths.count, "file")), closed to other users")
+    }
+
+    private func unreadable(_ paths: [String]) -> Verdict? {
+        for path in paths where access(path, R_OK) != 0 {
+            let reason = String(cString: strerror(errno))
+            return .failed("\(path): \(reason)", remedy: "let the user who runs syncd read it, or correct the path")
+        }
+        return nil
+    }
+}

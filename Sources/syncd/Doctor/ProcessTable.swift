@@ -1,0 +1,64 @@
+import Foundation
+
+/// The processes of this machine, as far as this user can see them. Without `/proc` nothing is found.
+enum ProcessTable {
+    /// The name of the program of a process; `nil` if there is no such process.
+    static func name(of process: Int32) -> String? {
+        (try? String(contentsOfFile: "/proc/\(process)/comm", encoding: .utf8))?
+            .trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    /// "process 7 (syncd)".
+    static func description(of process: Int32) -> String {
+        "process \(process)" + (name(of: process).map { " (\($0))" } ?? "")
+    }
+
+    /// The other processes that have the file at `path` open.
+    static func users(ofFile path: String) -> [Int32] { users(ofDescriptor: path) }
+
+    /// The process that holds a lock of flock(2) on the file at `path`; `nil` if none is visible.
+    static func locker(ofFile path: String) -> Int32? {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return nil }
+        // 1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF
+        return lines(of: "/proc/locks").lazy.compactMap { fields -> Int32? in
+            guard fields.count >= 6, fields[1] == "FLOCK", fields[5].hasSuffix(":\(status.st_ino)") else { return nil }
+            return Int32(fields[4]).flatMap { $0 > 0 ? $0 : nil }
+        }.first
+    }
+
+    /// The process that listens on a TCP port; `nil` if none is visible.
+    static func listener(onPort port: Int) -> Int32? {
+        let suffix = ":" + String(repeating: "0", count: 4 - min(4, hexadecimal(port).count)) + hexadecimal(port)
+        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+            for fields in lines(of: table)
+            where fields.count > 9 && fields[1].hasSuffix(suffix) && fields[3] == listening {
+                if let process = users(ofDescriptor: "socket:[\(fields[9])]").first { return process }
+            }
+        }
+        return nil
+    }
+
+    /// The state of a listening socket in `/proc/net/tcp`.
+    private static let listening = "0A"
+
+    private static func hexadecimal(_ port: Int) -> String { String(port, radix: 16, uppercase: true) }
+
+    private static func lines(of path: String) -> [[String]] {
+        let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+        return text.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+    }
+
+    /// The other processes that have a descriptor whose link in `/proc` is `target`.
+    private static func users(ofDescriptor target: String) -> [Int32] {
+        let files = FileManager.default
+        let processes = (try? files.contentsOfDirectory(atPath: "/proc"))?.compactMap { Int32($0) } ?? []
+        return processes.sorted().filter { process in
+            guard process != getpid() else { return false }
+            let folder = "/proc/\(process)/fd"
+            return (try? files.contentsOfDirectory(atPath: folder))?.contains { name in
+                (try? files.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == target
+            } ?? false
+        }
+    }
+}

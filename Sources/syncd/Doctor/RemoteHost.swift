@@ -1,0 +1,124 @@
+import Entitlements
+import Foundation
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+import SyncServer
+
+/// A server that a check asks. Every request has a time limit.
+struct RemoteHost: Sendable {
+    /// The time limit of each request.
+    static let limit = Duration.seconds(5)
+
+    let scheme: String
+    let host: String
+    let port: Int?
+    /// The path before that of a request, without a slash at its end.
+    let path: String
+    let transport: any HTTPTransport
+
+    /// - Parameter address: an address with the scheme `http`, `https`, `webdav` or `webdavs`.
+    init?(_ address: String, transport: any HTTPTransport) {
+        guard let url = URL(string: address), let host = url.host(), !host.isEmpty,
+            let scheme = url.scheme?.lowercased()
+        else { return nil }
+        self.scheme = scheme.hasSuffix("s") ? "https" : "http"
+        self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        (port, self.transport) = (url.port, transport)
+        path = String(url.path().reversed().drop { $0 == "/" }.reversed())
+    }
+
+    var isEncrypted: Bool { scheme == "https" }
+
+    /// An answer, and the time by this machine's clock half-way between the request and the answer.
+    struct Answer: Sendable {
+        let response: HTTPResponse
+        let body: [UInt8]
+        let time: Int64
+
+        /// The server's clock, in milliseconds since 1970 UTC; `nil` if the answer does not state it.
+        var serverTime: Int64? { WireFields.serverTime(of: response) ?? date }
+
+        /// `true` if the answer is that of an EntitlementSync server.
+        var isOurs: Bool { WireFields.serverTime(of: response) != nil }
+
+        /// The `Date` field, which has a resolution of seconds.
+        private var date: Int64? {
+            guard let text = response.headerFields[.date] else { return nil }
+            let format = DateFormatter()
+            format.locale = Locale(identifier: "en_US_POSIX")
+            format.timeZone = TimeZone(identifier: "UTC")
+            format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+            return format.date(from: text).map { Int64($0.timeIntervalSince1970 * 1_000) }
+        }
+    }
+
+    /// Asks for `target`, a path below ``path``.
+    func get(_ target: String) async throws(TransportError) -> Answer {
+        let request = HTTPRequest(
+            method: .get, scheme: scheme, authority: ServerOptions.authority(host, port), path: path + target)
+        let before = HostServices.system.now()
+        let answer = try await transport.send(request, body: [], timeout: Self.limit, maximumByteCount: 1 << 20)
+        let now = HostServices.system.now()
+        return Answer(response: answer.response, body: answer.body, time: before + (now - before) / 2)
+    }
+}
+
+extension RemoteHost {
+    /// The verdict on the chain of certificates.
+    ///
+    /// - Parameter distrust: the reason why the chain is not trusted; `nil` if it is.
+    func certificates(distrust: String?) async -> Verdict {
+        let name = ServerOptions.authority(host, port)
+        let chain: CertificateChain
+        do throws(ListenerError) {
+            chain = try await CertificateChain.presented(by: host, port: port ?? 443, within: Self.limit)
+        } catch {
+            if let distrust { return .failed("\(name): \(distrust)", remedy: Self.trustRemedy) }
+            return .warning(
+                "\(name): the chain could not be read: \(error)", remedy: "openssl s_client -connect \(name)")
+        }
+        let validity = Validity(chain, now: HostServices.system.now())
+        if validity.isOver {
+            return .failed("\(name): \(validity.description)", remedy: "renew the certificate on the server")
+        }
+        if let distrust { return .failed("\(name): \(distrust)", remedy: Self.trustRemedy) }
+        return validity.verdict(of: name, remedy: "renew the certificate on the server")
+    }
+
+    private static let trustRemedy = "let the server send its whole chain, or pass --ca-file with its authority"
+}
+
+/// The time for which a chain of certificates remains valid.
+struct Validity {
+    /// The number of days before the end at which there is a warning. Certificates are usually renewed earlier.
+    static let noticeDays: Int64 = 14
+
+    private let count: Int
+    /// The time until the first certificate expires, in milliseconds; negative afterwards.
+    private let rest: Int64
+    private let end: Timestamp
+
+    /// - Parameter now: the current time in milliseconds since 1970 UTC.
+    init(_ chain: CertificateChain, now: Int64) {
+        count = chain.ends.count
+        end = Timestamp(milliseconds: (chain.ends.min() ?? 0) * 1_000)
+        rest = end.milliseconds - now
+    }
+
+    var isOver: Bool { rest <= 0 }
+
+    private var days: Int64 { abs(rest) / 86_400_000 }
+
+    var description: String {
+        let chain = plural(count, "certificate")
+        if isOver { return "\(chain), expired \(plural(Int(days), "day")) ago (\(end))" }
+        return "\(chain), valid for \(plural(Int(days), "more day")) (\(end))"
+    }
+
+    func verdict(of name: String, remedy: String) -> Verdict {
+        let finding = "\(name): \(description)"
+        if isOver { return .failed(finding, remedy: remedy) }
+        return days < Self.noticeDays ? .warning(finding, remedy: remedy) : .ok(finding)
+    }
+}

@@ -1,0 +1,87 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import syncd
+
+@Suite("syncd doctor names each fault of a server", .timeLimit(.minutes(5)))
+struct DoctorServerFaultTests {
+    private let sandbox: Sandbox
+
+    init() throws { sandbox = try Sandbox() }
+
+    /// Expects that the check `name` alone has failed, with the text `reason`.
+    private func expect(
+        _ name: String, _ reason: String, _ options: [String], sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        let place = options.contains("--listen") ? [] : ["--listen", "127.0.0.1:0"]
+        let report = try sandbox.doctor(["serve", "--password-cost", "10"] + place + options)
+        #expect(report.names("failed") == [name], "\(report.checks)", sourceLocation: sourceLocation)
+        #expect(report[name].contains(reason), "\(report[name])", sourceLocation: sourceLocation)
+        let remedies = report.checks.filter { $0.result == "failed" }.map { $0.remedy ?? "" }
+        #expect(!remedies.contains(""), sourceLocation: sourceLocation)
+    }
+
+    private var store: [String] { ["--store", "sqlite:\(sandbox.path("server.sqlite"))"] }
+
+    @Test("A port that another program has")
+    func port() throws {
+        let other = try RawServer { connection, _ in connection.ignore() }
+        try expect(
+            "listen", "process \(getpid()) (", store + ["--listen", other.authority])
+        try expect(
+            "listen", "203.0.113.7 is no address of this machine",
+            store + ["--listen", "203.0.113.7:8440", "--insecure-http"])
+        try expect("listen", "listen", store + ["--listen", "127.0.0.1"])
+    }
+
+    @Test("A certificate that has expired, and a key that every user can read")
+    func certificate() throws {
+        let certificate = try DoctorCertificate(in: sandbox, days: -1)
+        try expect("certificate", "tls.pem: 1 certificate, expired 1 day ago", store + certificate.options)
+        let other = try DoctorCertificate(in: sandbox, days: 90)
+        chmod(sandbox.path("tls.key"), 0o644)
+        try expect("certificate", "tls.key has mode 0644", store + other.options)
+    }
+
+    @Test("A file with the operator's token that every user can read")
+    func secret() throws {
+        try sandbox.write(ServerProcess.operatorToken, to: "token")
+        chmod(sandbox.path("token"), 0o644)
+        try expect("secret-files", "token has mode 0644", store + ["--operator-token-file", "token"])
+    }
+
+    @Test("A clock that is behind the latest time in the store")
+    func clock() throws {
+        let server = try ServerProcess(store: store[1], options: ["--at", "2096-01-01"])
+        server.stop()
+        try expect("clock", " behind the latest time in the store", store)
+    }
+
+    @Test("A store without a value for --store")
+    func noStore() throws { try expect("configuration", "--store is required", []) }
+
+    @Test("The limits of free space")
+    func space() throws {
+        var space = try DiskSpace(at: "/")
+        func result(_ free: UInt64) -> Verdict.Result {
+            space.freeByteCount = free
+            return space.verdict.result
+        }
+        #expect(result(DiskSpace.least - 1) == .failed)
+        #expect(result(DiskSpace.least) == .warning)
+        #expect(result(DiskSpace.comfortable) == .ok)
+    }
+
+    @Test(
+        "Versions are compared as numbers",
+        arguments: [
+            ("0.1.0", Verdict.Result.ok), ("0.1.9", .ok), ("0.2.0", .failed), ("1.0.0", .failed), ("0.10.0", .failed),
+        ])
+    func versions(text: String, result: Verdict.Result) throws {
+        #expect(try #require(ReleaseNumber(text)).verdict(of: "x").result == result)
+    }
+
+    @Test("A text that is no version is not compared", arguments: ["", "1", "1.2", "1.2.x", "a.b.c", "1.2.3.4"])
+    func noVersion(text: String) { #expect(ReleaseNumber(text) == nil) }
+}
