@@ -96,6 +96,8 @@ struct EvidenceKillTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<Self.senders {
                 group.addTask {
+                    // Also after an error, so that the killing ends.
+                    defer { acknowledge.finish() }
                     var count = 0
                     while !progress.isOver {
                         let id = "\(number * 10_000 + count)"
@@ -108,8 +110,10 @@ struct EvidenceKillTests {
                 }
             }
             var iterator = acknowledgements.makeAsyncIterator()
-            for _ in 0..<Self.rounds {
-                for _ in 0..<7 { _ = await iterator.next() }
+            killing: for _ in 0..<Self.rounds {
+                for _ in 0..<7 {
+                    guard await iterator.next() != nil else { break killing }
+                }
                 #expect(server.kill() == -SIGKILL)
                 server = try ServerProcess(
                     store: "sqlite:\(store)", options: options + ["--listen", "127.0.0.1:\(port)"])
@@ -138,10 +142,13 @@ struct EvidenceKillTests {
         while true {
             // A transaction that was sent once is sent to the end, since the server may have recorded it.
             do {
-                if try await sender.send(id, asDevice: asDevice) == 200 {
+                let status = try await sender.send(id, asDevice: asDevice)
+                if status == 200 {
                     progress.note(id)
                     return !progress.isOver
                 }
+                // A server that has just started may ask to repeat; any other answer would not change.
+                try #require(status == 503, "transaction \(id)")
             } catch is TransportError {
                 await Task.yield()
             }
