@@ -113,8 +113,8 @@ public struct StoreMirror: Sendable {
     /// Applies the changes of the source since the last call.
     ///
     /// - Returns: The number of changed keys.
-    /// - Throws: ``BackendError/Kind/cursorExpired`` if the source was restored, or changed faster than it was followed;
-    ///   copy again then.
+    /// - Throws: ``BackendError/Kind/cursorExpired`` if the source was restored, or changed faster than it was
+    ///   followed; copy again then.
     @discardableResult
     public mutating func follow() async throws(BackendError) -> Int {
         precondition(isComplete, "copy() must be complete first")

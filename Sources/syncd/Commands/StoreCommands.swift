@@ -225,7 +225,7 @@ struct StoreCopyCommand: AsyncParsableCommand {
             keys.
             """)
 
-    /// What happens after the copy.
+    /// The step of moving a store that is in use.
     enum Ending: EnumerableFlag {
         case follow, finish
 

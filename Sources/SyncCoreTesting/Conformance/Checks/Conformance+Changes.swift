@@ -70,7 +70,7 @@ extension Conformance {
                 for key in keys { try await trial.put([UInt8(number)], at: key) }
                 if number == 3 { _ = try await backend.delete(keys[1], if: .any) }
                 let latest = try await backend.latestCursor().outcome
-                try trial.expect(latest != nil && latest != first, "a store with changes has the cursor of an empty one")
+                try trial.expect(latest != nil && latest != first, "the latest cursor stays the one of an empty store")
                 let (known, _) = try await trial.changes(since: latest, limit: 10)
                 try trial.expect(known.isEmpty, "after the latest cursor, \(known.map(\.key)) has changed")
                 try await trial.put([9], at: keys[0])
