@@ -192,7 +192,9 @@ public final class SQLiteBackend: KeyValueBackend {
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
-                if let page = connections.recentChanges?.page(since: cursor, prefix: prefix, limit: limit) { return page }
+                if let page = connections.recentChanges?.page(since: cursor, prefix: prefix, limit: limit) {
+                    return page
+                }
                 return try connections.readConsistently { db in
                     try ChangeTable(db: db, file: connections.file).page(since: cursor, prefix: prefix, limit: limit)
                 }

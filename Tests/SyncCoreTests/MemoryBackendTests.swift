@@ -77,7 +77,9 @@ struct ChangeLogTests {
         let key = try EntryKey("k")
         for number in 1...1_000 { log.append(key, tag: UInt64(number)) }
         for number in 951...1_000 {
-            let page = try log.page(since: ChangeCursor(sequence: UInt64(number), tag: UInt64(number)), prefix: "", limit: 1) { _ in
+            let page = try log.page(
+                since: ChangeCursor(sequence: UInt64(number), tag: UInt64(number)), prefix: "", limit: 1
+            ) { _ in
                 nil
             }
             #expect(page.changes.count == (number == 1_000 ? 0 : 1))
