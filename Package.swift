@@ -397,8 +397,8 @@ let package = Package(
         .testTarget(
             name: "SyncdTests",
             dependencies: [
-                "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "SyncCore",
-                "SyncCoreTesting", "TestSupport", "syncd",
+                "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage",
+                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),
             ]),

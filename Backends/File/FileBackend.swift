@@ -203,7 +203,23 @@ public final class FileBackend: KeyValueBackend {
     ///
     /// A cursor expires if the store is wiped or restored to an earlier state, if a power cut removes the end of the
     /// log, after at least 10,000 more changes, and if a full disk forces the removal of the log.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await reading { (sequence) throws(BackendError) in
+            try sequence.page(since: cursor, prefix: prefix, limit: limit)
+        }
+    }
+
+    /// Returns the position of the latest change, with the work of ``changes(since:prefix:limit:)``.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await reading { (sequence) throws(BackendError) in sequence.latestCursor }
+    }
+
+    /// Reads the sequence of changes; an empty one if there is no store.
+    private func reading<Outcome: Sendable>(
+        _ read: (ChangeSequence) throws(BackendError) -> Outcome
+    ) async throws(BackendError) -> Answer<Outcome> {
         try BackendError.throwIfCancelled(.changes)
         guard capabilities.changes else {
             let what = folder.isToolShared ? "a folder that a tool shares" : "a store that is being recovered"
@@ -212,13 +228,13 @@ public final class FileBackend: KeyValueBackend {
                 message: "\(label): \(what) has no change log; list its keys instead")
         }
         do {
-            guard try folder.stateForReading() == .store else { return try emptyPage(since: cursor, limit: limit) }
-            if let page = try changeReader.page(since: cursor, limit: limit) { return Answer(page) }
+            guard try folder.stateForReading() == .store else { return Answer(try read(ChangeSequence())) }
+            if let outcome = try changeReader.current(read) { return Answer(outcome) }
             // Examined again, so that a request for changes does not create a store that was removed.
-            guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
+            guard try folder.inspect() == .store else { return Answer(try read(ChangeSequence())) }
             return try await lock.exclusively(.changes) { (lock) throws(BackendError) in
-                guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
-                return Answer(try changeReader.load(lock: lock).page(since: cursor, limit: limit))
+                guard try folder.inspect() == .store else { return Answer(try read(ChangeSequence())) }
+                return Answer(try read(changeReader.load(lock: lock)))
             }
         } catch {
             throw error.during(.changes)
@@ -232,10 +248,6 @@ public final class FileBackend: KeyValueBackend {
     /// without signals write without one.
     public func signals() -> AsyncStream<Void> {
         capabilities.signals == .polled ? AsyncStream { _ in } : watch.subscribe()
-    }
-
-    private func emptyPage(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> Answer<ChangePage> {
-        Answer(try ChangeSequence().page(since: cursor, limit: limit))
     }
 
     private func describing<Result>(

@@ -176,10 +176,23 @@ public final class HTTPBackend: KeyValueBackend {
     }
 
     /// Reads the changes after `cursor` with one `GET`.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         var query = "?limit=\(limit)"
+        if !prefix.isEmpty { query += "&prefix=" + WireQuery.encoded(prefix) }
         if let cursor { query += "&after=" + CursorText.text(of: cursor) }
+        return try await changes(query)
+    }
+
+    /// Reads the position of the latest change with one `GET`.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        let answer = try await changes("?limit=1&after=" + CursorText.latest)
+        return Answer(answer.outcome.cursor, serverTime: answer.serverTime)
+    }
+
+    private func changes(_ query: String) async throws(BackendError) -> Answer<ChangePage> {
         let answer = try await exchange(.get, "/v1/changes" + query, HTTPFields(), for: .changes)
         guard answer.response.status == .ok else { throw failure(answer, .changes, nil) }
         do throws(BackendError) {

@@ -144,9 +144,18 @@ public struct ObservedBackend: ForwardingBackend {
     }
 
     /// Reads changes.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try await observing(.changes, nil, { _ in "page" }) { () async throws(BackendError) in
-            try await base.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        }
+    }
+
+    /// Reads the position of the latest change.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await observing(.changes, nil, { _ in "cursor" }) { () async throws(BackendError) in
+            try await base.latestCursor()
         }
     }
 }

@@ -48,7 +48,7 @@ extension SQLiteBackend {
 
     /// The page of changes after `cursor` from memory; `nil` if only SQLite can answer it.
     package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
-        store.current()?.recentChanges?.page(since: cursor, limit: limit)
+        store.current()?.recentChanges?.page(since: cursor, prefix: "", limit: limit)
     }
 
     /// The total size of the cached keys and values, in bytes.

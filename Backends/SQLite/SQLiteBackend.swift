@@ -179,7 +179,9 @@ public final class SQLiteBackend: KeyValueBackend {
     /// A cursor expires after 100,000 more changes. A cursor of a walk that started from `nil` and has not yet passed
     /// the older changes expires after that many changes since the start of the walk, or when its key changes. Such a
     /// walk omits deletions older than the retained changes.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
         return Answer(
             try await store.reading(.changes) { connections in
@@ -190,9 +192,22 @@ public final class SQLiteBackend: KeyValueBackend {
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
-                if let page = connections.recentChanges?.page(since: cursor, limit: limit) { return page }
+                if let page = connections.recentChanges?.page(since: cursor, prefix: prefix, limit: limit) {
+                    return page
+                }
                 return try connections.readConsistently { db in
-                    try ChangeTable(db: db, file: connections.file).page(since: cursor, limit: limit)
+                    try ChangeTable(db: db, file: connections.file).page(since: cursor, prefix: prefix, limit: limit)
+                }
+            })
+    }
+
+    /// Returns the position of the latest change. O(1).
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        Answer(
+            try await store.reading(.changes) { connections in
+                guard let connections else { return nil }
+                return try connections.readConsistently { db in
+                    try ChangeTable(db: db, file: connections.file).latest()
                 }
             })
     }

@@ -139,8 +139,16 @@ public final class CountingBackend: ForwardingBackend {
     }
 
     /// Reads a page of changes and counts it.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         totals.counts.withLock { $0.changes += 1 }
-        return try await base.changes(since: cursor, limit: limit)
+        return try await base.changes(since: cursor, prefix: prefix, limit: limit)
+    }
+
+    /// Reads the position of the latest change and counts it as a page of changes.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        totals.counts.withLock { $0.changes += 1 }
+        return try await base.latestCursor()
     }
 }

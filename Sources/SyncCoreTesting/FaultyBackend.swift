@@ -146,10 +146,17 @@ public final class FaultyBackend: ForwardingBackend {
     }
 
     /// Reads a page of changes, unless the plan lets the call fail.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try await failing(.changes, nil) { () async throws(BackendError) in
-            try await base.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, prefix: prefix, limit: limit)
         }
+    }
+
+    /// Reads the position of the latest change, unless the plan lets the call fail.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await failing(.changes, nil) { () async throws(BackendError) in try await base.latestCursor() }
     }
 
     private func failing<Outcome>(

@@ -9,6 +9,9 @@ import Foundation
 /// The text form of a position in the sequence of changes: `17-00000000000000ff`, the number of the change and its tag.
 /// It is the `after` of a request, the `cursor` of a page and the `id` of a server-sent event.
 public enum CursorText {
+    /// The text that a request for a page gives for the position of the latest change. The page has no changes.
+    public static let latest = "latest"
+
     /// The text of `cursor`.
     public static func text(of cursor: ChangeCursor) -> String {
         let tag = String(cursor.tag, radix: 16)

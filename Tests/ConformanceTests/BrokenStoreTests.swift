@@ -76,6 +76,20 @@ struct BrokenStoreTests {
         }
     }
 
+    @Test("ignores the prefix of changes")
+    func ignoredPrefix() async {
+        await expectFailure(of: "changes of a prefix leave out other keys and pass them") {
+            IgnoresThePrefixOfChanges()
+        }
+    }
+
+    @Test("answers the second to last cursor as the latest")
+    func lateLatestCursor() async {
+        await expectFailure(of: "the latest cursor is after every acknowledged write") {
+            ForgetsTheLatestChange()
+        }
+    }
+
     @Test("accepts a cursor of another history")
     func reusedCursor() async {
         await expectFailure(of: "a cursor of a history that a restore undid has expired") {

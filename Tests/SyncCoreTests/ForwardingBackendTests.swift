@@ -23,11 +23,13 @@ struct ForwardingBackendTests {
         #expect(reading.serverTime == 7 && reading.relatedVersion == RecordedBase.related)
         #expect(try await plain.read(key, unless: version).outcome == .unchanged)
         #expect(try await plain.list(prefix: "a/", after: nil, limit: 3).outcome.items.map(\.key) == [key])
-        #expect(try await plain.changes(since: nil, limit: 4).outcome.changes.count == 1)
+        #expect(try await plain.changes(since: nil, prefix: "a/", limit: 4).outcome.changes.count == 1)
+        #expect(try await plain.latestCursor().outcome?.sequence == 1)
         #expect(try await plain.delete(key, if: .matches(version)).outcome == .deleted)
         #expect(
             base.takeCalls() == [
-                "write a/k absent", "read a/k", "read a/k unless", "list a/ 3", "changes 4", "delete a/k",
+                "write a/k absent", "read a/k", "read a/k unless", "list a/ 3", "changes a/ 4",
+                "latest cursor", "delete a/k",
             ])
     }
 
@@ -167,9 +169,16 @@ private final class RecordedBase: KeyValueBackend, EvidenceReceiver {
         return try await memory.list(prefix: prefix, after: cursor, limit: limit)
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        record("changes \(limit)")
-        return try await memory.changes(since: cursor, limit: limit)
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        record("changes \(prefix) \(limit)")
+        return try await memory.changes(since: cursor, prefix: prefix, limit: limit)
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        record("latest cursor")
+        return try await memory.latestCursor()
     }
 
     func signals() -> AsyncStream<Void> { memory.signals() }

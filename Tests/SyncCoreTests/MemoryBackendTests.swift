@@ -66,7 +66,7 @@ struct ChangeLogTests {
         let keys = try (0..<10).map { try EntryKey("\($0)") }
         for number in 0..<100_000 { log.append(keys[number % 10], tag: UInt64(number)) }
         #expect(log.count <= 2 * (10 + 50))
-        let page = try log.page(since: nil, limit: 100) { _ in nil }
+        let page = try log.page(since: nil, prefix: "", limit: 100) { _ in nil }
         #expect(page.changes.map(\.key) == keys)
         #expect(page.cursor == ChangeCursor(sequence: 100_000, tag: 99_999))
     }
@@ -77,13 +77,15 @@ struct ChangeLogTests {
         let key = try EntryKey("k")
         for number in 1...1_000 { log.append(key, tag: UInt64(number)) }
         for number in 951...1_000 {
-            let page = try log.page(since: ChangeCursor(sequence: UInt64(number), tag: UInt64(number)), limit: 1) { _ in
+            let page = try log.page(
+                since: ChangeCursor(sequence: UInt64(number), tag: UInt64(number)), prefix: "", limit: 1
+            ) { _ in
                 nil
             }
             #expect(page.changes.count == (number == 1_000 ? 0 : 1))
         }
         let error = #expect(throws: BackendError.self) {
-            try log.page(since: ChangeCursor(sequence: 1, tag: 1), limit: 1) { _ in nil }
+            try log.page(since: ChangeCursor(sequence: 1, tag: 1), prefix: "", limit: 1) { _ in nil }
         }
         #expect(error?.kind == .cursorExpired)
     }

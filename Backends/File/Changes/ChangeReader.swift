@@ -35,9 +35,11 @@ final class ChangeReader: Sendable {
         self.folder = folder
     }
 
-    /// Returns a page of the visible changes; `nil` if the log must be loaded first. O(appended bytes + changes after
-    /// `cursor`).
-    func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage? {
+    /// Reads the sequence of the visible changes; `nil` if the log must be loaded first. O(appended bytes), besides the
+    /// work of `read`.
+    func current<Result: Sendable>(
+        _ read: (ChangeSequence) throws(BackendError) -> Result
+    ) throws(BackendError) -> Result? {
         try state.withLock { (state) throws(BackendError) in
             guard var known = state else { return nil }
             // Releases the other reference, so that appending does not copy the sequence.
@@ -54,7 +56,7 @@ final class ChangeReader: Sendable {
             }
             if following == .lost { return nil }
             state = known
-            return try known.sequence.page(since: cursor, limit: limit)
+            return try read(known.sequence)
         }
     }
 

@@ -24,21 +24,22 @@ struct ChangeSequence: Sendable {
         if records.count > 2 * (latest.count + recognizedCount) + 16 { dropSuperseded() }
     }
 
-    /// Returns the keys that changed after `cursor`, at most `limit`, in the order of their latest change.
-    func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
-        var changes: [ChangePage.Change] = []
-        var position = cursor
+    /// The position of the last change; `nil` if there is none.
+    var latestCursor: ChangeCursor? { records.last?.cursor }
+
+    /// Returns the keys that begin with `prefix` and changed after `cursor`, at most `limit`, in the order of their
+    /// latest change.
+    func page(since cursor: ChangeCursor?, prefix: String, limit: Int) throws(BackendError) -> ChangePage {
+        var draft = ChangePageDraft(since: cursor, prefix: prefix, limit: limit)
         for record in records[try startIndex(after: cursor)...] {
             if latest[record.key]?.sequence == record.cursor.sequence {
-                if changes.count == limit {
-                    return ChangePage(changes: changes, cursor: position, hasMore: true)
-                }
-                changes.append(ChangePage.Change(key: record.key, version: record.version))
+                let change = ChangePage.Change(key: record.key, version: record.version)
+                guard draft.append(change, at: record.cursor) else { break }
+            } else {
+                draft.pass(record.cursor)
             }
-            position = record.cursor
         }
-        return ChangePage(changes: changes, cursor: position, hasMore: false)
+        return draft.page
     }
 
     private func startIndex(after cursor: ChangeCursor?) throws(BackendError) -> Int {

@@ -34,23 +34,21 @@ final class RecentChanges: Sendable {
     /// - Parameter maximumCount: The number of changes to keep. It may be exceeded by a quarter temporarily.
     init(_ index: LogIndex, maximumCount: Int) { (self.index, self.maximumCount) = (index, maximumCount) }
 
-    /// Returns the same page as ``ChangeTable/page(since:limit:)``; `nil` if only SQLite can answer.
-    func page(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
+    /// Returns the same page as ``ChangeTable/page(since:prefix:limit:)``; `nil` if only SQLite can answer.
+    func page(since cursor: ChangeCursor?, prefix: String, limit: Int) -> ChangePage? {
         guard let head = index.head() else { return nil }
         return state.withLock { state in
             guard state.head == head, let place = Self.place(behind: cursor, in: state) else { return nil }
-            var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
+            var draft = ChangePageDraft(since: cursor, prefix: prefix, limit: limit)
             for (item, isLatest) in state.items[place...] {
                 if isLatest {
-                    guard page.changes.count < limit else {
-                        page.hasMore = true
-                        break
-                    }
-                    page.changes.append(ChangePage.Change(key: item.key, version: item.version))
+                    let change = ChangePage.Change(key: item.key, version: item.version)
+                    guard draft.append(change, at: item.cursor) else { break }
+                } else {
+                    draft.pass(item.cursor)
                 }
-                page.cursor = item.cursor
             }
-            return page
+            return draft.page
         }
     }
 

@@ -94,10 +94,10 @@ struct ChangeTable {
         max(0, sequence / Self.sweepCount * Self.sweepCount - file.retainedChangeCount)
     }
 
-    /// Returns the keys that changed after `cursor`. Call it inside one transaction.
-    func page(since cursor: ChangeCursor?, limit: Int) throws -> ChangePage {
+    /// Returns the keys that begin with `prefix` and changed after `cursor`. Call it inside one transaction.
+    func page(since cursor: ChangeCursor?, prefix: String, limit: Int) throws -> ChangePage {
         let walk = try walk(of: cursor)
-        var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
+        var draft = ChangePageDraft(since: cursor, prefix: prefix, limit: limit)
         let start = cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
         try db.forEachRow(of: Self.following, .integer(start)) { row in
             let sequence = row.integer(0)
@@ -106,20 +106,17 @@ struct ChangeTable {
                 throw BackendError(
                     damagedAt: file.path, "table change, row \(sequence): its row checksum does not match")
             }
-            let isWhole = !row.isNull(4) && hasValidChecksum(row)
-            if !isWhole || row.integer(4) == sequence {
-                guard page.changes.count < limit else {
-                    page.hasMore = true
-                    return false
-                }
-                page.changes.append(isWhole ? try change(row) : try changeOfDamaged(row))
-            }
-            page.cursor = ChangeCursor(
+            let cursor = ChangeCursor(
                 sequence: UInt64(bitPattern: sequence),
                 tag: UInt64(bitPattern: row.integer(1)) ^ (walk?.mask(at: sequence) ?? 0))
-            return true
+            let isWhole = !row.isNull(4) && hasValidChecksum(row)
+            if isWhole, row.integer(4) != sequence {
+                draft.pass(cursor)
+                return true
+            }
+            return draft.append(isWhole ? try change(row) : try changeOfDamaged(row), at: cursor)
         }
-        return page
+        return draft.page
     }
 
     private func change(_ row: StatementRow) throws -> ChangePage.Change {

@@ -252,7 +252,15 @@ struct TimekeepingBackend: ForwardingBackend {
         try await timed { () throws(BackendError) in try await base.write(requests) }
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await timed { () throws(BackendError) in try await base.changes(since: cursor, limit: limit) }
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await timed { () throws(BackendError) in
+            try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        }
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await timed { () throws(BackendError) in try await base.latestCursor() }
     }
 }

@@ -34,28 +34,28 @@ package struct ChangeLog: Sendable {
         if records.count > 2 * (latestSequences.count + recognizedCount) { dropSuperseded() }
     }
 
-    /// Returns the keys that changed after `cursor`, in the order of their latest change.
+    /// The position of the latest change; `nil` if nothing has ever changed.
+    package var latestCursor: ChangeCursor? { records.last?.cursor }
+
+    /// Returns the keys that begin with `prefix` and changed after `cursor`, in the order of their latest change.
     ///
     /// - Parameters:
     ///   - limit: The maximum number of changes to return, 1 or more.
     ///   - version: Returns the current version of a key; `nil` if it was deleted.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognized.
     package func page(
-        since cursor: ChangeCursor?, limit: Int, version: (EntryKey) -> EntryVersion?
+        since cursor: ChangeCursor?, prefix: String, limit: Int, version: (EntryKey) -> EntryVersion?
     ) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
-        var changes: [ChangePage.Change] = []
-        var position = cursor
+        var draft = ChangePageDraft(since: cursor, prefix: prefix, limit: limit)
         for record in records[try startIndex(after: cursor)...] {
             if latestSequences[record.key] == record.cursor.sequence {
-                if changes.count == limit {
-                    return ChangePage(changes: changes, cursor: position, hasMore: true)
-                }
-                changes.append(ChangePage.Change(key: record.key, version: version(record.key)))
+                let change = ChangePage.Change(key: record.key, version: version(record.key))
+                guard draft.append(change, at: record.cursor) else { break }
+            } else {
+                draft.pass(record.cursor)
             }
-            position = record.cursor
         }
-        return ChangePage(changes: changes, cursor: position, hasMore: false)
+        return draft.page
     }
 
     private func startIndex(after cursor: ChangeCursor?) throws(BackendError) -> Int {

@@ -81,13 +81,21 @@ public final class MemoryBackend: KeyValueBackend {
     }
 
     /// Returns the changes after `cursor`. O(records after it).
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try BackendError.throwIfCancelled(.changes)
         return Answer(
             try state.withLock { (state) throws(BackendError) in
                 let entries = state.entries
-                return try state.log.page(since: cursor, limit: limit) { entries[$0]?.version }
+                return try state.log.page(since: cursor, prefix: prefix, limit: limit) { entries[$0]?.version }
             })
+    }
+
+    /// Returns the position of the latest change. O(1).
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try BackendError.throwIfCancelled(.changes)
+        return Answer(state.withLock { $0.log.latestCursor })
     }
 
     /// Returns a stream that yields after every change. Each subscriber gets its own.

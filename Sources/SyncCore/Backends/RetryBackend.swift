@@ -70,10 +70,17 @@ public struct RetryBackend: ForwardingBackend {
     }
 
     /// Reads the sequence of changes. Retries after `transient` and `outcomeUnknown`.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try await retrying(.changes) { () async throws(BackendError) in
-            try await base.changes(since: cursor, limit: limit)
+            try await base.changes(since: cursor, prefix: prefix, limit: limit)
         }
+    }
+
+    /// Reads the position of the latest change. Retries as ``changes(since:prefix:limit:)`` does.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await retrying(.changes) { () async throws(BackendError) in try await base.latestCursor() }
     }
 
     /// Reads several keys. Retries those that failed.

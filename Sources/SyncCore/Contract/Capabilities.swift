@@ -23,7 +23,7 @@ public struct Capabilities: Hashable, Sendable {
     public var compareAndSwap: Bool
     /// The failures that an acknowledged write survives.
     public var durability: Durability
-    /// True if ``KeyValueBackend/changes(since:limit:)`` is supported.
+    /// True if ``KeyValueBackend/changes(since:prefix:limit:)`` is supported.
     public var changes: Bool
     /// The mechanism by which a watcher learns of changes.
     public var signals: Signals

@@ -77,9 +77,14 @@ extension ForwardingBackend {
     }
 
     /// Returns the changes of ``base``.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await base.changes(since: cursor, limit: limit)
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await base.changes(since: cursor, prefix: prefix, limit: limit)
     }
+
+    /// Returns the position of the latest change of ``base``.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> { try await base.latestCursor() }
 
     /// Returns the signals of ``base``.
     public func signals() -> AsyncStream<Void> { base.signals() }

@@ -27,9 +27,9 @@
 /// - Pass the conformance checks of `SyncCoreTesting`.
 ///
 /// **What has a default implementation:** ``requiringExisting``, ``evidenceReceiver``, the two batch methods,
-/// ``changes(since:limit:)`` and ``signals()``. A backend that keeps no sequence of changes and sends no signals
-/// implements two properties and four methods. ``MemoryBackend`` is a complete implementation to start from. A wrapper
-/// of another backend conforms to ``ForwardingBackend`` and implements only what it changes.
+/// ``changes(since:prefix:limit:)``, ``latestCursor()`` and ``signals()``. A backend that keeps no sequence of changes
+/// and sends no signals implements two properties and four methods. ``MemoryBackend`` is a complete implementation to
+/// start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only what it changes.
 ///
 /// A caller that creates an entry unless it exists:
 ///
@@ -123,15 +123,28 @@ public protocol KeyValueBackend: Sendable {
     /// Returns the changes after `cursor`, or all changes since the store began if it is `nil`.
     ///
     /// A store may forget a deletion once every valid cursor is past it; an answer to `nil` then leaves that deletion
-    /// out.
+    /// out. A page whose ``ChangePage/hasMore`` is true may have fewer than `limit` changes, or none: a store need not
+    /// pass all changes of other keys at once.
     ///
     /// - Parameters:
-    ///   - cursor: The ``ChangePage/cursor`` of an earlier page.
+    ///   - cursor: The ``ChangePage/cursor`` of an earlier page, or ``latestCursor()``.
+    ///   - prefix: The beginning of the keys whose changes are returned, compared as bytes; empty for all keys. The
+    ///     cursor of the page also passes the changes of other keys.
     ///   - limit: The maximum number of changes to return, 1 or more.
     /// - Throws: ``BackendError/Kind/cursorExpired`` if the store no longer knows the position of `cursor` (it was
     ///   wiped or restored, or the position is too old); ``BackendError/Kind/unsupported`` if ``Capabilities/changes``
     ///   is false.
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage>
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+
+    /// Returns the position of the latest change, from which a reader follows the store without reading its history.
+    ///
+    /// Every write that was acknowledged before the call is at or before this position. The default implementation
+    /// reads all changes, so a store with a long history should implement it.
+    ///
+    /// - Returns: The cursor of the latest change; `nil` if nothing has ever changed.
+    /// - Throws: ``BackendError``, as ``changes(since:prefix:limit:)`` does.
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?>
 
     /// Returns a stream that yields when something in the store may have changed. Several changes may share one signal.
     ///
@@ -193,8 +206,25 @@ extension KeyValueBackend {
     }
 
     /// Throws ``BackendError/Kind/unsupported``: the store keeps no sequence of changes.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         throw BackendError(.unsupported, operation: .changes, message: "\(label) keeps no sequence of changes")
+    }
+
+    /// Returns the changes of all keys after `cursor`.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await changes(since: cursor, prefix: "", limit: limit)
+    }
+
+    /// Reads all changes.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        var cursor: ChangeCursor?
+        while true {
+            let answer = try await changes(since: cursor, limit: 1_000)
+            cursor = answer.outcome.cursor ?? cursor
+            if !answer.outcome.hasMore { return Answer(cursor, serverTime: answer.serverTime) }
+        }
     }
 
     /// A stream that never yields, so watchers poll.

@@ -132,7 +132,7 @@ extension ServiceConfiguration {
             catalog.products.contains(where: \.isConsumable)
         else { return }
         throw ConfigurationError(
-            description: "the policy verified needs a catalogue with \"consumables\": \"shared\" in its rules, not "
+            description: "the policy verified needs a catalogue with \"consumables\": \"shared\" in its policy, not "
                 + "deviceLocal")
     }
 }

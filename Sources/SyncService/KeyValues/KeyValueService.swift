@@ -201,29 +201,41 @@ extension KeyValueService {
     }
 
     private func changes(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
-        let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
         guard let limit = query.pageSize(limits) else { return query.refusal(ofLimit: limits).answer }
-        let page = try await changes(since: cursor, limit: limit)
+        let page: ChangePage
+        if query["after"] == CursorText.latest {
+            let cursor = try await store.latestCursor().outcome
+            page = ChangePage(changes: [], cursor: cursor, hasMore: false)
+        } else {
+            let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
+            page = try await changes(since: cursor, prefix: query["prefix"] ?? "", limit: limit)
+        }
         return try .json { try ChangePageBody.json(of: page) }
     }
 
     /// The number of skipped changes that cost as much as one operation of a batch.
     private static let skippedChangesPerOperation = 8
 
-    /// The changes of the keys in the scope. Other changes are skipped, up to a bound, at which the page ends early
-    /// with `hasMore`. Skipped changes are charged, except for those of the last round.
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> ChangePage {
+    /// The changes of the keys in the scope that begin with `asked`. The page ends early, with `hasMore`, after a
+    /// bounded number of skipped changes. Those are charged, except for the ones of the last round.
+    func changes(
+        since cursor: ChangeCursor?, prefix asked: String = "", limit: Int
+    ) async throws(BackendError) -> ChangePage {
+        let prefix = scope.listing(of: asked) ?? scope.prefix
         var page = ChangePage(changes: [], cursor: cursor, hasMore: true)
-        var skippedCount = 0
         for _ in 0..<16 {
-            charge(skippedCount / Self.skippedChangesPerOperation, 0)
-            let next = try await store.changes(since: page.cursor, limit: limit - page.changes.count).outcome
-            let changes = next.changes.filter { scope.contains($0.key) }
-            skippedCount = next.changes.count - changes.count
+            let room = limit - page.changes.count
+            let next = try await store.changes(since: page.cursor, prefix: prefix, limit: room).outcome
+            let changes = next.changes.filter { scope.contains($0.key) && $0.key.hasPrefix(asked) }
             page.changes += changes
             page.cursor = next.cursor ?? page.cursor
             page.hasMore = next.hasMore
             guard next.hasMore, page.changes.count < limit else { break }
+            // A store ends a page early after a bounded number of other changes.
+            let skippedCount =
+                next.changes.count - changes.count
+                + (next.changes.count < room ? ChangePageDraft.maximumSkippedCount : 0)
+            charge(skippedCount / Self.skippedChangesPerOperation, 0)
         }
         return page
     }

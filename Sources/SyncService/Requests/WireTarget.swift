@@ -94,7 +94,7 @@ extension WireTarget {
     func checkQuery(_ method: HTTPRequest.Method) throws(RequestError) {
         switch place {
         case .keys: try query.check(known: ["prefix", "after", "limit"])
-        case .changes: try query.check(known: ["after", "limit"])
+        case .changes: try query.check(known: ["prefix", "after", "limit"])
         case .accounts where method == .get: try query.check(known: ["after", "limit"])
         case .recoveryCode, .erasure: try query.check(known: [])
         default: break

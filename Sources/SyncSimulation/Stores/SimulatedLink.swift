@@ -65,9 +65,17 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
         }
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try await exchange(Request(operation: .changes)) { (contents) async throws(BackendError) in
-            try await contents.changes(since: cursor, limit: limit)
+            try await contents.changes(since: cursor, prefix: prefix, limit: limit)
+        }
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await exchange(Request(operation: .changes)) { (contents) async throws(BackendError) in
+            try await contents.latestCursor()
         }
     }
 

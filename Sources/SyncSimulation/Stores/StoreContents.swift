@@ -65,9 +65,16 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
         return try await base.list(prefix: prefix, after: cursor, limit: limit)
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         check()
-        return try await base.changes(since: cursor, limit: limit)
+        return try await base.changes(since: cursor, prefix: prefix, limit: limit)
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        check()
+        return try await base.latestCursor()
     }
 
     private func check() {

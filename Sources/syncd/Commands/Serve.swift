@@ -129,6 +129,12 @@ struct Serve: ConfiguredCommand {
         }
         let parts = try await makeParts(plan)
         try await parts.service.checkReadiness()
+        if case .found = try await store.read(StoreMirror.mark).outcome {
+            throw Failure(
+                .refused,
+                "\(plan.store.text) is the target of an unfinished copy; "
+                    + "run: syncd store copy --finish OLD-URL \(plan.store.text)")
+        }
         let notifier = ServiceNotifier.current
         let reload = Server.Reload(on: hangups) {
             notifier.reloading()

@@ -216,14 +216,32 @@ struct StoreCopyCommand: AsyncParsableCommand {
             An interrupted copy continues when the command is repeated. Entries that the target already has are left \
             as they are. Unreadable entries are listed and skipped.
 
+            With --follow, the store may be in use: what clients change and delete reaches the target, until you \
+            interrupt the command. Then stop the server, and repeat the command with --finish in place of --follow. \
+            syncd serve refuses the target until then. Both need a target that was empty at first, and end at the \
+            first unreadable entry.
+
             Exit codes: 0 all entries copied, 1 some entries are unreadable, 5 the target has other values for some \
             keys.
             """)
+
+    /// The step of moving a store that is in use.
+    enum Ending: EnumerableFlag {
+        case follow, finish
+
+        static func help(for value: Self) -> ArgumentHelp? {
+            switch value {
+            case .follow: "Copy the store while it is in use, and then every change until you interrupt the command."
+            case .finish: "Copy what a copy with --follow still lacks, and release the target for use."
+            }
+        }
+    }
 
     @Argument(help: ArgumentHelp("The store to copy.", valueName: "from-url"))
     var from: String
     @Argument(help: ArgumentHelp("The target, which may exist.", valueName: "to-url"))
     var to: String
+    @Flag var ending: Ending?
 
     @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
@@ -232,7 +250,12 @@ struct StoreCopyCommand: AsyncParsableCommand {
         let transfer = try StoreTransfer(
             from: try StoreURL(keeping: from, server), to: try StoreURL(keeping: to, server), skippingDamage: true)
         try await transfer.requireSource()
-        try transfer.show(try await transfer.run(into: transfer.to.open(host: .system, mayCreateRemote: true)), output)
+        let target = transfer.to.open(host: .system, mayCreateRemote: true)
+        switch ending {
+        case nil: try transfer.show(try await transfer.run(into: target), output)
+        case .follow: try await transfer.follow(into: target)
+        case .finish: try transfer.show(try await transfer.finish(into: target), output)
+        }
     }
 }
 

@@ -35,6 +35,38 @@ struct StoreTransfer {
         }
     }
 
+    /// Makes `target` equal to the source, and applies every change until the process is ended.
+    func follow(into target: any KeyValueBackend) async throws {
+        var mirror = try await mirrored(in: target)
+        note("copied; \(from.text) may be in use, and its changes follow until you interrupt the command")
+        let host = HostServices.system
+        while true {
+            try await mirror.follow()
+            try await host.sleep(for: .milliseconds(200))
+        }
+    }
+
+    /// Makes `target` equal to the source, which nothing may write to any more, and releases it for use.
+    func finish(into target: any KeyValueBackend) async throws -> StoreMirror.Report {
+        var mirror = try await mirrored(in: target)
+        try await mirror.finish()
+        return mirror.report
+    }
+
+    private func mirrored(in target: any KeyValueBackend) async throws -> StoreMirror {
+        var mirror = try await StoreMirror(from: source, to: target)
+        guard !mirror.isComplete else { return mirror }
+        let progress = CopyProgress()
+        defer { progress.clear() }
+        progress.total = try await source.keyCount { progress.show($0) }
+        try await mirror.copy { progress.show($0.comparedCount) }
+        return mirror
+    }
+
+    private func note(_ text: String) {
+        FileHandle.standardError.write(Data("syncd: \(text)\n".utf8))
+    }
+
     /// Copies into a new store, which appears only when it is complete.
     ///
     /// - Returns: the report, and `false` for `isMade` if no entry is intact, so that no store was created.
@@ -59,6 +91,18 @@ struct StoreTransfer {
     private func makeEmpty(_ store: any KeyValueBackend) async throws {
         _ = try await store.write([], to: try probe(), if: .any)
         _ = try await store.delete(try probe(), if: .any)
+    }
+
+    /// Prints the report of a mirror.
+    func show(_ report: StoreMirror.Report, _ output: OutputOptions) throws {
+        try output.show(
+            .object([
+                ("from", .string(from.text)), ("to", .string(to.text)),
+                ("compared", .number(Int64(report.comparedCount))), ("copied", .number(Int64(report.writtenCount))),
+                ("deleted", .number(Int64(report.deletedCount))), ("bytes", .number(Int64(report.byteCount))),
+            ]),
+            or: "\(to.text): equal to \(from.text), and ready for use; "
+                + "\(plural(report.writtenCount, "entry", "entries")) copied, \(report.deletedCount) deleted")
     }
 
     /// Prints the report.
@@ -139,15 +183,38 @@ extension String {
     var onOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
 }
 
+extension KeyValueBackend {
+    /// Counts the keys, by listing them.
+    fileprivate func keyCount(onProgress: (Int) -> Void) async throws(BackendError) -> Int {
+        var (count, cursor): (Int, EntryKey?) = (0, nil)
+        repeat {
+            let page = try await list(prefix: "", after: cursor, limit: 10_000).outcome
+            count += page.items.count
+            onProgress(count)
+            cursor = page.next
+        } while cursor != nil
+        return count
+    }
+}
+
 /// The progress of a copy, shown only on a terminal.
 final class CopyProgress {
+    /// The number of entries to expect; `nil` if it is unknown.
+    var total: Int? { didSet { shown = 0 } }
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shown = 0
 
     func show(_ count: Int) {
         guard isTerminal, count >= shown + 1_000 else { return }
         shown = count
-        FileHandle.standardError.write(Data("\r\(count) entries".utf8))
+        FileHandle.standardError.write(Data("\r\u{1B}[K\(text(count))".utf8))
+    }
+
+    private func text(_ count: Int) -> String {
+        guard let total, total > 0 else { return "\(count) entries" }
+        let part = min(count, total)
+        let bar = String(repeating: "#", count: part * 30 / total).padding(toLength: 30, withPad: ".", startingAt: 0)
+        return "[\(bar)] \(part * 100 / total) %, \(count) of \(total) entries"
     }
 
     func clear() {

@@ -42,8 +42,16 @@ final class FaultyStore: ForwardingBackend {
         }
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await withFaults { store throws(BackendError) in try await store.changes(since: cursor, limit: limit) }
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await withFaults { store throws(BackendError) in
+            try await store.changes(since: cursor, prefix: prefix, limit: limit)
+        }
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await withFaults { store throws(BackendError) in try await store.latestCursor() }
     }
 
     private func withFaults<Outcome>(

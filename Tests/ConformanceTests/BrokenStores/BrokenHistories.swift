@@ -102,15 +102,19 @@ final class RepeatsVersions: OneFault {
 struct KnowsCursorsByNumber: OneFault {
     let memory = MemoryBackend()
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        guard let number = cursor?.sequence else { return try await memory.changes(since: nil, limit: limit) }
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        guard let number = cursor?.sequence else {
+            return try await memory.changes(since: nil, prefix: prefix, limit: limit)
+        }
         var own: ChangeCursor?
         while own?.sequence ?? 0 < number {
             let page = try await memory.changes(since: own, limit: 1).outcome
             guard page.cursor != own else { break }
             own = page.cursor
         }
-        return try await memory.changes(since: own?.sequence == number ? own : cursor, limit: limit)
+        return try await memory.changes(since: own?.sequence == number ? own : cursor, prefix: prefix, limit: limit)
     }
 }
 
@@ -118,9 +122,11 @@ struct KnowsCursorsByNumber: OneFault {
 struct BelievesExpiredCursors: OneFault {
     let memory = MemoryBackend()
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         do throws(BackendError) {
-            return try await memory.changes(since: cursor, limit: limit)
+            return try await memory.changes(since: cursor, prefix: prefix, limit: limit)
         } catch {
             return Answer(ChangePage(changes: [], cursor: cursor, hasMore: false))
         }
@@ -131,10 +137,37 @@ struct BelievesExpiredCursors: OneFault {
 struct SkipsAChange: OneFault {
     let memory = MemoryBackend()
 
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        var answer = try await memory.changes(since: cursor, limit: limit)
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        var answer = try await memory.changes(since: cursor, prefix: prefix, limit: limit)
         if answer.outcome.hasMore, answer.outcome.changes.count > 1 { answer.outcome.changes.removeLast() }
         return answer
+    }
+}
+
+/// Returns the changes of all keys.
+struct IgnoresThePrefixOfChanges: OneFault {
+    let memory = MemoryBackend()
+
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await memory.changes(since: cursor, limit: limit)
+    }
+}
+
+/// Answers the cursor before the latest change as the latest one.
+struct ForgetsTheLatestChange: OneFault {
+    let memory = MemoryBackend()
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        var (cursor, previous): (ChangeCursor?, ChangeCursor?)
+        while true {
+            let page = try await memory.changes(since: cursor, limit: 1).outcome
+            if page.changes.isEmpty { return Answer(previous) }
+            (previous, cursor) = (cursor, page.cursor)
+        }
     }
 }
 

@@ -79,9 +79,11 @@ struct CallerThreadTests {
             return try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
 
-        func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+            -> Answer<ChangePage>
+        {
             record(limit > 1 ? "changes" : "one change")
-            return try await base.changes(since: cursor, limit: limit)
+            return try await base.changes(since: cursor, prefix: prefix, limit: limit)
         }
     }
 

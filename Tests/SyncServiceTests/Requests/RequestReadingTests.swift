@@ -54,13 +54,11 @@ struct RequestReadingTests {
     func unknownParameters() async throws {
         #expect(await AccountOwner(service).signUp().status == 201)
         let token = await AccountOwner(service).logIn()["access_token"]
-        for (path, known) in [
-            ("/v1/kv", "known here: prefix, after, limit"), ("/v1/changes", "known here: after, limit"),
-        ] {
+        for path in ["/v1/kv", "/v1/changes"] {
             for token in [token, .operatorToken] {
                 let reply = await service.ask(.get, path + "?limit=5&prefx=a", token: token)
                 #expect(reply.status == 400)
-                #expect(reply.problem?.detail == "unknown query parameter \"prefx\"; \(known)")
+                #expect(reply.problem?.detail == "unknown query parameter \"prefx\"; known here: prefix, after, limit")
             }
         }
         #expect(await get("/v1/accounts?prefix=a").status == 400)

@@ -72,10 +72,17 @@ public final class JournalBackend: KeyValueBackend {
     /// Lists the changes after `cursor`.
     ///
     /// - Complexity: O(*n*), where *n* is the number of changes after `cursor`.
-    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
         try await perform(.changes) { (_, index) throws(BackendError) in
-            try index.changes(since: cursor, limit: limit)
+            try index.changes(since: cursor, prefix: prefix, limit: limit)
         }
+    }
+
+    /// The position of the latest change.
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await perform(.changes) { (_, index) in index.latestCursor }
     }
 
     private func change(

@@ -58,7 +58,11 @@ struct JournalIndex: Sendable {
         return KeyPage(items: items, next: keys.count > limit ? items.last?.key : nil)
     }
 
-    func changes(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
+    var latestCursor: ChangeCursor? {
+        history.last.map { ChangeCursor(sequence: UInt64(history.count), tag: $0.tag) }
+    }
+
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) throws(BackendError) -> ChangePage {
         let known = cursor.flatMap { Int(exactly: $0.sequence) } ?? 0
         if let cursor, !(1...max(1, history.count)).contains(known) || history[safe: known - 1]?.tag != cursor.tag {
             throw BackendError(
@@ -67,7 +71,7 @@ struct JournalIndex: Sendable {
         var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
         for number in (known + 1)..<(history.count + 1) {
             let (tag, key) = history[number - 1]
-            if latest[key]?.number == number {
+            if latest[key]?.number == number, key.hasPrefix(prefix) {
                 page.hasMore = page.changes.count == limit
                 if page.hasMore { break }
                 page.changes.append(ChangePage.Change(key: key, version: latest(key)?.version))
