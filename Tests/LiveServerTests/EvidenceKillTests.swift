@@ -81,6 +81,8 @@ struct EvidenceKillTests {
         try Data(Self.catalog.utf8).write(to: URL(filePath: catalog))
         let options = [
             "--catalog", catalog, "--policy", "verified", "--app-store-bundle", "com.example", "--evidence-root", roots,
+            // Access tokens are valid after a restart only if the name stays the same.
+            "--name", "http://killed.example",
         ]
         let store = folder.path(of: "server.sqlite")
         var server = try ServerProcess(store: "sqlite:\(store)", options: options)
