@@ -103,11 +103,11 @@ struct RunTests {
             try sandbox.run("record purchase com.back40.InsomniOwl.RandomOwls --local sqlite:phone.sqlite").exitCode
                 == 0)
         var acknowledged: Set<String> = []
-        for round in 0..<10 {
+        for round in 0..<(Soak.isKilling ? Soak.killRounds : 10) {
             let process = try start()
             let key = "key\(round % 5)"
             let client = try start("owls.py", "use random-owls \(key)")
-            process.kill(after: .milliseconds(20 * round))
+            process.kill(after: .milliseconds(20 * (round % 10)))
             #expect(process.outcome().exitCode == -SIGKILL)
             if client.outcome().exitCode == 0 { acknowledged.insert(key) }
         }
