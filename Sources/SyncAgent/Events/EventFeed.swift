@@ -51,8 +51,8 @@ package actor EventFeed {
 
     /// Adds the events that lead to `state`, and stores them before any reader sees them.
     ///
-    /// If the account was erased, by whatever process, all events are discarded first: none of its data may stay on this
-    /// device.
+    /// If the account was erased, also by another process, all events are discarded first: none of its data may stay on
+    /// this device.
     package func observe(_ state: CurrentState) async {
         let isErased = await isSeenAccountErased(beside: state.account)
         await change { log in

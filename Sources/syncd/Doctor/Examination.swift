@@ -57,9 +57,9 @@ struct Verdict: Sendable {
 }
 
 extension String {
-    /// The text without line breaks, and with a replacement character for each control character: names of processes and
-    /// answers of servers must not control a terminal. Unlike ``singleLine`` it is not truncated, because a remedy is to
-    /// be copied.
+    /// The text without line breaks, and with a replacement character for each control character: names of processes
+    /// and answers of servers must not control a terminal. Unlike ``singleLine`` it is not truncated, because a remedy
+    /// is to be copied.
     fileprivate var singleSpaced: String {
         let line = split(whereSeparator: \.isNewline).joined(separator: " ")
         return String(

@@ -16,8 +16,8 @@ enum ProcessTable {
     /// The other processes that have the file at `path` open.
     static func users(ofFile path: String) -> [Int32] { users(ofDescriptor: path) }
 
-    /// The processes that may hold a lock of flock(2) on the file at `path`: those with a lock on a file of this number,
-    /// on any file system.
+    /// The processes that may hold a lock of flock(2) on the file at `path`: those with a lock on a file of this
+    /// number, on any file system.
     static func lockers(ofFile path: String) -> [Int32] {
         var status = stat()
         guard lstat(path, &status) == 0 else { return [] }
