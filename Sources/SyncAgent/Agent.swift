@@ -22,6 +22,7 @@ package final class Agent: Sendable {
     /// The stores of further remotes. All stores share one local backend.
     private let others: [EntitlementStore]
     private let interval: Duration
+    private let notice: Duration
     private let host: HostServices
     private let logger: Logger
     private let state = Mutex(Progress())
@@ -33,14 +34,16 @@ package final class Agent: Sendable {
     /// - Parameters:
     ///   - stores: A store for each remote, over the same local backend; one or more.
     ///   - interval: The longest time between two syncs.
+    ///   - notice: The time before the end of a subscription at which the state is examined.
     ///   - onProgress: Called after each round of the first store.
     package init(
         _ stores: [EntitlementStore], events: EventFeed, program: EventProgram?, pollingEvery interval: Duration,
-        host: HostServices, logger: Logger, onProgress: @escaping @Sendable (Progress) -> Void
+        noticeBeforeExpiry notice: Duration, host: HostServices, logger: Logger,
+        onProgress: @escaping @Sendable (Progress) -> Void
     ) {
         precondition(!stores.isEmpty, "an agent needs a store")
         (store, others) = (stores[0], Array(stores.dropFirst()))
-        (self.events, self.program, self.interval) = (events, program, interval)
+        (self.events, self.program, self.interval, self.notice) = (events, program, interval, notice)
         (self.host, self.logger, self.onProgress) = (host, logger, onProgress)
         (changes, change) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
@@ -51,21 +54,24 @@ package final class Agent: Sendable {
     package func run(wakingOn wakes: WakeSignals) async {
         await withTaskGroup(of: Void.self) { group in
             for other in others {
-                group.addTask { [interval] in
-                    await other.run(pollingEvery: interval, wakingOn: wakes.subscribe()) {
+                group.addTask { [interval, notice] in
+                    await other.run(
+                        pollingEvery: interval, noticeBeforeExpiry: notice, wakingOn: wakes.subscribe()
+                    ) {
                         await self.note($0, of: other)
                     }
                 }
             }
-            group.addTask { [interval, store] in
-                await store.run(pollingEvery: interval, wakingOn: wakes.subscribe()) { await self.didRound($0) }
+            group.addTask { [interval, notice, store] in
+                await store.run(
+                    pollingEvery: interval, noticeBeforeExpiry: notice, wakingOn: wakes.subscribe()
+                ) { await self.didRound($0) }
             }
             group.addTask { await self.observeChanges() }
             if let signals = store.localSignals() {
                 // A sync may wait for its remote for a long time. Changes of the store are reported meanwhile.
                 group.addTask { for await _ in signals { self.change.yield() } }
             }
-            group.addTask { await self.forgetErasedAccounts() }
             group.addTask { await self.sendSignsOfLife() }
             if let program { group.addTask { [events] in await program.run(events) } }
             await group.waitForAll()
@@ -84,7 +90,8 @@ package final class Agent: Sendable {
             return progress
         }
         await note(round, of: store)
-        if round.failure != nil || !round.isFailing {
+        // An event would keep the name of an erased account on this device.
+        if round.failure?.kind != .accountErased, round.failure != nil || !round.isFailing {
             await events.note(round.failure, at: now, account: store.account)
         }
         change.yield()
@@ -102,13 +109,6 @@ package final class Agent: Sendable {
     private func note(_ round: RunRound, of store: EntitlementStore) async {
         guard let failure = round.failure else { return }
         logger.warning("\(store.account): \(failure)")
-    }
-
-    /// Discards the events of an account that was erased: none of its data may stay on this device.
-    private func forgetErasedAccounts() async {
-        for await event in store.events {
-            if case .accountErased = event { await events.forgetAll() }
-        }
     }
 
     /// Wakes the readers of events, so that connections whose reader has gone are noticed.

@@ -146,6 +146,31 @@ struct EventLogTests {
         #expect(try await open(local).position.last == 0)
     }
 
+    @Test("If another process has erased the account, its events and its name are discarded, also after a restart")
+    func erased() async throws {
+        let remote = MemoryBackend()
+        func device(_ local: MemoryBackend) async throws -> EntitlementStore {
+            try await EntitlementStore(
+                catalog: catalog, local: local, remote: remote, account: nil, clock: .host, host: machine.host)
+        }
+        let store = try await device(local)
+        try await store.createAccount("alice")
+        _ = try await store.logIn("alice")
+        let feed = try await EventFeed(local, noticeBeforeExpiry: .zero, hasProgram: true) { _ in }
+        await feed.observe(try await store.currentState())
+        try await store.record(.reported("owl"))
+        await feed.observe(try await store.currentState())
+        #expect(await feed.events(after: 0).map(\.kind) == ["purchased"])
+        try await device(local).eraseAccount("alice")
+        let later = try await device(local)
+        #expect(later.account == .anonymous)
+        let reopened = try await EventFeed(local, noticeBeforeExpiry: .zero, hasProgram: true) { _ in }
+        await reopened.observe(try await later.currentState())
+        let events = await reopened.events(after: 0)
+        #expect(events.map(\.kind) == ["account-changed"])
+        #expect(events.allSatisfy { !$0.json.contains("alice") })
+    }
+
     @Test("An event that cannot be stored is shown to nobody, until a later write succeeds")
     func failingStore() async throws {
         let store = try await store()

@@ -62,6 +62,19 @@ extension EntitlementStore {
         } ?? initial
     }
 
+    /// Returns `true` if the account `name` was erased, as far as `backend` knows, and not created again.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `storage` or `damaged`.
+    package static func isErased(_ name: String, in backend: any KeyValueBackend) async throws(EntitlementError) -> Bool
+    {
+        let life: Account
+        do throws(EntitlementError) { life = try await account(name, in: backend) } catch {
+            guard error.kind == .accountErased else { throw error }
+            return true
+        }
+        do { return try await isErased(life, in: backend) } catch { throw EntitlementError(error) }
+    }
+
     /// Returns `true` if the device whose local store is in `backend` has synced `account` with the remote that has the
     /// given label.
     ///

@@ -50,8 +50,23 @@ package actor EventFeed {
     }
 
     /// Adds the events that lead to `state`, and stores them before any reader sees them.
+    ///
+    /// If the account was erased, also by another process, all events are discarded first: none of its data may stay on
+    /// this device.
     package func observe(_ state: CurrentState) async {
-        await change { $0.observe(state, noticeBeforeExpiry: notice) }
+        let isErased = await isSeenAccountErased(beside: state.account)
+        await change { log in
+            if isErased { log.forgetAll() }
+            log.observe(state, noticeBeforeExpiry: notice)
+        }
+    }
+
+    private func isSeenAccountErased(beside current: Account) async -> Bool {
+        guard let name = log.seen?.account, !name.isEmpty, name != "\(current)" else { return false }
+        do throws(EntitlementError) { return try await EntitlementStore.isErased(name, in: local) } catch {
+            onError("the account \"\(name)\" of the last events cannot be read: \(error)")
+            return false
+        }
     }
 
     /// Adds the failure of a sync; `nil` for a success.
@@ -62,11 +77,6 @@ package actor EventFeed {
     /// Records that the program has taken an event.
     package func deliver(_ number: UInt64) async {
         await change { $0.deliver(number) }
-    }
-
-    /// Discards all events, because their account was erased.
-    package func forgetAll() async {
-        await change { $0.forgetAll() }
     }
 
     /// The numbers of the last event and of the last one that the program has taken, and the number of lost ones.

@@ -30,16 +30,18 @@ package struct EventProgram: Sendable {
     /// - Parameters:
     ///   - path: The absolute path of the program.
     ///   - timeLimit: The time after which the program and its children are ended.
-    /// - Throws: ``AgentError`` if the path is not absolute, or if others may replace the program.
+    /// - Throws: ``AgentError`` if the path is not absolute, or if other users may change or replace the program.
     package init(path: String, timeLimit: Duration, logger: Logger) throws(AgentError) {
         (self.path, self.timeLimit, self.logger) = (path, timeLimit, logger)
         guard path.hasPrefix("/") else {
             throw AgentError(.unsafe, "the program needs an absolute path, not \"\(path)\"")
         }
-        var status = stat()
-        guard stat(path, &status) == 0 else {
-            throw AgentError(.unsafe, "\(path): \(String(cString: strerror(errno)))")
-        }
+        try check()
+    }
+
+    /// Throws unless the program may be run, and only root and this user may change or replace it.
+    private func check() throws(AgentError) {
+        let status = try Self.status(of: path)
         guard status.st_mode & S_IFMT == S_IFREG, access(path, X_OK) == 0 else {
             throw AgentError(.unsafe, "\(path) is not a program that may be run: chmod +x \(path)")
         }
@@ -48,6 +50,35 @@ package struct EventProgram: Sendable {
                 .unsafe,
                 "\(path): others may change this program: give it to root or to yourself, and chmod go-w \(path)")
         }
+        // A user with write access to a folder on the way could put another program in its place.
+        let resolved = realpath(path, nil)
+        defer { free(resolved) }
+        for folder in Set(Self.folders(of: path) + (resolved.map { Self.folders(of: String(cString: $0)) } ?? []))
+            .sorted()
+        {
+            let status = try Self.status(of: folder)
+            let isSticky = status.st_mode & S_ISVTX != 0
+            guard status.st_uid == 0 || status.st_uid == geteuid(), isSticky || status.st_mode & 0o022 == 0 else {
+                throw AgentError(
+                    .unsafe,
+                    "\(path): others may replace this program: give \(folder) to root or to yourself, and "
+                        + "chmod go-w \(folder)")
+            }
+        }
+    }
+
+    private static func status(of path: String) throws(AgentError) -> stat {
+        var status = stat()
+        guard stat(path, &status) == 0 else {
+            throw AgentError(.unsafe, "\(path): \(String(cString: strerror(errno)))")
+        }
+        return status
+    }
+
+    /// The folders that lead to an absolute path, `/` included.
+    private static func folders(of path: String) -> [String] {
+        let names = path.split(separator: "/").dropLast()
+        return names.indices.map { "/" + names[...$0].joined(separator: "/") } + ["/"]
     }
 
     /// Runs the program for each event of `feed` that it has not taken, until the task is cancelled.
@@ -94,6 +125,7 @@ package struct EventProgram: Sendable {
     }
 
     private func execute(_ event: EventLog.Event) async -> String? {
+        do throws(AgentError) { try check() } catch { return error.description }
         var options = PlatformOptions()
         options.createSession = true
         options.teardownSequence = [

@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import StoreEvidence
+import SyncCore
 import SyncProtocol
 import SyncService
 
@@ -36,13 +37,31 @@ extension AgentService {
                 facts: verified.evidence.facts, signedDate: verified.evidence.signedDate ?? .earliest)
             guard !isRestore else {
                 // Only a restore that the user has asked for may take a purchase over from another account.
-                _ = try await agent.store.restore(presenting: [.verified(statement)])
-                return .facts(verified.evidence.facts, others: [])
+                let report = try await agent.store.restore(presenting: [.verified(statement)])
+                return Self.result(of: verified.evidence, report.sync.evidence)
             }
             return .facts(try await agent.store.record(.verified(statement)).newFacts, others: [])
         } catch {
             guard error.kind == .ledgerFull else { throw error }
             return .full
+        }
+    }
+
+    /// The result for evidence whose facts this device has recorded, and about which a server may have answered.
+    private static func result(of evidence: VerifiedEvidence, _ outcomes: [EvidenceOutcome]) -> EvidenceResult {
+        let transactions = evidence.facts.compactMap { fact -> TransactionReference? in
+            if case .purchase(let purchase) = fact { purchase.transaction } else { nil }
+        }
+        let outcome = outcomes.first { outcome in
+            outcome.kind == evidence.kind.rawValue && Set(outcome.transactions) == Set(transactions)
+        }
+        switch outcome?.answer {
+        case nil, .recorded: return .facts(evidence.facts, others: [])
+        case .recordedInPart(ownedByAnother: let others):
+            let references = Set(others.map { "\($0.store)/\($0.environment)/\($0.transactionID)" })
+            return .facts(evidence.facts, others: transactions.filter { references.contains("\($0)") })
+        case .postponed(code: let code, detail: let detail), .refused(code: let code, detail: let detail):
+            return code == "owned-by-another" ? .ownedByAnother : .problem(code: code, detail: detail)
         }
     }
 

@@ -76,10 +76,11 @@ struct Run: ConfiguredCommand {
         var former: Plan?
         while !signals.isEnding {
             let next = Mutex<Plan?>(nil)
+            let isServing = Mutex(false)
             let (plan, backend) = (current, current.local.open(host: .system))
             let outcome: Result<AgentProcess.Outcome, any Error>
             do {
-                let process = try await makeProcess(plan, backend, notifier)
+                let process = try await makeProcess(plan, backend, notifier) { isServing.withLock { $0 = true } }
                 outcome = .success(
                     try await process.run(wakingOn: wakes, signals: signals) {
                         let reloaded = try loadPlan()
@@ -100,7 +101,7 @@ struct Run: ConfiguredCommand {
                 (former, current) = (plan, next.withLock { $0 } ?? plan)
                 current.logger.info("the configuration was read again")
             case .failure(let error):
-                guard let last = former else { throw error }
+                guard let last = former, !isServing.withLock({ $0 }) else { throw error }
                 plan.logger.error("the new configuration does not start, so the former one stays: \(Failure(error))")
                 (former, current) = (nil, last)
             }
@@ -153,7 +154,8 @@ struct Run: ConfiguredCommand {
     }
 
     private func makeProcess(
-        _ plan: Plan, _ backend: any KeyValueBackend, _ notifier: ServiceNotifier
+        _ plan: Plan, _ backend: any KeyValueBackend, _ notifier: ServiceNotifier,
+        didStart: @escaping @Sendable () -> Void
     ) async throws -> AgentProcess {
         let logger = plan.logger
         var opened: [EntitlementStore] = []
@@ -169,8 +171,8 @@ struct Run: ConfiguredCommand {
             backend, noticeBeforeExpiry: plan.notice, hasProgram: plan.program != nil
         ) { logger.error("\($0)") }
         let agent = Agent(
-            opened, events: events, program: plan.program, pollingEvery: .seconds(plan.pollSeconds), host: .system,
-            logger: logger
+            opened, events: events, program: plan.program, pollingEvery: .seconds(plan.pollSeconds),
+            noticeBeforeExpiry: plan.notice, host: .system, logger: logger
         ) { progress in
             notifier.status(progress.failure.map { "waiting: \($0.error.message)" } ?? "in step")
         }
@@ -179,6 +181,7 @@ struct Run: ConfiguredCommand {
             actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.account != nil),
             version: Version.number, host: .system)
         return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger) {
+            didStart()
             do throws(Failure) {
                 try writeOutput(Array((plan.place.map { "listening on \($0.path)\n" } ?? "running\n").utf8))
             } catch {
@@ -190,25 +193,43 @@ struct Run: ConfiguredCommand {
     private static func actions(
         _ store: EntitlementStore, _ remote: RunRemote?, isForOneAccount: Bool
     ) -> AgentService.Actions {
-        AgentService.Actions(
+        let isChanging = Mutex(false)
+        @Sendable func alone<Result>(_ change: () async throws -> Result) async throws -> Result {
+            guard !isForOneAccount else { throw Self.accountIsFixed }
+            let isFirst = isChanging.withLock { isChanging in
+                defer { isChanging = true }
+                return !isChanging
+            }
+            guard isFirst else {
+                throw AgentService.Refusal.conflict("another log-in or log-out is under way; try again")
+            }
+            defer { isChanging.withLock { $0 = false } }
+            return try await change()
+        }
+        return AgentService.Actions(
             logIn: { name, password, adopts in
-                guard !isForOneAccount else { throw Self.accountIsFixed }
-                if case .server(let server)? = remote {
-                    guard let password else {
-                        throw AgentService.Refusal.invalid("the member \"password\" must be present, and a text")
-                    }
-                    try await server.begin(try await server.client.logIn(name, password: password))
+                _ = try Account(name)
+                guard case .server(let server)? = remote else {
+                    return try await alone { try await store.logIn(name, adoptAnonymous: adopts) }
                 }
-                return try await store.logIn(name, adoptAnonymous: adopts)
+                guard let password else {
+                    throw AgentService.Refusal.invalid("the member \"password\" must be present, and a text")
+                }
+                return try await alone {
+                    try await server.begin(try await server.client.logIn(name, password: password)) {
+                        try await store.logIn(name, adoptAnonymous: adopts)
+                    }
+                }
             },
             logOut: {
-                guard !isForOneAccount else { throw Self.accountIsFixed }
-                let report = try await store.logOut()
-                guard case .server(let server)? = remote else { return report }
-                // The session has already ended here. Without a connection it expires on the server.
-                try? await server.client.logOut(token: server.token)
-                try await server.tokens.forget()
-                return report
+                try await alone {
+                    let report = try await store.logOut()
+                    guard case .server(let server)? = remote else { return report }
+                    // The session has already ended here. Without a connection it expires on the server.
+                    try? await server.client.logOut(token: server.token)
+                    try await server.tokens.forget()
+                    return report
+                }
             })
     }
 

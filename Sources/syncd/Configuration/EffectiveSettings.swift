@@ -197,24 +197,41 @@ extension EffectiveSettings {
                 let (line, text) = rest.located(failure, name)
                 found.append(Mistake(name: name, line: line, text: text))
             }
-            guard rest.drop(name) else { return (found, rest) }
-            leftOut.insert(name)
+            // The other elements of a list are examined, and may be usable.
+            let element = rest.element(of: name, in: failure.message)
+            guard rest.drop(name, element) else { return (found, rest) }
+            if element == nil { leftOut.insert(name) }
         }
         return (found, rest)
     }
 
-    /// Removes the value of a setting, also from the flags. Returns `false` if there is none.
-    private mutating func drop(_ name: String) -> Bool {
-        guard values.removeValue(forKey: name) != nil else { return false }
+    /// The index of the element of a list that a message quotes, if the list has others.
+    private func element(of name: String, in message: String) -> Int? {
+        guard let texts = values[name]?.texts, texts.count > 1 else { return nil }
+        return texts.firstIndex { message.contains("\"\($0.singleLine)\"") }
+    }
+
+    /// Removes the value of a setting, or one element of it, also from the flags. Returns `false` if there is none.
+    private mutating func drop(_ name: String, _ element: Int?) -> Bool {
+        guard let value = values[name] else { return false }
+        values[name] = nil
+        if let element {
+            values[name] = value
+            values[name]?.texts.remove(at: element)
+            guard value.source == .flag else { return true }
+        }
         let takesValue = Setting.named(name, of: command)?.isFlag == false
         var rest: [String] = []
         var words = flags[...]
+        var count = 0
         while let word = words.popFirst() {
-            if word == "--\(name)" {
-                if takesValue { _ = words.popFirst() }
-            } else if !word.hasPrefix("--\(name)=") {
+            guard word == "--\(name)" || word.hasPrefix("--\(name)=") else {
                 rest.append(word)
+                continue
             }
+            let own = word == "--\(name)" && takesValue ? [word] + [words.popFirst()].compactMap { $0 } : [word]
+            if let element, count != element { rest += own }
+            count += 1
         }
         flags = rest
         return true

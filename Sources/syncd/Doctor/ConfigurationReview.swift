@@ -76,7 +76,14 @@ struct ConfigurationReview {
         }
         guard !paths.isEmpty else { return .skipped("no file with a secret is configured") }
         if let verdict = unreadable(paths) { return verdict }
-        return .ok("\(plural(paths.count, "file")), closed to other users")
+        for path in paths {
+            var status = stat()
+            guard stat(path, &status) == 0, status.st_mode & 0o007 != 0 else { continue }
+            return .warning(
+                "\(path): every user may access it, which allow-open-secrets permits",
+                remedy: "chmod o-rwx \(quoted(path)), and remove allow-open-secrets")
+        }
+        return .ok("\(plural(paths.count, "file")), not accessible to all users")
     }
 
     private func unreadable(_ paths: [String]) -> Verdict? {

@@ -43,7 +43,10 @@ struct DeviceCheckup {
                     into: &examination, local: local, account: account)
             }
         }
-        if remotes.isEmpty { examination.skip(.remote, because: "no remote is configured") }
+        if remotes.isEmpty {
+            let isWrong = review.mistakes(.configuration) != nil
+            examination.skip(.remote, because: isWrong ? "see configuration" : "no remote is configured")
+        }
         return examination
     }
 
@@ -141,6 +144,16 @@ struct DeviceCheckup {
         return .ok("account \"\(name)\"")
     }
 
+    /// The remedy for a file of a session that cannot be used.
+    private static func remedy(for error: BackendError, _ path: String, _ logIn: String) -> String {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return "correct --credentials" }
+        if status.st_uid != geteuid() { return "sudo chown \(userName(geteuid())): \(quoted(path))" }
+        if status.st_mode & 0o077 != 0 { return "chmod 600 \(quoted(path))" }
+        if error.kind == .damaged { return "rm \(quoted(path)), then \(logIn)" }
+        return "name another file with --credentials, or remove this one and log in: \(logIn)"
+    }
+
     private func credentials(_ server: RemoteServer?, of account: Account?) async throws -> Verdict {
         if let verdict = review.mistakes(.credentials) { return verdict }
         guard let server else { return .skipped("no remote is a server whose session this user has") }
@@ -149,7 +162,7 @@ struct DeviceCheckup {
         let path = (server.credentials as? SessionFile)?.path ?? ""
         let kept: KeptSession?
         do throws(BackendError) { kept = try await server.credentials.load() } catch {
-            return .failed("\(error.message)", remedy: "chmod 600 \(quoted(path)), or \(logIn)")
+            return .failed("\(error.message)", remedy: Self.remedy(for: error, path, logIn))
         }
         guard let kept else {
             guard let account else { return .skipped("nobody is logged in at \(server.origin): \(logIn)") }

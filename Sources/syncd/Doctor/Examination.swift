@@ -48,14 +48,29 @@ struct Verdict: Sendable {
         return .failed(String(message[..<end.lowerBound]), remedy: String(message[end.upperBound...]))
     }
 
+    /// The verdict of a check whose failure does not stop the installation from working.
+    var asWarning: Verdict { result == .failed ? Verdict(.warning, finding, remedy) : self }
+
     private init(_ result: Result, _ finding: String, _ remedy: String? = nil) {
         (self.result, self.finding, self.remedy) = (result, finding.singleSpaced, remedy?.singleSpaced)
     }
 }
 
 extension String {
-    /// The text without line breaks. Unlike ``singleLine`` it is not truncated, because a remedy is to be copied.
-    fileprivate var singleSpaced: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
+    /// The text without line breaks, and with a replacement character for each control character: names of processes
+    /// and answers of servers must not control a terminal. Unlike ``singleLine`` it is not truncated, because a remedy
+    /// is to be copied.
+    fileprivate var singleSpaced: String {
+        let line = split(whereSeparator: \.isNewline).joined(separator: " ")
+        return String(
+            String.UnicodeScalarView(
+                line.unicodeScalars.map { scalar in
+                    switch scalar.properties.generalCategory {
+                    case .control, .format, .lineSeparator, .paragraphSeparator: "\u{FFFD}"
+                    default: scalar
+                    }
+                }))
+    }
 }
 
 /// The findings about the installation of one command, in the order of the checks.

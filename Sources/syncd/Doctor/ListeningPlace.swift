@@ -26,17 +26,22 @@ struct ListeningPlace {
     }
 
     private var occupied: Verdict {
-        guard let process = ProcessTable.listener(onPort: port) else {
+        let processes = ProcessTable.listeners(onPort: port)
+        guard !processes.isEmpty else {
             return .warning(
                 "a process of another user listens on \(text)",
                 remedy: "sudo ss -ltnp 'sport = :\(port)' shows it; if it is not syncd, end it")
         }
-        if ProcessTable.name(of: process) == "syncd" {
+        if let process = processes.first(where: { ProcessTable.name(of: $0) == "syncd" }) {
             return .ok("syncd serve listens on \(text): process \(process)")
         }
+        // Of several processes, each at an address of its own, it is unknown which one is in the way.
+        let names = processes.map(ProcessTable.description).joined(separator: ", ")
         return .failed(
-            "\(ProcessTable.description(of: process)) listens on \(text), so syncd serve cannot start",
-            remedy: "end it: kill \(process), or choose another --listen")
+            "\(names): listening on port \(port), so syncd serve cannot start at \(text)",
+            remedy: processes.count == 1
+                ? "end it: kill \(processes[0]), or choose another --listen"
+                : "end the one at \(text), or choose another --listen")
     }
 
     /// Binds the address and releases it. Returns the system's error number, or 0; `nil` for an unknown host.

@@ -16,27 +16,29 @@ enum ProcessTable {
     /// The other processes that have the file at `path` open.
     static func users(ofFile path: String) -> [Int32] { users(ofDescriptor: path) }
 
-    /// The process that holds a lock of flock(2) on the file at `path`; `nil` if none is visible.
-    static func locker(ofFile path: String) -> Int32? {
+    /// The processes that may hold a lock of flock(2) on the file at `path`: those with a lock on a file of this
+    /// number, on any file system.
+    static func lockers(ofFile path: String) -> [Int32] {
         var status = stat()
-        guard lstat(path, &status) == 0 else { return nil }
+        guard lstat(path, &status) == 0 else { return [] }
         // 1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF
-        return lines(of: "/proc/locks").lazy.compactMap { fields -> Int32? in
+        return lines(of: "/proc/locks").compactMap { fields -> Int32? in
             guard fields.count >= 6, fields[1] == "FLOCK", fields[5].hasSuffix(":\(status.st_ino)") else { return nil }
             return Int32(fields[4]).flatMap { $0 > 0 ? $0 : nil }
-        }.first
+        }
     }
 
-    /// The process that listens on a TCP port; `nil` if none is visible.
-    static func listener(onPort port: Int) -> Int32? {
+    /// The visible processes that listen on a TCP port, at any address.
+    static func listeners(onPort port: Int) -> [Int32] {
+        var found: [Int32] = []
         let suffix = ":" + String(repeating: "0", count: 4 - min(4, hexadecimal(port).count)) + hexadecimal(port)
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
             for fields in lines(of: table)
             where fields.count > 9 && fields[1].hasSuffix(suffix) && fields[3] == listening {
-                if let process = users(ofDescriptor: "socket:[\(fields[9])]").first { return process }
+                found += users(ofDescriptor: "socket:[\(fields[9])]").filter { !found.contains($0) }
             }
         }
-        return nil
+        return found
     }
 
     /// The state of a listening socket in `/proc/net/tcp`.

@@ -65,6 +65,12 @@ struct RemoteHost: Sendable {
 }
 
 extension RemoteHost {
+    /// Asks for the health, and if another program answers, for a resource that every reverse proxy passes on.
+    func getOurs() async throws(TransportError) -> Answer {
+        let answer = try await get("/healthz")
+        return answer.isOurs ? answer : try await get("/v1/entitlements")
+    }
+
     /// The verdict on the chain of certificates.
     ///
     /// - Parameter distrust: the reason why the chain is not trusted; `nil` if it is.
@@ -78,7 +84,14 @@ extension RemoteHost {
             return .warning(
                 "\(name): the chain could not be read: \(error)", remedy: "openssl s_client -connect \(name)")
         }
-        let validity = Validity(chain, now: HostServices.system.now())
+        let now = HostServices.system.now()
+        let validity = Validity(chain, now: now)
+        // Clients ignore certificates of the chain that they do not need.
+        if distrust == nil, validity.isOver, let own = chain.ends.first, own * 1_000 > now {
+            return .warning(
+                "\(name): trusted, but the server also sends an expired certificate",
+                remedy: "remove it from the chain on the server")
+        }
         if validity.isOver {
             return .failed("\(name): \(validity.description)", remedy: "renew the certificate on the server")
         }

@@ -21,7 +21,7 @@ struct RemoteServerChecks {
     func examine(into examination: inout Examination, session kept: KeptSession?) async {
         let answer: RemoteHost.Answer
         do throws(TransportError) {
-            answer = try await reach()
+            answer = try await host.getOurs()
         } catch {
             let isUntrusted = error.kind == .untrusted
             await examination.check(.remote) { isUntrusted ? .skipped("see remote-tls") : unreachable(error) }
@@ -44,12 +44,6 @@ struct RemoteServerChecks {
         await examination.check(.remoteClock) { ClockDifference(answer).verdict(of: server.origin) }
         await examination.check(.remoteVersion) { await version() }
         await examination.check(.remoteIdentity, remedy: "try again") { try await identity(kept) }
-    }
-
-    /// Asks for the health, and then for a resource that every reverse proxy passes on.
-    private func reach() async throws(TransportError) -> RemoteHost.Answer {
-        let answer = try await host.get("/healthz")
-        return answer.isOurs ? answer : try await host.get("/v1/entitlements")
     }
 
     private func unreachable(_ error: TransportError) -> Verdict {

@@ -79,7 +79,8 @@ struct RemoteStoreChecks {
     }
 }
 
-/// Performs `body`, which gives up when it is cancelled, within the time limit of a request.
+/// Performs `body` within the time limit of a request, if it gives up when it is cancelled. An operation on a file
+/// system that does not answer cannot be cancelled, and takes as long as it takes.
 private func bounded<Result: Sendable>(
     _ body: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {

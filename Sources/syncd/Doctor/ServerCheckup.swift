@@ -94,17 +94,19 @@ struct ServerCheckup {
 
     /// Checks the URL that devices use, if it is configured. It may not be reachable from here, so this only warns.
     private func examinePublicURL(_ serve: Serve, into examination: inout Examination) async {
-        guard let name = serve.service.name, let transport = try? ServerOptions().transport(),
+        guard let name = serve.service.name, let transport = try? ServerOptions.parse([]).transport(),
             let host = RemoteHost(name, transport: transport)
         else { return examination.skip(.publicURL, because: "no --name is configured") }
         do throws(TransportError) {
-            let answer = try await host.get("/healthz")
+            let answer = try await host.getOurs()
             await examination.check(.publicURL) {
                 answer.isOurs
                     ? .ok("\(name) answers")
                     : .warning("\(name): another program answers", remedy: "correct --name or the reverse proxy")
             }
-            if host.isEncrypted { await examination.check(.publicTLS) { await host.certificates(distrust: nil) } }
+            if host.isEncrypted {
+                await examination.check(.publicTLS) { await host.certificates(distrust: nil).asWarning }
+            }
         } catch {
             let isUntrusted = error.kind == .untrusted
             await examination.check(.publicURL) {
@@ -114,7 +116,9 @@ struct ServerCheckup {
                         "\(name) cannot be reached from here: \(error.message)",
                         remedy: "start the server, and try from another machine: curl \(name)/healthz")
             }
-            if isUntrusted { await examination.check(.publicTLS) { await host.certificates(distrust: error.message) } }
+            if isUntrusted {
+                await examination.check(.publicTLS) { await host.certificates(distrust: error.message).asWarning }
+            }
         }
     }
 }

@@ -121,7 +121,9 @@ struct StoreChecks {
             guard !users.isEmpty else { return .ok("no process holds the lock or has the store open") }
             return .ok("open in \(users.map(ProcessTable.description).joined(separator: ", "))")
         }
-        guard let holder = ProcessTable.locker(ofFile: path) ?? written else {
+        let lockers = ProcessTable.lockers(ofFile: path)
+        guard let holder = written.flatMap({ lockers.isEmpty || lockers.contains($0) ? $0 : nil }) ?? lockers.only
+        else {
             return .failed("a process holds \(path)", remedy: "end it: fuser \(quoted(path)) shows its id")
         }
         if ProcessTable.name(of: holder) == Self.programName {
@@ -198,4 +200,9 @@ func quoted(_ word: String) -> String {
         scalar.properties.isAlphabetic || ("0"..."9").contains(scalar) || "/._-:+@%,=".unicodeScalars.contains(scalar)
     }
     return isPlain && !word.isEmpty ? word : "'" + word.replacing("'", with: #"'\''"#) + "'"
+}
+
+extension Collection {
+    /// The only element; `nil` if there is none, or more than one.
+    fileprivate var only: Element? { count == 1 ? first : nil }
 }

@@ -48,6 +48,34 @@ struct RemoteServer {
         return account.map { $0.utf8.elementsEqual(session.account.utf8) } == false ? nil : session
     }
 
+    /// Stores `session` while `body` runs. If `body` succeeds, the session that was stored before ends; otherwise it is
+    /// stored again, and `session` ends.
+    func begin<Result>(_ session: ServerSession, _ body: () async throws -> Result) async throws -> Result {
+        let former = try await credentials.load()?.session
+        try await tokens.begin(session)
+        do {
+            let result = try await body()
+            if let former { await end(former) }
+            return result
+        } catch {
+            if let former { try await tokens.begin(former) } else { try await tokens.forget() }
+            await end(session)
+            throw error
+        }
+    }
+
+    /// Ends a session at the server. Without a connection it expires there.
+    private func end(_ session: ServerSession) async {
+        let ending = SessionTokens(
+            client, store: MemorySessionStore(), retries: RetryPolicy(maximumAttempts: 1))
+        do {
+            try await ending.begin(session)
+            try await client.logOut { (refused) throws(BackendError) in try await ending.token(refused: refused) }
+        } catch {
+            // It is no longer used.
+        }
+    }
+
     /// Stores `session` and ends the one that was stored before.
     func begin(_ session: ServerSession) async throws(BackendError) {
         if try await credentials.load() != nil {

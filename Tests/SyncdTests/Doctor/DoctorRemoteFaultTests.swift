@@ -104,6 +104,20 @@ struct DoctorRemoteFaultTests {
         server.stop()
     }
 
+    @Test("A damaged session file, and one wrong remote of two")
+    func damagedSession() throws {
+        let server = try ServerProcess(sandbox)
+        try sandbox.logIn("alice", local: "file:phone", remote: server.url)
+        let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.path("state/syncd"))
+        let name = try #require(names.first { $0.hasSuffix(".json") })
+        try sandbox.write("not JSON", to: "state/syncd/\(name)")
+        let report = try sandbox.doctor("run \(local) --remote \(server.url) --remote ftp://example")
+        #expect(report["credentials"].contains("rm \(sandbox.path("state/syncd/\(name)")), then syncd account login"))
+        #expect(report["configuration"].contains("\"ftp://example\""), "\(report.checks)")
+        #expect(report["remote"].contains("\(server.url) answers"), "\(report.checks)")
+        server.stop()
+    }
+
     @Test("The store of another account")
     func otherAccount() throws {
         try sandbox.prepare("account create alice \(local)")

@@ -51,6 +51,33 @@ struct DoctorServerFaultTests {
         try expect("secret-files", "token has mode 0644", store + ["--operator-token-file", "token"])
     }
 
+    @Test("A secret that every user can read, with the permission of the configuration")
+    func openSecret() throws {
+        try sandbox.write(ServerProcess.operatorToken, to: "token")
+        chmod(sandbox.path("token"), 0o644)
+        let report = try sandbox.doctor(
+            ["serve", "--listen", "127.0.0.1:0", "--operator-token-file", "token", "--allow-open-secrets"] + store)
+        #expect(report.names("warning").contains("secret-files"), "\(report.checks)")
+        #expect(report["secret-files"].contains("token: every user may access it"), "\(report.checks)")
+    }
+
+    @Test("A public URL at which this server, another program or nothing answers")
+    func publicURL() throws {
+        func report(_ name: String) throws -> DoctorReport {
+            try sandbox.doctor(["serve", "--listen", "127.0.0.1:0", "--name", name] + store)
+        }
+        let server = try ServerProcess(store: "memory:")
+        #expect(try report(server.url)["public-url"].hasPrefix("\(server.url) answers"))
+        server.stop()
+        let gone = try report(server.url)
+        #expect(gone.healthy && gone["public-url"].contains("cannot be reached from here"), "\(gone.checks)")
+        let other = try RawServer { connection, _ in
+            while connection.read() != nil { connection.answer(status: "404 Not Found") }
+        }
+        let foreign = try report("http://\(other.authority)")
+        #expect(foreign.healthy && foreign["public-url"].contains("another program answers"), "\(foreign.checks)")
+    }
+
     @Test("A clock that is behind the latest time in the store")
     func clock() throws {
         let server = try ServerProcess(store: store[1], options: ["--at", "2096-01-01"])

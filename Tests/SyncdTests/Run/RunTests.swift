@@ -103,11 +103,11 @@ struct RunTests {
             try sandbox.run("record purchase com.back40.InsomniOwl.RandomOwls --local sqlite:phone.sqlite").exitCode
                 == 0)
         var acknowledged: Set<String> = []
-        for round in 0..<10 {
+        for round in 0..<(Soak.isKilling ? Soak.killRounds : 10) {
             let process = try start()
             let key = "key\(round % 5)"
             let client = try start("owls.py", "use random-owls \(key)")
-            process.kill(after: .milliseconds(20 * round))
+            process.kill(after: .milliseconds(20 * (round % 10)))
             #expect(process.outcome().exitCode == -SIGKILL)
             if client.outcome().exitCode == 0 { acknowledged.insert(key) }
         }
@@ -198,6 +198,11 @@ struct RunTests {
         chmod(sandbox.path("program"), 0o600)
         try sandbox.write("#!/bin/sh\n", to: "shared")
         chmod(sandbox.path("shared"), 0o777)
+        try FileManager.default.createDirectory(
+            atPath: sandbox.path("writable"), withIntermediateDirectories: false)
+        chmod(sandbox.path("writable"), 0o777)
+        try sandbox.write("#!/bin/sh\n", to: "writable/own")
+        chmod(sandbox.path("writable/own"), 0o700)
         for (options, reason) in [
             ("--socket \(sandbox.path("open/socket"))", "other users may enter this folder (mode 755); chmod 700"),
             ("--socket relative", "the socket needs an absolute path"),
@@ -207,6 +212,7 @@ struct RunTests {
             ("--on-event program", "the program needs an absolute path"),
             ("--on-event \(sandbox.path("program"))", "is not a program that may be run"),
             ("--on-event \(sandbox.path("shared"))", "others may change this program"),
+            ("--on-event \(sandbox.path("writable/own"))", "others may replace this program"),
             ("--on-event-seconds 0", "--on-event-seconds must be a number of seconds from 1 to 3600"),
             ("--poll 0", "--poll must be a number of seconds from 1 to 86400"),
             ("--expiring-within P1M", "--expiring-within must be a duration of days or hours"),

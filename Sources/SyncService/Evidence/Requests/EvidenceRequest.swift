@@ -124,6 +124,8 @@ package enum EvidenceResult: Sendable {
     case notConfigured(EvidenceKind)
     case ownedByAnother
     case full
+    /// The problem with which another server has answered.
+    case problem(code: String, detail: String)
 
     /// The object in the answer.
     package var json: JSON {
@@ -144,6 +146,8 @@ package enum EvidenceResult: Sendable {
         case .full:
             return problem(
                 "ledger-full", .contentTooLarge, "the account has reached the largest number of purchases")
+        case .problem(let code, let detail):
+            return problem(code, .unprocessableContent, detail)
         }
     }
 
