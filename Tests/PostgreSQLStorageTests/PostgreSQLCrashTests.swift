@@ -50,7 +50,7 @@ struct PostgreSQLCrashTests {
         let limit = Duration.seconds(Soak.isKilling ? 2_400 : 30)
         let report = try await CrashTrial.run(
             rounds: Soak.killRounds, seed: seed, processes: 3, limit: limit, command: { store.writer($0) },
-            reopen: { try store.open() })
+            reopen: { try await store.openAfterKill() })
         print("kill -9, postgres: \(report)")
         #expect(report.hasPassed, "\(report)")
         #expect(report.rounds >= (Soak.isKilling ? Soak.killRounds : 5) && report.acknowledged >= report.rounds)

@@ -42,7 +42,19 @@ struct TestStore {
 
     /// The command line of a process that writes to the store.
     func writer(_ assignment: String) -> CrashTrial.Command {
-        CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", url, assignment])
+        CrashTrial.Command(
+            BuiltProgram.path(of: "StoreProbe"), ["write", "\(url)&application_name=\(schema)", assignment])
+    }
+
+    /// Opens the store when the server has ended the transactions of the killed writers. Until then it may commit what
+    /// they had sent.
+    func openAfterKill(
+        _ change: (inout PostgreSQLBackend.Configuration) -> Void = { _ in }
+    ) async throws -> PostgreSQLBackend {
+        try await waitUntil("the end of the writers' connections") {
+            try sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = '@'") == "0"
+        }
+        return try open(change)
     }
 
     /// The store with all operations that the conformance checks use.
@@ -65,7 +77,8 @@ struct TestStore {
             },
             kill: { seed in
                 try await CrashTrial.run(
-                    rounds: 5, seed: seed, command: { store.writer($0) }, reopen: { try store.open(change) })
+                    rounds: 5, seed: seed, command: { store.writer($0) },
+                    reopen: { try await store.openAfterKill(change) })
             },
             lives: {
                 var histories = [try await CrashTrial.history { store.writer($0) }]

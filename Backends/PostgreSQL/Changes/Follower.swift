@@ -63,19 +63,18 @@ final class Follower: Sendable {
         let session = Session(connector, wake: pipe)
         let clock = ContinuousClock()
         var (changed, swept) = (clock.now, clock.now)
+        // Nothing is known before the first look, and after a failure.
         var latest: ChangeCursor??
         while !state.withLock({ $0.isClosed }) {
             switch look(through: session) {
             case .success(let cursor):
-                if let latest, latest != cursor {
+                if latest != .some(cursor) {
                     changed = clock.now
                     hub.signal()
                 }
                 connector.note(cursor)
                 latest = .some(cursor)
-            case .failure:
-                // Something may have changed meanwhile; the first look after the failure signals it.
-                if latest != nil { latest = .some(nil) }
+            case .failure: latest = nil
             }
             let step = connector.configuration.retention / 144
             if swept.duration(to: clock.now) > min(step, .seconds(60)) {

@@ -149,10 +149,16 @@ final class Connector: Sendable {
     private func readFormat(
         through connection: Connection, until end: ContinuousClock.Instant
     ) throws(BackendError) -> Int64? {
-        let table = "\(configuration.schema).store"
-        let found = try get(connection.ask("SELECT to_regclass('\(table)') IS NOT NULL", until: end))
-        guard found.isTrue(0, 0) else { return nil }
-        let rows = try get(connection.ask("SELECT format FROM \(table) WHERE id = 0", until: end))
+        let schema = configuration.schema
+        // Reads the catalogue itself. `to_regclass` may answer from a cache that is older than a lock.
+        let found = try get(
+            connection.ask(
+                """
+                SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+                WHERE s.nspname = '\(schema)' AND c.relname = 'store'
+                """, until: end))
+        guard found.count > 0 else { return nil }
+        let rows = try get(connection.ask("SELECT format FROM \(schema).store WHERE id = 0", until: end))
         guard rows.count == 1 else {
             throw BackendError(
                 .notAStore, operation: .open,
