@@ -35,7 +35,9 @@ let package = Package(
         .trait(
             name: "Observed",
             description: "ObservedStorage: metrics, traces and a log of any store, with swift-metrics and siblings"),
-        .trait(name: "PostgreSQL", description: "PostgreSQLStorage: a store that any number of servers share, on libpq"),
+        .trait(
+            name: "PostgreSQL",
+            description: "PostgreSQLStorage: a database that any number of servers share, with libpq"),
     ],
     dependencies: [
         // Used by syncd only. Executables are not products, so an app never fetches it.

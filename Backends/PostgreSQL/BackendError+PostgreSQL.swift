@@ -9,7 +9,7 @@ extension BackendError {
             self.init(
                 .unavailable, disposition: isUnknown ? .outcomeUnknown : .transient,
                 message: "\(label): the connection ended"
-                    + (isUnknown ? " before the write was confirmed; read the entry, or repeat the write" : "; try again"),
+                    + (isUnknown ? " before the write was confirmed; repeat it under its precondition" : "; try again"),
                 cause: ServerMessage(failure))
             return
         }

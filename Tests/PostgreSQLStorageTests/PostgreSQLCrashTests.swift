@@ -12,7 +12,8 @@ import Testing
 @Suite("Processes on a PostgreSQL store", .serialized)
 struct PostgreSQLCrashTests {
     /// The number of rounds in which the server is killed: `SERVER_KILL_ROUNDS`, or 5.
-    private static let serverKillRounds = ProcessInfo.processInfo.environment["SERVER_KILL_ROUNDS"].flatMap(Int.init) ?? 5
+    private static let serverKillRounds =
+        ProcessInfo.processInfo.environment["SERVER_KILL_ROUNDS"].flatMap(Int.init) ?? 5
 
     @Test("increment one counter without losing an update, in three processes of two tasks")
     func counter() async throws {
@@ -86,7 +87,9 @@ private final class ServerTrial: Sendable {
     init(_ backends: [PostgreSQLBackend]) { self.backends = backends }
 
     var summary: String {
-        state.withLock { "\($0.acknowledged.count) acknowledged, \($0.unknown.count) unknown, \($0.refused.count) refused" }
+        state.withLock { state in
+            "\(state.acknowledged.count) acknowledged, \(state.unknown.count) unknown, \(state.refused.count) refused"
+        }
     }
 
     private var acknowledgedCount: Int { state.withLock { $0.acknowledged.count } }

@@ -33,7 +33,8 @@ struct PostgreSQLRefusalTests {
             }
             #expect(error?.disposition == disposition, sourceLocation: sourceLocation)
             for word in words {
-                #expect(error?.description.contains(word) == true, "\(word): \(error?.description ?? "")", sourceLocation: sourceLocation)
+                let text = error?.description ?? ""
+                #expect(text.contains(word), "\(word) is not in: \(text)", sourceLocation: sourceLocation)
             }
         }
     }

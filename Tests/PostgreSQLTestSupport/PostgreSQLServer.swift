@@ -205,7 +205,8 @@ public final class PostgreSQLServer: Sendable {
         let process = Process()
         process.executableURL = URL(filePath: Self.program("psql"))
         process.arguments = [
-            "-h", folder, "-p", "\(port)", "-U", "postgres", "-d", "postgres", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c",
+            "-h", folder, "-p", "\(port)", "-U", "postgres", "-d", "postgres", "-X", "-q", "-v", "ON_ERROR_STOP=1",
+            "-c",
             text,
         ]
         process.standardInput = FileHandle.nullDevice

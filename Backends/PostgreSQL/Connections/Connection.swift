@@ -130,7 +130,8 @@ final class Connection {
     /// Performs transactions one after another, and returns the outcome of each.
     func perform(_ transactions: [[Statement]], until end: ContinuousClock.Instant) -> [Reply] {
         guard isAlive() else {
-            return transactions.map { _ in .failure(TransactionFailure(message: message, isLost: true, isUnsent: true)) }
+            return transactions.map { _ in .failure(TransactionFailure(message: message, isLost: true, isUnsent: true))
+            }
         }
         warnings.latest = nil
         var isSent = true

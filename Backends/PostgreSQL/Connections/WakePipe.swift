@@ -17,7 +17,9 @@ final class WakePipe: Sendable {
 
     init() throws(BackendError) {
         var ends: (Int32, Int32) = (-1, -1)
-        let code = withUnsafeMutableBytes(of: &ends) { cpq_make_pipe($0.assumingMemoryBound(to: Int32.self).baseAddress) }
+        let code = withUnsafeMutableBytes(of: &ends) { bytes in
+            cpq_make_pipe(bytes.assumingMemoryBound(to: Int32.self).baseAddress)
+        }
         guard code == 0 else {
             throw BackendError(.busy, message: "too many files are open; try again, or raise the limit")
         }
