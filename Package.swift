@@ -15,6 +15,7 @@ let package = Package(
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SQLiteRecovery", targets: ["SQLiteRecovery"]),
+        .library(name: "PostgreSQLStorage", targets: ["PostgreSQLStorage"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
         .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
@@ -34,6 +35,9 @@ let package = Package(
         .trait(
             name: "Observed",
             description: "ObservedStorage: metrics, traces and a log of any store, with swift-metrics and siblings"),
+        .trait(
+            name: "PostgreSQL",
+            description: "PostgreSQLStorage: a database that any number of servers share, with libpq"),
     ],
     dependencies: [
         // Used by syncd only. Executables are not products, so an app never fetches it.
@@ -91,6 +95,11 @@ let package = Package(
             ],
             path: "Backends/SQLite"),
         .target(name: "SQLiteRecovery", dependencies: ["SQLiteStorage", "SyncCore"], path: "Backends/SQLiteRecovery"),
+        .systemLibrary(name: "CPQ", path: "Backends/PostgreSQL/CPQ", pkgConfig: "libpq"),
+        .target(
+            name: "PostgreSQLStorage",
+            dependencies: ["SyncCore", .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"]))],
+            path: "Backends/PostgreSQL", exclude: ["CPQ"]),
         .target(
             name: "SyncProtocol",
             dependencies: ["ProtoCoding", "SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
@@ -200,7 +209,7 @@ let package = Package(
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
                 "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
-                "SyncAgent", "SyncServer", "SyncService",
+                "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Crypto", package: "swift-crypto"),
@@ -222,8 +231,18 @@ let package = Package(
         // A process that tests start, race with and kill.
         .executableTarget(
             name: "StoreProbe",
-            dependencies: ["FileStorage", "HTTPStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"],
-            path: "Tests/StoreProbe"),
+            dependencies: [
+                "FileStorage", "HTTPStorage", "PostgreSQLStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting",
+            ], path: "Tests/StoreProbe"),
+        .target(
+            name: "PostgreSQLTestSupport", dependencies: ["TestSupport"], path: "Tests/PostgreSQLTestSupport"),
+        // Empty if the trait is disabled.
+        .testTarget(
+            name: "PostgreSQLStorageTests",
+            dependencies: [
+                "PostgreSQLStorage", "PostgreSQLTestSupport", "StoreProbe", "SyncCore", "SyncCoreTesting",
+                "TestSupport", "syncd",
+            ]),
         .testTarget(
             name: "SQLiteStorageTests",
             dependencies: [

@@ -2,15 +2,28 @@ import FileStorage
 import SQLiteStorage
 import SyncCore
 
+#if PostgreSQL
+import PostgreSQLStorage
+#endif
+
 /// The stores that the probe can open. The place is a folder, which must exist for a SQLite store.
 enum ProbedStore {
-    private static let kinds: [String: @Sendable (String) -> any KeyValueBackend] = [
+    private static let folders: [String: @Sendable (String) throws(BackendError) -> any KeyValueBackend] = [
         "file": { FileBackend(folder: $0, lockTimeout: .seconds(60)) },
         "folder": { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) },
         "restarting": { FileBackend(folder: $0, host: RestartingHost().host) },
         "forgetful": { ForgetfulBackend(folder: $0) },
         "sqlite": { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) },
     ]
+
+    #if PostgreSQL
+    /// The place is the rest of a URL.
+    private static let kinds = folders.merging([
+        "postgres": { rest throws(BackendError) in try PostgreSQLBackend("postgres:" + rest) }
+    ]) { $1 }
+    #else
+    private static let kinds = folders
+    #endif
 
     /// Opens the store with the name `KIND:PLACE`.
     static func open(_ name: String) throws(BackendError) -> any KeyValueBackend {
@@ -19,6 +32,6 @@ enum ProbedStore {
             throw BackendError(
                 .notAStore, message: "\"\(name)\" must be one of \(kinds.keys.sorted().joined(separator: ", "))")
         }
-        return open(parts[1])
+        return try open(parts[1])
     }
 }

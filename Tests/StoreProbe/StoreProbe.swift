@@ -17,7 +17,8 @@ import SyncCoreTesting
 ///   tasks with a separate object, and prints `raised` after each increment.
 /// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its standard input ends.
 ///
-/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR` or `forgetful:DIR`; see ``ProbedStore``.
+/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR`, `forgetful:DIR`, or `postgres://…` in builds with
+/// the trait `PostgreSQL`; see ``ProbedStore``.
 @main
 struct StoreProbe {
     static func main() async {

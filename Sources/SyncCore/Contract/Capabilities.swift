@@ -8,6 +8,8 @@ public struct Capabilities: Hashable, Sendable {
         case processDeath
         /// A power failure.
         case powerLoss
+        /// The loss of a whole machine: another one has the write before it is acknowledged.
+        case machineLoss
     }
 
     /// The mechanism by which a watcher learns of changes.

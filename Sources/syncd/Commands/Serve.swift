@@ -30,6 +30,9 @@ struct Serve: ConfiguredCommand {
     @Option(help: .setting("store"))
     var store: String?
 
+    @Flag(help: .setting("require-replica"))
+    var requireReplica = false
+
     @OptionGroup var configurationFile: ConfigOptions
     @OptionGroup(title: "Network options") var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
@@ -248,7 +251,11 @@ struct Serve: ConfiguredCommand {
                 .usage,
                 "--store: \(text.singleLine) does not support compare-and-swap, which a server needs: use sqlite:FILE")
         }
-        return url
+        guard requireReplica else { return url }
+        guard let replicated = url.requiringReplica() else {
+            throw Failure(.usage, "--require-replica needs a store on several machines: use postgres://HOST/DATABASE")
+        }
+        return replicated
     }
 
     private func openWeb() throws(Failure) -> WebFolder? {

@@ -10,8 +10,8 @@ struct StoreCommand: AsyncParsableCommand {
         commandName: "store",
         abstract: "Check, back up, recover and copy stores.",
         discussion: """
-            Stores are named by URLs: file:DIR, sqlite:FILE, folder:DIR, webdavs://USER@HOST/FOLDER, or https://HOST \
-            with the operator's token.
+            Stores are named by URLs: file:DIR, sqlite:FILE, folder:DIR, postgres://USER@HOST/DATABASE, \
+            webdavs://USER@HOST/FOLDER, or https://HOST with the operator's token.
 
             Examples:
               syncd store check sqlite:/var/lib/syncd/store.sqlite
@@ -272,6 +272,9 @@ extension StoreURL {
     /// A store to create on this machine.
     fileprivate init(new text: String) throws {
         try self.init(text, option: "store")
+        if case .postgreSQL = place {
+            throw Failure(.usage, "\(text.singleLine) cannot appear all at once: use store copy, which can be repeated")
+        }
         try refuseMemory()
     }
 

@@ -19,6 +19,9 @@ extension Setting {
         Setting(
             "store", "SYNCD_STORE", .store, "store", "The store, required: sqlite:FILE, file:DIR or memory:"),
         Setting(
+            "require-replica", "SYNCD_REQUIRE_REPLICA", .flag, "",
+            "Refuse a PostgreSQL server without a synchronous standby, so that no write is lost with one machine"),
+        Setting(
             "listen", "SYNCD_LISTEN", .text, "host:port", "The address to listen on; port 0 picks a free port",
             default: "127.0.0.1:8440"),
         Setting("tls-certificate", "SYNCD_TLS_CERTIFICATE", .path, "file", "The certificate chain, PEM"),

@@ -39,10 +39,19 @@ struct ServerCheckup {
         guard let text = serve.store, let url = try? StoreURL(text, option: "--store") else {
             return examination.skip(.store, .clock, because: "no store is configured: see configuration")
         }
-        guard let store = StoreChecks(url, of: .serve) else {
+        let isWhole: Bool
+        if case .postgreSQL = url.place {
+            let result = await examination.check(.store) {
+                _ = try await url.existing().list(prefix: "", after: nil, limit: 1)
+                return .ok("the database answers")
+            }
+            isWhole = result == .ok
+        } else if let store = StoreChecks(url, of: .serve) {
+            isWhole = await store.examine(into: &examination)
+        } else {
             return examination.skip(.store, .clock, because: "\(text) ends with the server")
         }
-        guard await store.examine(into: &examination) else {
+        guard isWhole else {
             return examination.skip(.clock, because: "the store cannot be read: see store")
         }
         await examination.check(.clock, remedy: "see store") {

@@ -11,6 +11,7 @@ struct StoreURL {
         case file(String)
         case folder(String)
         case sqlite(String)
+        case postgreSQL(DatabaseServer)
         case server(ServerStore)
     }
 
@@ -26,7 +27,8 @@ struct StoreURL {
     let text: String
     let place: Place
 
-    /// Parses `memory:`, `file:DIR`, `sqlite:FILE`, `folder:DIR` (shared by a file-sync tool), or the URL of a server.
+    /// Parses `memory:`, `file:DIR`, `sqlite:FILE`, `folder:DIR` (shared by a file-sync tool),
+    /// `postgres://USER@HOST/DATABASE`, or the URL of a server.
     ///
     /// - Parameters:
     ///   - text: the URL.
@@ -40,6 +42,10 @@ struct StoreURL {
                 throw Failure(.usage, "\(option) must be a store on this machine, not the server \(text.singleLine)")
             }
             self.init(text: text, place: .server(try server(text)))
+            return
+        }
+        if DatabaseServer.accepts(text) {
+            self.init(text: text, place: .postgreSQL(try DatabaseServer(text, option: option)))
             return
         }
         try self.init(ofThisMachine: text, option: option)
@@ -82,7 +88,7 @@ struct StoreURL {
     /// The store's path; `nil` for memory and servers.
     var path: String? {
         switch place {
-        case .memory, .server: nil
+        case .memory, .postgreSQL, .server: nil
         case .file(let path), .folder(let path), .sqlite(let path): path
         }
     }
@@ -90,11 +96,17 @@ struct StoreURL {
     /// A store of the same kind at another path.
     func moved(to path: String) -> StoreURL {
         switch place {
-        case .memory, .server: self
+        case .memory, .postgreSQL, .server: self
         case .file: StoreURL(text: "file:\(path)", place: .file(path))
         case .folder: StoreURL(text: "folder:\(path)", place: .folder(path))
         case .sqlite: StoreURL(text: "sqlite:\(path)", place: .sqlite(path))
         }
+    }
+
+    /// The same store, which refuses a server without a synchronous standby; `nil` for a store on one machine.
+    func requiringReplica() -> StoreURL? {
+        guard case .postgreSQL(let server) = place else { return nil }
+        return StoreURL(text: text, place: .postgreSQL(server.requiringReplica()))
     }
 
     /// Opens the store. A remote store must exist, unless it may be created.
@@ -119,6 +131,7 @@ struct StoreURL {
             SQLiteBackend(
                 path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host,
                 cachedByteCount: cachedByteCount, logByteCount: logByteCount)
+        case .postgreSQL(let server): server.open(host: host, mayCreateRemote: mayCreateRemote)
         case .server(let store): mayCreateRemote ? store.creating ?? store.backend : store.backend
         }
     }
@@ -128,7 +141,7 @@ struct StoreURL {
         switch place {
         case .file(let path): FileBackend(folder: path).forRecovery
         case .folder(let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
-        case .memory, .sqlite, .server: open(host: .system).requiringExisting
+        case .memory, .sqlite, .postgreSQL, .server: open(host: .system).requiringExisting
         }
     }
 

@@ -100,6 +100,9 @@ extension StoreURL {
 
     /// Throws if copying to `target` would change the source: both are the same store, or one contains the other.
     func refuseOverlap(with target: StoreURL) throws(Failure) {
+        if case .postgreSQL = place, place == target.place {
+            throw Failure(.usage, "\(text) and \(target.text) are the same store: choose another target")
+        }
         guard let location, let other = target.location else { return }
         guard !location.isSame(as: other) else {
             throw Failure(.usage, "\(text) and \(target.text) are the same store: choose another target")

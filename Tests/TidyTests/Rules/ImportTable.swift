@@ -101,7 +101,8 @@ struct ImportTable {
         Row(
             module: "ObservedStorage", folder: "Backends/Observed", imports: ["SyncCore"],
             packages: ["Logging", "Metrics", "Tracing"]),
-        Row(module: "PostgreSQLStorage", folder: "Backends/PostgreSQL", imports: ["SyncCore"]),
+        Row(
+            module: "PostgreSQLStorage", folder: "Backends/PostgreSQL", imports: ["SyncCore"], packages: ["CPQ"]),
         Row(module: "SyncCoreTesting", folder: "Sources/SyncCoreTesting", imports: ["SyncCore"]),
         Row(
             module: "SyncSimulation", folder: "Sources/SyncSimulation",

@@ -95,7 +95,7 @@ func serverStore(_ option: String?) throws -> any KeyValueBackend {
     }
     let url = try StoreURL(text, option: "--store")
     switch url.place {
-    case .file, .sqlite: return url.open(host: .system)
+    case .file, .sqlite, .postgreSQL: return url.open(host: .system)
     case .folder, .memory, .server:
         throw Failure(.usage, "--store must be the store of a server, sqlite:FILE or file:DIR, not \(text.singleLine)")
     }

@@ -1,0 +1,26 @@
+#if PostgreSQL
+/// The failure of one transaction on a connection.
+struct TransactionFailure: Error, Sendable {
+    /// The code of the server; `nil` if the server sent none.
+    var sqlState: String?
+    /// The message of the server or of libpq, on one line.
+    var message: String
+    /// The index of the statement that failed; `nil` if the commit failed or the connection ended.
+    var statement: Int?
+    /// True if the connection ended, so that the transaction may have been committed.
+    var isLost = false
+    /// True if nothing was sent.
+    var isUnsent = false
+    /// The rows of the statements before the failure. They are provisional, and the failure has undone them.
+    var provisional: [Rows] = []
+
+    /// The codes after which the outcome of a transaction is unknown, because the server ended the connection.
+    static func endsConnection(_ sqlState: String?) -> Bool {
+        guard let sqlState else { return false }
+        return sqlState.hasPrefix("08") || ["57P01", "57P02", "57P03", "57P04", "40003"].contains(sqlState)
+    }
+}
+
+/// The outcome of one transaction: the rows of its statements.
+typealias Reply = Result<[Rows], TransactionFailure>
+#endif
