@@ -9,7 +9,10 @@ FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
 DATE_TESTS ?= CivilCalendar
 # Linked statically, for servers without Swift.
-RELEASE := --configuration release --product syncd --static-swift-stdlib
+RELEASE := --configuration release --product syncd --static-swift-stdlib --enable-all-traits
+# For builds with all traits, and for tests of the store in PostgreSQL.
+LIBRARIES := libpq-dev
+DATABASE := $(LIBRARIES) postgresql
 BENCHMARKS := --package-path Benchmarks --configuration release
 BARE_ROUTE := $(BENCHMARKS) --product bare-route --static-swift-stdlib
 
@@ -24,6 +27,7 @@ demo: setup ## Build syncd and run its demo: two devices, a refund, a lost phone
 	"$$(swift build --show-bin-path)/syncd" demo
 
 release: setup ## Build a syncd for machines without Swift and print its path
+	@.ci/setup $(LIBRARIES)
 	swift build $(RELEASE)
 	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
@@ -41,7 +45,7 @@ dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
 	Packaging/dist
 
 test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, short benchmarks
-	@.ci/setup apache2-bin chromium curl nginx nodejs openssl python3 python3-venv
+	@.ci/setup apache2-bin chromium curl nginx nodejs openssl python3 python3-venv $(DATABASE)
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/fuzz-api
@@ -55,6 +59,7 @@ test: setup ## Run all tests, API fuzzing, the web page in a browser, the docume
 	.ci/zones '$(DATE_TESTS)'
 
 soak: setup ## Soak the stores and a server, then simulate until a seed fails; FROM=seed, LIMIT=seconds
+	@.ci/setup $(DATABASE)
 	.ci/soak-stores
 	.ci/soak-server
 	.ci/soak
@@ -63,20 +68,22 @@ mutants: setup ## Insert one deliberate bug at a time into the engine; the simul
 	.ci/mutants
 
 nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
-	@.ci/setup apache2-bin curl openssl python3
+	@.ci/setup apache2-bin curl openssl python3 $(DATABASE)
 	.ci/nightly
 
 threads: setup ## Run the tests of stores, service and server with ThreadSanitizer
-	@.ci/setup apache2-bin curl openssl
+	@.ci/setup apache2-bin curl openssl $(DATABASE)
 	.ci/thread-sanitizer
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift
 
 docs: ## Build the documentation of every library; warnings are errors
+	@.ci/setup $(LIBRARIES)
 	.ci/docs
 
 bench: setup ## Measure the hot paths in release mode
+	@.ci/setup $(LIBRARIES)
 	swift run $(BENCHMARKS) benchmarks
 	swift run $(BENCHMARKS) store-benchmarks
 	swift build $(RELEASE)
@@ -85,7 +92,7 @@ bench: setup ## Measure the hot paths in release mode
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
 peers: ## Compare syncd serve with PocketBase, Kinto and a bare route, using wrk; writes Docs/Peers.md
-	@.ci/setup libeatmydata1 python3 python3-venv wrk
+	@.ci/setup libeatmydata1 python3 python3-venv wrk $(LIBRARIES)
 	swift build $(RELEASE)
 	swift build $(BARE_ROUTE)
 	swift build $(BENCHMARKS) --product server-load

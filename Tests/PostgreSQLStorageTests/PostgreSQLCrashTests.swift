@@ -129,7 +129,7 @@ private final class ServerTrial: Sendable {
             let isUnknown = error.disposition == .outcomeUnknown
             #expect(isUnknown || error.disposition == .transient, "\(error)")
             state.withLock { state in
-                if isUnknown { state.unknown.insert(key) } else { state.refused.insert(key) }
+                if isUnknown { state.unknown.formUnion([key]) } else { state.refused.formUnion([key]) }
             }
         }
     }

@@ -5,6 +5,7 @@ import PostgreSQLTestSupport
 import SyncCore
 import SyncCoreTesting
 import TestSupport
+import Testing
 
 /// A store in a schema of its own on the server that the tests share.
 struct TestStore {
