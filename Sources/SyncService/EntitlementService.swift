@@ -22,6 +22,7 @@ package final class EntitlementService: Sendable {
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
     let requests = RequestEpochs()
+    let freshness: FeedFreshness
     let hub: ChangeHub
     let limiter: RequestLimiter
     let usage: AccountUsage
@@ -65,9 +66,12 @@ package final class EntitlementService: Sendable {
         (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
-        let keys = KeyRing(store, cryptography, host: host)
+        let freshness = FeedFreshness(host)
+        self.freshness = freshness
+        let keys = KeyRing(store, cryptography, host: host, freshness: freshness)
         try await keys.load()
-        let authenticator = Authenticator(store, keys: keys, cryptography, configuration, host: host)
+        let authenticator = Authenticator(
+            store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
         let sessions = Sessions(
             records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
         let credentials = Credentials(
@@ -91,11 +95,15 @@ package final class EntitlementService: Sendable {
         recorder = EvidenceRecorder(records, owners, writer, configuration, host) { cryptography.digest(of: $0) }
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         try await recorder.start(onError: onError)
-        hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
+        hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
+            authenticator.notice(change.key)
+        } onReset: {
+            authenticator.forgetAll()
+        }
     }
 
-    /// Follows the changes of the store, for event streams and for tokens that another server has revoked. Returns when
-    /// the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for what another server has changed.
+    /// Returns when the task is cancelled; the streams end then.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
             let (clockGuard, onError) = (clockGuard, onError)
@@ -105,16 +113,29 @@ package final class EntitlementService: Sendable {
         }
     }
 
+    /// Reads the changes of the store to their end once, for a service that does not ``run()``.
+    package func followChanges() async { await hub.follow() }
+
+    /// The time since this server last followed the changes of the store to their end.
+    package var feedAge: Duration { freshness.age }
+
     /// The number of open event streams.
     package var streamCount: Int { hub.listenerCount }
 
-    /// Checks that the store answers, that the clock is plausible, and that the most recent write succeeded.
+    /// Checks that the store answers, that its changes are followed, that the clock is plausible, and that the most
+    /// recent write succeeded.
     ///
     /// After a failed write, a test write is attempted at most every five seconds.
     ///
-    /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock was set back.
+    /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock is wrong, or if the changes were
+    ///   not followed for ``FeedFreshness/readiness``.
     package func checkReadiness() async throws(BackendError) {
         try clockGuard.check()
+        guard feedAge <= FeedFreshness.readiness else {
+            throw BackendError(
+                .unavailable, operation: .changes, disposition: .transient,
+                message: "the changes of the store were last followed \(feedAge.components.seconds) s ago")
+        }
         // Reads by the call for several keys, because the store may answer a read of one key from memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
         try await health.check(store, now: host.now())
@@ -288,7 +309,10 @@ package final class EntitlementService: Sendable {
             throw error
         }
         let events = EventStream(
-            service, from: cursor, listening: listening, streamCount: streamCount, host: host)
+            service, from: cursor, listening: listening, streamCount: streamCount, host: host
+        ) { [self] in
+            (try? await identify(request.head, peer: request.peer)) != nil
+        }
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = EventStream.mediaType
         return ServiceAnswer(

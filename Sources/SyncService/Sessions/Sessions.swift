@@ -36,7 +36,7 @@ struct Sessions: Sendable {
     func begin(_ credential: VerifiedCredential) async throws -> Grant {
         let (name, account) = (credential.name, credential.account)
         let now = host.now()
-        if keys.secret.isEmpty { try await keys.load() }
+        try await keys.refresh()
         let secret = cryptography.randomBytes(32)
         let session = SessionRecord(
             id: Hexadecimal.text(cryptography.randomBytes(16)), account: name,
@@ -64,7 +64,7 @@ struct Sessions: Sendable {
     ///   session also ends, because the token may have been copied.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
-        if keys.secret.isEmpty { try await keys.load() }
+        try await keys.refresh()
         guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
         // Derived from the old secret with the server's key: repeated requests get the same successor, and no client
