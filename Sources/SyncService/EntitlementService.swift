@@ -24,6 +24,7 @@ package final class EntitlementService: Sendable {
     let requests = RequestEpochs()
     let freshness: FeedFreshness
     let hub: ChangeHub
+    let sweeper: ErasureSweeper
     let limiter: RequestLimiter
     let usage: AccountUsage
     let health: StoreHealth
@@ -93,6 +94,10 @@ package final class EntitlementService: Sendable {
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         recorder = EvidenceRecorder(records, owners, writer, configuration, host) { cryptography.digest(of: $0) }
+        let erasure = Erasure(
+            store: store, records: records, owners: owners, lines: recorder.lines, tokens: recorder.tokens,
+            parked: recorder.parked, onError: onError)
+        sweeper = ErasureSweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
@@ -102,12 +107,13 @@ package final class EntitlementService: Sendable {
         }
     }
 
-    /// Follows the changes of the store, for event streams and for what another server has changed.
-    /// Returns when the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for what another server has changed, and repeats
+    /// erasures. Returns when the task is cancelled; the streams end then.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
-            let (clockGuard, onError) = (clockGuard, onError)
+            let (clockGuard, sweeper, onError) = (clockGuard, sweeper, onError)
             group.addTask { await clockGuard.run(onError: onError) }
+            group.addTask { await sweeper.run() }
             await hub.run()
             group.cancelAll()
         }
@@ -275,6 +281,7 @@ package final class EntitlementService: Sendable {
             let cryptography = accounts.cryptography
             rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
+        if !caller.isErased { rules = ErasureGuard(base: rules, records: accounts.records, caller: caller) }
         if isCounted { rules = QuotaRules(base: rules, usage: usage, scope: caller.scope, now: host.now()) }
         var values = KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
         values.charge = { [limiter, host, name = caller.account.name ?? ""] reads, writes in

@@ -273,7 +273,7 @@ final class Authenticator: Sendable {
 
     private func caller(_ claims: AccessClaims, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
         do {
-            guard let record = try await record(claims.account)?.value,
+            guard let held = try await record(claims.account),
                 let session = try await records.read(
                     try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
                 session.account.utf8.elementsEqual(claims.account.utf8),
@@ -281,12 +281,13 @@ final class Authenticator: Sendable {
                 !session.isOver(at: now, lifetime: configuration.sessionMilliseconds)
             else { throw AuthenticationFailure.invalid("its session has ended") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
+            let record = held.value
             let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
             guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
             return try AccountCaller(
                 account, epoch: session.epoch, erased: record.erased, session: claims.session,
-                expires: claims.expiresAt * 1_000, isErased: isErased)
+                expires: claims.expiresAt * 1_000, isErased: isErased, recordVersion: held.version)
         } catch {
             throw Self.failure(error)
         }
