@@ -67,7 +67,7 @@ package final class EntitlementService: Sendable {
         (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
-        let freshness = FeedFreshness(host)
+        let (id, freshness) = (host.randomUUID(), FeedFreshness(host))
         self.freshness = freshness
         let keys = KeyRing(store, cryptography, host: host, freshness: freshness)
         try await keys.load()
@@ -85,7 +85,8 @@ package final class EntitlementService: Sendable {
             records: records, sessions: sessions, credentials: credentials,
             tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
-        clockGuard = ClockRollbackGuard(records, host: host)
+        let clockGuard = ClockRollbackGuard(records, host: host, id: id)
+        self.clockGuard = clockGuard
         let decoder = LedgerDecoder()
         let writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
@@ -102,6 +103,7 @@ package final class EntitlementService: Sendable {
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
             authenticator.notice(change.key)
+            clockGuard.notice(change.key)
         } onReset: {
             authenticator.forgetAll()
         }
@@ -200,7 +202,7 @@ package final class EntitlementService: Sendable {
     /// CORS.
     package func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is not sent.
-        if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
+        if !clockGuard.isWrong { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.copyRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
         CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
