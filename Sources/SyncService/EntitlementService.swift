@@ -74,7 +74,8 @@ package final class EntitlementService: Sendable {
         let authenticator = Authenticator(
             store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
         let sessions = Sessions(
-            records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
+            records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host,
+            server: id)
         let credentials = Credentials(
             records: records, guesses: GuessLimiter(), cryptography: cryptography, host: host)
         self.authenticator = authenticator
