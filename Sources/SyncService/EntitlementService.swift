@@ -77,7 +77,8 @@ package final class EntitlementService: Sendable {
             records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host,
             server: id)
         let credentials = Credentials(
-            records: records, guesses: GuessLimiter(), cryptography: cryptography, host: host)
+            records: records, guesses: GuessLimiter(), accountGuesses: AccountGuesses(records), onError: onError,
+            cryptography: cryptography, host: host)
         self.authenticator = authenticator
         accounts = AccountService(
             records: records, credentials: credentials, sessions: sessions, authenticator: authenticator,

@@ -54,6 +54,7 @@ struct Erasure: Sendable {
         try await replaceWithMarker(keys.ledger, of: account)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
+        try await store.remove(try AccountGuesses.key(of: name)) { (_) throws(BackendError) in true }
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.account == account else { return nil }
             (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])
