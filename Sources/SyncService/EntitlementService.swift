@@ -63,7 +63,8 @@ package final class EntitlementService: Sendable {
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
         self.health = health
-        usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
+        let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
+        self.usage = usage
         (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
@@ -106,8 +107,10 @@ package final class EntitlementService: Sendable {
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
             authenticator.notice(change.key)
             clockGuard.notice(change.key)
+            usage.notice(change.key, change.version)
         } onReset: {
             authenticator.forgetAll()
+            usage.recountAll()
         }
     }
 
