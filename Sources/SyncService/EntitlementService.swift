@@ -22,7 +22,9 @@ package final class EntitlementService: Sendable {
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
     let requests = RequestEpochs()
+    let freshness: FeedFreshness
     let hub: ChangeHub
+    let sweeper: ErasureSweeper
     let limiter: RequestLimiter
     let usage: AccountUsage
     let health: StoreHealth
@@ -61,17 +63,23 @@ package final class EntitlementService: Sendable {
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
         self.health = health
-        usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
+        let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
+        self.usage = usage
         (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
-        let keys = KeyRing(store, cryptography, host: host)
+        let (id, freshness) = (host.randomUUID(), FeedFreshness(host))
+        self.freshness = freshness
+        let keys = KeyRing(store, cryptography, host: host, freshness: freshness)
         try await keys.load()
-        let authenticator = Authenticator(store, keys: keys, cryptography, configuration, host: host)
+        let authenticator = Authenticator(
+            store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
         let sessions = Sessions(
-            records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
+            records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host,
+            server: id)
         let credentials = Credentials(
-            records: records, guesses: GuessLimiter(), cryptography: cryptography, host: host)
+            records: records, guesses: GuessLimiter(), accountGuesses: AccountGuesses(records), onError: onError,
+            cryptography: cryptography, host: host)
         self.authenticator = authenticator
         accounts = AccountService(
             records: records, credentials: credentials, sessions: sessions, authenticator: authenticator,
@@ -80,7 +88,8 @@ package final class EntitlementService: Sendable {
             records: records, sessions: sessions, credentials: credentials,
             tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
-        clockGuard = ClockRollbackGuard(records, host: host)
+        let clockGuard = ClockRollbackGuard(records, host: host, id: id)
+        self.clockGuard = clockGuard
         let decoder = LedgerDecoder()
         let writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
@@ -89,32 +98,57 @@ package final class EntitlementService: Sendable {
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         recorder = EvidenceRecorder(records, owners, writer, configuration, host) { cryptography.digest(of: $0) }
+        let erasure = Erasure(
+            store: store, records: records, owners: owners, lines: recorder.lines, tokens: recorder.tokens,
+            parked: recorder.parked, onError: onError)
+        sweeper = ErasureSweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         try await recorder.start(onError: onError)
-        hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
+        hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
+            authenticator.notice(change.key)
+            clockGuard.notice(change.key)
+            usage.notice(change.key, change.version)
+        } onReset: {
+            authenticator.forgetAll()
+            usage.recountAll()
+        }
     }
 
-    /// Follows the changes of the store, for event streams and for tokens that another server has revoked. Returns when
-    /// the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for what another server has changed, and repeats
+    /// erasures. Returns when the task is cancelled; the streams end then.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
-            let (clockGuard, onError) = (clockGuard, onError)
+            let (clockGuard, sweeper, onError) = (clockGuard, sweeper, onError)
             group.addTask { await clockGuard.run(onError: onError) }
+            group.addTask { await sweeper.run() }
             await hub.run()
             group.cancelAll()
         }
     }
 
+    /// Reads the changes of the store to their end once, for a service that does not ``run()``.
+    package func followChanges() async { await hub.follow() }
+
+    /// The time since this server last followed the changes of the store to their end.
+    package var feedAge: Duration { freshness.age }
+
     /// The number of open event streams.
     package var streamCount: Int { hub.listenerCount }
 
-    /// Checks that the store answers, that the clock is plausible, and that the most recent write succeeded.
+    /// Checks that the store answers, that its changes are followed, that the clock is plausible, and that the most
+    /// recent write succeeded.
     ///
     /// After a failed write, a test write is attempted at most every five seconds.
     ///
-    /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock was set back.
+    /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock is wrong, or if the changes were
+    ///   not followed for ``FeedFreshness/readiness``.
     package func checkReadiness() async throws(BackendError) {
         try clockGuard.check()
+        guard feedAge <= FeedFreshness.readiness else {
+            throw BackendError(
+                .unavailable, operation: .changes, disposition: .transient,
+                message: "the changes of the store were last followed \(feedAge.components.seconds) s ago")
+        }
         // Reads by the call for several keys, because the store may answer a read of one key from memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
         try await health.check(store, now: host.now())
@@ -173,7 +207,7 @@ package final class EntitlementService: Sendable {
     /// CORS.
     package func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is not sent.
-        if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
+        if !clockGuard.isWrong { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.copyRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
         CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
@@ -254,6 +288,7 @@ package final class EntitlementService: Sendable {
             let cryptography = accounts.cryptography
             rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
+        if !caller.isErased { rules = ErasureGuard(base: rules, records: accounts.records, caller: caller) }
         if isCounted { rules = QuotaRules(base: rules, usage: usage, scope: caller.scope, now: host.now()) }
         var values = KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
         values.charge = { [limiter, host, name = caller.account.name ?? ""] reads, writes in
@@ -288,7 +323,10 @@ package final class EntitlementService: Sendable {
             throw error
         }
         let events = EventStream(
-            service, from: cursor, listening: listening, streamCount: streamCount, host: host)
+            service, from: cursor, listening: listening, streamCount: streamCount, host: host
+        ) { [self] in
+            (try? await identify(request.head, peer: request.peer)) != nil
+        }
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = EventStream.mediaType
         return ServiceAnswer(

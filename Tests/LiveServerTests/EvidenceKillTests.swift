@@ -79,10 +79,10 @@ struct EvidenceKillTests {
         let (roots, catalog) = (folder.path(of: "roots.pem"), folder.path(of: "catalog.json"))
         try Data(foundry.roots).write(to: URL(filePath: roots))
         try Data(Self.catalog.utf8).write(to: URL(filePath: catalog))
+        // Without a name, the server would be called after its port, and tokens would end with the first process.
         let options = [
-            "--catalog", catalog, "--policy", "verified", "--app-store-bundle", "com.example", "--evidence-root", roots,
-            // Access tokens are valid after a restart only if the name stays the same.
-            "--name", "http://killed.example",
+            "--name", "http://127.0.0.1", "--catalog", catalog, "--policy", "verified", "--app-store-bundle",
+            "com.example", "--evidence-root", roots,
         ]
         let store = folder.path(of: "server.sqlite")
         var server = try ServerProcess(store: "sqlite:\(store)", options: options)

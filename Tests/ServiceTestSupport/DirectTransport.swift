@@ -71,9 +71,10 @@ extension String {
     package static let operatorToken = "operator-token-of-tests"
 }
 
-/// A wall clock that a test controls.
+/// A wall clock and a timer that a test controls. Pauses last as long as on the machine, and do not move the timer.
 package final class TestClock: Sendable {
     private let time: Mutex<Int64>
+    private let elapsed = Mutex(Duration.zero)
 
     /// A clock that shows `time`, in milliseconds since 1970 UTC.
     package init(_ time: Int64) { self.time = Mutex(time) }
@@ -84,16 +85,41 @@ package final class TestClock: Sendable {
     /// Moves the clock; negative values move it backwards.
     package func advance(seconds: Int64) { time.withLock { $0 += seconds * 1_000 } }
 
-    /// The host services of this machine, with this clock.
+    /// Moves the clock and the timer.
+    package func pass(seconds: Int64) {
+        advance(seconds: seconds)
+        elapsed.withLock { $0 += .seconds(seconds) }
+    }
+
+    /// The host services of this machine, with this clock and this timer.
     package var host: HostServices {
         var host = HostServices.system
         host.now = { self.now }
+        host.timer = Timer(clock: self)
         return host
+    }
+
+    private struct Timer: Clock {
+        struct Instant: InstantProtocol {
+            var offset: Duration
+            func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
+            func duration(to other: Instant) -> Duration { other.offset - offset }
+            static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+        }
+
+        let clock: TestClock
+        var now: Instant { Instant(offset: clock.elapsed.withLock { $0 }) }
+        var minimumResolution: Duration { .zero }
+
+        func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+            try await ContinuousClock().sleep(for: deadline.offset - now.offset)
+        }
     }
 }
 
 extension EntitlementService {
-    /// A service for tests, which accepts ``Swift/String/operatorToken``.
+    /// A service for tests, which accepts ``Swift/String/operatorToken``. It has followed the changes of its store, so
+    /// its caches are believed for two seconds by the timer of its clock.
     package static func open(
         _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {
@@ -109,9 +135,11 @@ extension EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.operatorToken = .operatorToken
         configure(&configuration)
-        return try await EntitlementService(
+        let service = try await EntitlementService(
             store, configuration: configuration,
             cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host,
             onError: onError)
+        await service.followChanges()
+        return service
     }
 }

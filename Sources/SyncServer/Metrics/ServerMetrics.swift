@@ -3,7 +3,8 @@ import CoreMetrics
 package import SyncService
 import Synchronization
 
-/// The metrics of a server: requests, durations, bytes, refusals, evidence, and open streams.
+/// The metrics of a server: requests, durations, bytes, refusals, evidence, open streams, and the age of the change
+/// feed.
 ///
 /// Labels are route templates of the OpenAPI document and known methods, so that clients cannot create new ones.
 package final class ServerMetrics: Sendable {
@@ -31,6 +32,7 @@ package final class ServerMetrics: Sendable {
     private let evidence = Mutex<[EvidenceKind: Counter]>([:])
     private let streams: Meter
     private let requests: Meter
+    private let feedAge: Meter
     private let refusals: [Refusal: Counter]
 
     /// Creates the instruments in `factory`.
@@ -38,6 +40,7 @@ package final class ServerMetrics: Sendable {
         self.factory = factory
         streams = Meter(label: "http_server_open_streams", factory: factory)
         requests = Meter(label: "http_server_open_requests", factory: factory)
+        feedAge = Meter(label: "change_feed_age_seconds", factory: factory)
         refusals = Dictionary(
             uniqueKeysWithValues: Refusal.allCases.map { refusal in
                 let dimensions = [("reason", refusal.rawValue)]
@@ -69,6 +72,9 @@ package final class ServerMetrics: Sendable {
         }
         counter.increment()
     }
+
+    /// Records the time since the changes of the store were followed.
+    func note(feedAge age: Duration) { feedAge.set(age / .seconds(1)) }
 
     func beginStream() { streams.increment() }
     func endStream() { streams.decrement() }

@@ -9,7 +9,7 @@ import Synchronization
 package enum OperationalEndpoint: String, CaseIterable {
     /// Liveness: answers while the process is running.
     case health = "/healthz"
-    /// Readiness: answers 200 while the store responds.
+    /// Readiness: answers 200 while the store responds and its changes are followed.
     case readiness = "/readyz"
     /// The metrics, in the Prometheus text format.
     case metrics = "/metrics"
@@ -49,14 +49,22 @@ extension Responder {
         do throws(BackendError) {
             try await handlers.checkReadiness()
             readiness.succeed()
-            return text(Array("ready\n".utf8), "text/plain; charset=utf-8", .readiness)
+            let lines = "ready\nthe changes of the store were followed \(feedAge) s ago\n"
+            return text(Array(lines.utf8), "text/plain; charset=utf-8", .readiness)
         } catch {
-            if readiness.fail("\(error)", now: host.now()) { logger.error("the store does not answer: \(error)") }
+            // Its kind and operation stay the same while the seconds in its message grow.
+            let isNews = readiness.fail("\(error.kind) \(error.operation.map { "\($0)" } ?? "")", now: host.now())
+            if isNews { logger.error("the server is not ready: \(error)") }
             return refusal(
-                RefusedRequest(.serviceUnavailable, "the store does not answer; see the server's log"), to: nil,
-                route: OperationalEndpoint.readiness.rawValue)
+                RefusedRequest(
+                    .serviceUnavailable,
+                    "the server is not ready, see its log; the changes of the store were followed \(feedAge) s ago"),
+                to: nil, route: OperationalEndpoint.readiness.rawValue)
         }
     }
+
+    /// The time since the changes of the store were followed, in seconds, with one decimal.
+    private var feedAge: Double { (handlers.feedAge() / .milliseconds(100)).rounded(.up) / 10 }
 
     private func metricsAnswer(_ request: ServiceRequest) -> ServiceAnswer {
         let fields = request.head.headerFields
@@ -65,6 +73,7 @@ extension Responder {
                 RefusedRequest(.forbidden, "only local programs and the operator may read the metrics"),
                 to: nil, route: OperationalEndpoint.metrics.rawValue)
         }
+        metrics.note(feedAge: handlers.feedAge())
         return text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8", .metrics)
     }
 

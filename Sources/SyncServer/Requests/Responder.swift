@@ -16,6 +16,8 @@ package struct Responder: Sendable {
         }
         package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in
         }
+        /// The time since the changes of the store were followed.
+        package var feedAge: @Sendable () -> Duration = { .zero }
         /// The refusal of a long body; `nil` if the caller may send it.
         package var admitLongBody: @Sendable (HTTPRequest, _ peer: String) async -> ServiceAnswer? = { _, _ in nil }
         /// Adds the header fields of all answers under `/v1`.
@@ -51,6 +53,7 @@ package struct Responder: Sendable {
         var handlers = Handlers { await service.respond(to: $0) }
         handlers.fastRead = { service.fastRead($0, peer: $1, longest: $2) }
         handlers.checkReadiness = { () async throws(BackendError) in try await service.checkReadiness() }
+        handlers.feedAge = { service.feedAge }
         handlers.admitLongBody = { await service.refusal(ofLongBodyAfter: $0, peer: $1) }
         handlers.note = { service.note($0, in: &$1) }
         self.init(

@@ -69,18 +69,24 @@ struct SessionRecord: Hashable, Sendable, Codable {
     var generation: Int64 = 0
     /// The time of the last refresh, in milliseconds since 1970 UTC.
     var rotated: Int64
+    /// The server whose clock showed `rotated`: random for each process; `nil` in sessions that older servers wrote.
+    var rotatedBy: String?
     /// The time at which the session began, in milliseconds since 1970 UTC.
     var created: Int64
     /// The time at which the session ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
-    /// Returns `true` if the session has ended: it was not refreshed in time, or its dates come from a wrong clock.
+    /// The largest difference between the clocks of two servers that ends no session, in milliseconds.
+    static let skew: Int64 = 7_200_000
+
+    /// Returns `true` if the session has ended: it was not refreshed in time, or its dates come from a clock that was
+    /// ahead by more than ``skew``.
     ///
     /// - Parameters:
     ///   - now: The time, in milliseconds since 1970 UTC.
     ///   - lifetime: The lifetime of a session without refresh, in milliseconds.
     func isOver(at now: Int64, lifetime: Int64) -> Bool {
-        expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockRollbackGuard.tolerance
+        expires <= now || now - rotated >= lifetime || max(rotated, created) - now > Self.skew
     }
 
     /// Returns `true` if the session belongs to this incarnation of the account.

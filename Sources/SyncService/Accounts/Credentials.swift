@@ -47,6 +47,9 @@ extension RequestError {
 struct Credentials: Sendable {
     let records: RecordStore
     let guesses: GuessLimiter
+    let accountGuesses: AccountGuesses
+    /// Receives the error of a wrong guess that could not be counted in the store.
+    let onError: @Sendable (BackendError) -> Void
     let cryptography: any ServiceCryptography
     let host: HostServices
 
@@ -60,17 +63,38 @@ struct Credentials: Sendable {
     /// A text that cannot be an account's name is refused at once and does not count as a guess. The rule for names is
     /// public, so the time reveals nothing, and the table of guesses does not grow.
     ///
+    /// - Parameter isDevice: True if the caller has a session of the account, which an attack on the account does not
+    ///   delay.
     /// - Throws: ``RequestError`` with the code `invalid_grant` for a wrong name or password.
-    func check(password: String, of name: String, peer: String) async throws -> VerifiedCredential {
+    func check(
+        password: String, of name: String, peer: String, isDevice: Bool = false
+    ) async throws -> VerifiedCredential {
         let wrong = RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
         guard AccountName.canExist(name) else { throw wrong }
-        let verified = try await guesses.attempt(peer, .account(name), now: host.now()) {
-            () async throws -> VerifiedCredential? in
-            let record = try await record(name)
-            return try await isPassword(password, of: record, peer) ? record.flatMap { VerifiedCredential($0) } : nil
+        let verified = try await attempt(name, peer: peer, isDevice: isDevice) { record in
+            try await isPassword(password, of: record, peer)
         }
         guard let verified else { throw wrong }
         return verified
+    }
+
+    /// Runs the check of a secret of the account called `name`, unless the address has to wait.
+    private func attempt(
+        _ name: String, peer: String, isDevice: Bool, _ isRight: (AccountRecord?) async throws -> Bool
+    ) async throws -> VerifiedCredential? {
+        let now = host.now()
+        let isAttacked = isDevice ? false : try await accountGuesses.isAttacked(name, now: now)
+        let most = isAttacked ? 1 : GuessLimiter.guessesForAccount
+        return try await guesses.attempt(peer, .account(name), atMost: most, now: now) {
+            () async throws -> VerifiedCredential? in
+            let record = try await record(name)
+            if try await isRight(record) { return record.flatMap { VerifiedCredential($0) } }
+            // A name without an account must not add anything to the store.
+            if record?.incarnation != nil {
+                do throws(BackendError) { try await accountGuesses.note(name, now: now) } catch { onError(error) }
+            }
+            return nil
+        }
     }
 
     /// Checks the password of an authenticated caller.
@@ -86,7 +110,7 @@ struct Credentials: Sendable {
         guard caller.session != nil else {
             throw RequestError(.forbidden, "this account has no password here; its issuer manages it")
         }
-        let verified = try await check(password: password, of: name, peer: peer)
+        let verified = try await check(password: password, of: name, peer: peer, isDevice: true)
         // Another owner may have taken the name in the meantime.
         guard verified.account == caller.account else { throw erased }
         return verified
@@ -122,12 +146,8 @@ struct Credentials: Sendable {
         recoveryCodeDigest digest: String, of name: String, peer: String
     ) async throws -> VerifiedCredential? {
         guard AccountName.canExist(name) else { return nil }
-        return try await guesses.attempt(peer, .account(name), now: host.now()) {
-            () async throws -> VerifiedCredential? in
-            guard let record = try await record(name), record.activeAccount != nil,
-                record.recoveryCodes.contains(digest)
-            else { return nil }
-            return VerifiedCredential(record)
+        return try await attempt(name, peer: peer, isDevice: false) { record in
+            record?.activeAccount != nil && record?.recoveryCodes.contains(digest) == true
         }
     }
 

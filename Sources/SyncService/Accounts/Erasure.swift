@@ -5,7 +5,7 @@ import SyncCore
 /// Erases an account: replaces its ledger with the marker of an erasure, deletes everything else, and frees its name.
 ///
 /// The account's record is marked first and keeps the password until the end, so that an interrupted erasure can be
-/// repeated with the password.
+/// repeated with the password. ``ErasureSweeper`` repeats every erasure later, also an interrupted one.
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
@@ -15,6 +15,16 @@ struct Erasure: Sendable {
     let parked: ParkedFacts
     /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its claims remain.
     let onError: @Sendable (BackendError) -> Void
+
+    /// The prefix of the erasures that ``ErasureSweeper`` has to repeat.
+    static let prefix = KeyScope.serverPrefix + "erasures/"
+
+    /// Stores that the erasure of `account` must be repeated. Storing it again postpones the repetition.
+    func schedule(_ account: Account) async throws(BackendError) {
+        let parts = [account.name ?? "", account.incarnation].map(LedgerKeys.escaped)
+        let key = try EntryKey(Self.prefix + parts.joined(separator: "/"))
+        _ = try await store.write(try records.bytes(of: AccountIdentity(account)), to: key, if: .any)
+    }
 
     /// Marks this incarnation as erased in the account's record. Requests that are admitted from now on cannot change
     /// its keys.
@@ -44,6 +54,7 @@ struct Erasure: Sendable {
         try await replaceWithMarker(keys.ledger, of: account)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
+        try await store.remove(try AccountGuesses.key(of: name)) { (_) throws(BackendError) in true }
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.account == account else { return nil }
             (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])

@@ -7,6 +7,8 @@ import Synchronization
 /// Correct secrets do not count. While a secret is being checked it counts as a wrong one, so that concurrent guesses
 /// have no advantage over consecutive ones. The table is kept in memory and has a bounded size in bytes. Its keys are
 /// hashes under a random key of the process, so that callers control neither their length nor their collisions.
+///
+/// Each process counts by itself. ``AccountGuesses`` counts for all servers over the store.
 final class GuessLimiter: Sendable {
     /// The number of wrong secrets that an address may send for one account.
     static let guessesForAccount = 10
@@ -49,16 +51,18 @@ final class GuessLimiter: Sendable {
     /// Runs the check of a secret that `peer` sent, unless the address has to wait.
     ///
     /// - Parameters:
+    ///   - most: The number of wrong secrets after which the address has to wait.
     ///   - now: The time, in milliseconds since 1970 UTC.
     ///   - check: Checks the secret and returns `nil` for a wrong one.
     /// - Throws: ``RequestError`` with status 429 if the address has to wait. Errors of `check` are passed on and do
     ///   not count as guesses.
     func attempt<Value>(
-        _ peer: String, _ subject: Subject, now: Int64, _ check: () async throws -> Value?
+        _ peer: String, _ subject: Subject, atMost most: Int = guessesForAccount, now: Int64,
+        _ check: () async throws -> Value?
     ) async throws -> Value? {
         let peer = ClientAddress.guessKey(peer)
         let keys = [Self.key(peer, subject), Self.key(peer, nil)]
-        if let delay = reserve(keys, now: now) {
+        if let delay = reserve(keys, [most, Self.guessesForPeer], now: now) {
             throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
         }
         var isWrong = false
@@ -78,11 +82,11 @@ final class GuessLimiter: Sendable {
     /// Takes a place in each of the counts.
     ///
     /// - Returns: The time to wait if there is no place, in seconds.
-    private func reserve(_ keys: [Int], now: Int64) -> Int64? {
+    private func reserve(_ keys: [Int], _ limits: [Int], now: Int64) -> Int64? {
         counts.withLock { counts in
             if counts.count >= Self.capacity { Self.trim(&counts, now: now) }
             var waits: [Int64] = []
-            for (key, most) in zip(keys, [Self.guessesForAccount, Self.guessesForPeer]) {
+            for (key, most) in zip(keys, limits) {
                 guard var count = counts[key] else { continue }
                 count.begin(now)
                 if count.wrong >= most {

@@ -15,8 +15,13 @@ final class ChangeHub: Sendable {
     private static let beatCount: UInt64 = 30
     /// The pause between two reads of the store.
     static let pause = Duration.milliseconds(2)
-    /// The pause while there is no listener. The reads then serve only to find tokens that another server has revoked.
+    /// The pause while there is no listener. The reads then serve only to drop caches of what another server changed.
     static let idlePause = Duration.milliseconds(20)
+    /// The longest pause between two reads of a store that pushes signals. Four reads fit into ``FeedFreshness/trust``,
+    /// so that an idle server, or one that missed a signal, still believes its caches.
+    static let refreshPause = Duration.milliseconds(500)
+    /// The pause between two reports of errors.
+    private static let reportPause = Duration.seconds(5)
 
     /// A message to a listener.
     enum Note: Sendable {
@@ -46,6 +51,8 @@ final class ChangeHub: Sendable {
     private struct State {
         var position: ChangeCursor?
         var isFollowing = false
+        /// The time of the last reported error, as ``FeedFreshness/now``.
+        var reported: Duration?
         var isClosed = false
         var nextID: UInt64 = 0
         var listeners: [UInt64: Listener] = [:]
@@ -101,19 +108,26 @@ final class ChangeHub: Sendable {
     private let store: any KeyValueBackend
     private let host: HostServices
     private let onError: @Sendable (BackendError) -> Void
-    private let onChange: @Sendable (EntryKey) -> Void
+    private let freshness: FeedFreshness
+    private let onChange: @Sendable (ChangePage.Change) -> Void
+    private let onReset: @Sendable () -> Void
     private let wake = SignalHub()
     private let state = Mutex(State())
     /// Held while notes are sent. Otherwise a heartbeat could carry a cursor that is ahead of changes that were not
     /// sent yet.
     private let delivery = Mutex<Void>(())
 
-    /// - Parameter onChange: Called for every changed key.
+    /// - Parameters:
+    ///   - freshness: Records that the changes were followed to their end.
+    ///   - onChange: Called for every change, before `freshness` records it.
+    ///   - onReset: Called when changes may have been missed, because the position has expired.
     init(
-        _ store: any KeyValueBackend, host: HostServices, onError: @escaping @Sendable (BackendError) -> Void,
-        onChange: @escaping @Sendable (EntryKey) -> Void
+        _ store: any KeyValueBackend, host: HostServices, freshness: FeedFreshness,
+        onError: @escaping @Sendable (BackendError) -> Void,
+        onChange: @escaping @Sendable (ChangePage.Change) -> Void, onReset: @escaping @Sendable () -> Void
     ) {
-        (self.store, self.host, self.onError, self.onChange) = (store, host, onError, onChange)
+        (self.store, self.host, self.freshness, self.onError) = (store, host, freshness, onError)
+        (self.onChange, self.onReset) = (onChange, onReset)
     }
 
     /// The number of listeners.
@@ -135,8 +149,7 @@ final class ChangeHub: Sendable {
                 }
             }
             group.addTask {
-                // If the store pushes signals, this pause only makes up for a lost one.
-                let pause: Duration = store.capabilities.signals == .pushed ? .seconds(5) : .milliseconds(50)
+                let pause = store.capabilities.signals == .pushed ? Self.refreshPause : .milliseconds(50)
                 while (try? await host.sleep(for: pause)) != nil { wake.signal() }
             }
             group.addTask { [self] in
@@ -159,19 +172,22 @@ final class ChangeHub: Sendable {
 
     private var pause: Duration { listenerCount == 0 ? Self.idlePause : Self.pause }
 
-    private func follow() async {
+    /// Reads the changes to their end. Must not run twice at the same time.
+    func follow() async {
         do throws(BackendError) {
             while true {
                 let position = state.withLock { $0.position }
+                let start = freshness.now
                 let page = try await store.changes(since: position, limit: 1_000).outcome
                 deliver(page)
-                guard page.hasMore else { return }
+                guard page.hasMore else { return freshness.note(start: start) }
             }
         } catch {
             guard !Task.isCancelled else { return }
-            onError(error)
+            report(error)
             guard error.kind == .cursorExpired else { return }
-            // The store was restored or emptied, so the listeners must start over.
+            // The store was restored or emptied, so caches are dropped and the listeners must start over.
+            onReset()
             let listeners = state.withLock { state in
                 (state.position, state.isFollowing) = (nil, false)
                 return state.listeners.values.map(\.continuation)
@@ -183,10 +199,22 @@ final class ChangeHub: Sendable {
         }
     }
 
+    /// Reports an error unless one was reported within the last ``reportPause``, because a store that is away fails
+    /// every read.
+    private func report(_ error: BackendError) {
+        let now = freshness.now
+        let isDue = state.withLock { state in
+            if let reported = state.reported, now - reported < Self.reportPause { return false }
+            state.reported = now
+            return true
+        }
+        if isDue { onError(error) }
+    }
+
     /// Sends a page to the listeners and advances the position in one step, so that a new listener receives either the
     /// whole page or nothing of it.
     private func deliver(_ page: ChangePage) {
-        for change in page.changes { onChange(change.key) }
+        for change in page.changes { onChange(change) }
         delivery.withLock { _ in
             let (notes, ended) = state.withLock { state in
                 defer {
@@ -237,13 +265,15 @@ final class ChangeHub: Sendable {
 
     private func beat(_ part: UInt64) {
         let now = host.now()
+        // A server that cannot follow the changes would keep its listeners without news.
+        let isBehind = freshness.age > FeedFreshness.readiness
         delivery.withLock { _ in
             let (listeners, position) = state.withLock { state in
                 let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
                 return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
             }
             for listener in listeners {
-                if listener.expires <= now {
+                if isBehind || listener.expires <= now {
                     listener.continuation.finish()
                 } else if case .dropped = listener.continuation.yield(.heartbeat(position)) {
                     listener.continuation.finish()

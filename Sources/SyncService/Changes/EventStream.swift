@@ -40,15 +40,19 @@ actor EventStream {
     private var cursor: ChangeCursor?
     private let isResumed: Bool
     private let retry: UInt64
+    private let isTrusted: @Sendable () async -> Bool
 
     /// - Parameters:
     ///   - resumed: The last position that the client has seen; `nil` for a new client.
     ///   - listening: The notes of the hub from now on.
     ///   - streamCount: The number of open streams.
+    ///   - isTrusted: Checks the client's token again, before each page that the client missed. Live changes need no
+    ///     check, because the hub ends the notes before it sends changes that follow the end of the session.
     init(
         _ service: KeyValueService, from resumed: ChangeCursor?, listening: ChangeHub.Listening, streamCount: Int,
-        host: HostServices
+        host: HostServices, isTrusted: @escaping @Sendable () async -> Bool
     ) {
+        self.isTrusted = isTrusted
         retry = Self.retry(streamCount: streamCount, host)
         (self.service, self.host) = (service, host)
         notes = listening.notes.makeAsyncIterator()
@@ -70,6 +74,7 @@ actor EventStream {
     }
 
     private func catchUp() async -> [UInt8]? {
+        guard await isTrusted() else { return end(false) }
         do throws(BackendError) {
             // Skipping many changes of other keys may take long and would block the event loop.
             let page = try await withTaskExecutorPreference(globalConcurrentExecutor) {

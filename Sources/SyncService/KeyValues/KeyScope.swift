@@ -69,6 +69,14 @@ package final class KeyScope: Sendable {
         return !key.hasPrefix(exclusion)
     }
 
+    /// The ``prefix`` of the account whose quota counts `key`; `nil` for keys that no quota counts.
+    static func countedPrefix(of key: EntryKey) -> String? {
+        guard key.hasPrefix(LedgerKeys.accountPrefix) else { return nil }
+        let parts = key.text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[3] != "ledger", parts[3] != "decisions" else { return nil }
+        return parts[..<3].joined(separator: "/") + "/"
+    }
+
     /// Returns `true` if the value of `key` counts towards the account's quota.
     func isCounted(_ key: EntryKey) -> Bool { key != ledger && mayWrite(key) }
 

@@ -264,6 +264,7 @@ extension KeyValueService {
 
     /// The problem that reports an error of the store to the client.
     func problem(_ error: BackendError) -> Problem {
+        if error.cause is AccountErased { return .outOfScope }
         guard error.cause is LimitReached else { return .report(of: error, onError) }
         var problem = Problem(error)
         // The account must wait; the server itself is not overloaded.

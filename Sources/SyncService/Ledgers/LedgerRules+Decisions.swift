@@ -51,7 +51,7 @@ extension LedgerRules {
         let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
         let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
         let free = try await owners.free(among: some, for: account, at: host.now(), beside: others)
-        guard !free.isEmpty, !environment.clockGuard.isBehind,
+        guard !free.isEmpty, !environment.clockGuard.isWrong,
             case .found(let entry) = try await base.read(keys.ledger).outcome
         else { return decided.version }
         try takeDecoding(entry.value.count, keys.ledger)

@@ -63,9 +63,9 @@ extension AccountUsage {
             let page = try await store.list(prefix: prefix, after: after, limit: 256).outcome
             for item in page.items where isCounted(item.key) {
                 if let byteCount = item.byteCount {
-                    usage.set(byteCount, of: item.key)
+                    usage.set(byteCount, of: item.key, version: item.version)
                 } else if case .found(let entry) = try await store.read(item.key).outcome {
-                    usage.set(entry.value.count, of: item.key)
+                    usage.set(entry.value.count, of: item.key, version: entry.version)
                 }
             }
             after = page.next
@@ -81,6 +81,11 @@ extension AccountUsage {
             for (key, size) in state.counts[prefix]?.changed ?? [:] {
                 if size == nil, limits.accountKeys != nil { usage.noteDeletion(of: key, at: now) }
                 usage.set(size, of: key)
+            }
+            for (key, version) in state.counts[prefix]?.noticed ?? [:]
+            where state.counts[prefix]?.changed[key] == nil && usage.versions[key] != version {
+                // The listing may be older than a change of another server.
+                usage.counted = nil
             }
             for (key, running) in state.running where key.hasPrefix(prefix) && running.size > usage.sizes[key] ?? 0 {
                 usage.set(running.size, of: key)

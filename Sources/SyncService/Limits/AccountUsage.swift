@@ -3,8 +3,10 @@ import Synchronization
 
 /// The keys and bytes that each account has beside its ledger, which has its own limit.
 ///
-/// An account is counted by listing its keys, and the count is then updated with each write of this process. Other
-/// processes may write too, so the account is counted again after ``period``.
+/// An account is counted by listing its keys, and the count is then updated with each write of this process. When the
+/// changes of the store show a write of another server, the account is counted again at its next write. Until then, at
+/// most ``FeedFreshness/trust`` while the changes are followed, the servers together may exceed a quota. Without regard
+/// to changes, an account is counted again after ``period``.
 ///
 /// A deleted key counts as a key without bytes for ``deletionPeriod``, because the store keeps a row for it. Writing it
 /// again reuses its place.
@@ -21,6 +23,8 @@ final class AccountUsage: Sendable {
     struct Usage {
         private(set) var sizes: [EntryKey: Int] = [:]
         private(set) var byteCount = 0
+        /// The version of each key, if it is known.
+        private(set) var versions: [EntryKey: EntryVersion] = [:]
         /// The time until which each deleted key counts. The key may have been written again since.
         private(set) var deletions: [EntryKey: Int64] = [:]
         /// The number of keys that exist or were deleted recently.
@@ -34,8 +38,9 @@ final class AccountUsage: Sendable {
         /// Returns `true` if `key` occupies a place.
         func contains(_ key: EntryKey) -> Bool { sizes[key] != nil || deletions[key] != nil }
 
-        /// Records the size of `key`, or that it holds nothing.
-        mutating func set(_ size: Int?, of key: EntryKey) {
+        /// Records the size and the version of `key`, or that it holds nothing.
+        mutating func set(_ size: Int?, of key: EntryKey, version: EntryVersion? = nil) {
+            versions[key] = version
             byteCount += (size ?? 0) - (sizes[key] ?? 0)
             change(key) { $0.sizes[key] = size }
         }
@@ -70,6 +75,8 @@ final class AccountUsage: Sendable {
         private(set) var areSeveral = false
         /// The longest value that is being written, in bytes.
         private(set) var size = 0
+        /// The version that the changes of the store named last in the meantime; `nil` as a value for a deletion.
+        var noticed: EntryVersion??
 
         mutating func begin(_ size: Int = 0) {
             count += 1
@@ -105,6 +112,8 @@ final class AccountUsage: Sendable {
         /// The keys that were changed in the meantime, with the largest size that each may have, because the listing
         /// may be older. For a key with a single change at a time, it is the exact size; `nil` for a deleted key.
         var changed: [EntryKey: Int?] = [:]
+        /// Other keys that the changes of the store named in the meantime, with their versions.
+        var noticed: [EntryKey: EntryVersion?] = [:]
         var waiting: [CheckedContinuation<Result<Void, BackendError>?, Never>] = []
     }
 
@@ -177,19 +186,49 @@ extension AccountUsage {
     /// Ends a change of `key`, which now holds `size` bytes, or nothing. Of several concurrent changes, the longest
     /// value counts until the next change or count.
     ///
-    /// - Parameter now: The time, if the change was a deletion.
-    func settle(_ size: Int?, under key: EntryKey, of prefix: String, deletedAt now: Int64? = nil) {
+    /// - Parameters:
+    ///   - version: The version of the value. Without it, the account is counted again when the change is read.
+    ///   - now: The time, if the change was a deletion.
+    func settle(
+        _ size: Int?, version: EntryVersion? = nil, under key: EntryKey, of prefix: String,
+        deletedAt now: Int64? = nil
+    ) {
         state.withLock { state in
-            let areSeveral = Self.end(key, in: &state)
+            let (areSeveral, noticed) = Self.end(key, in: &state)
             if var count = state.counts.removeValue(forKey: prefix) {
                 let former = count.changed[key] ?? nil
                 count.changed[key] = areSeveral ? max(size ?? 0, former ?? 0) : size
                 state.counts[prefix] = count
             }
             if let now, limits.accountKeys != nil { state.update(prefix) { $0.noteDeletion(of: key, at: now) } }
-            let known = state.usages[prefix]?.sizes[key]
-            if size == known || areSeveral && size ?? -1 < known ?? -1 { return }
-            state.update(prefix) { $0.set(size, of: key) }
+            state.update(prefix) { usage in
+                // The former version may be one that this server wrote just before.
+                if let noticed, noticed != version, noticed != usage.versions[key] { usage.counted = nil }
+                let known = usage.sizes[key]
+                usage.set(areSeveral && size ?? -1 < known ?? -1 ? known : size, of: key, version: version)
+            }
+        }
+    }
+
+    /// Handles a change of the store: `key` has `version` now, or was deleted. If another server wrote it, the account
+    /// is counted again at its next write.
+    func notice(_ key: EntryKey, _ version: EntryVersion?) {
+        guard isLimited, let prefix = KeyScope.countedPrefix(of: key) else { return }
+        state.withLock { state in
+            if state.running[key] != nil {
+                state.running[key]?.noticed = .some(version)
+            } else if state.counts[prefix] != nil {
+                state.counts[prefix]?.noticed[key] = version
+            } else if let usage = state.usages[prefix], usage.versions[key] != version {
+                state.usages[prefix]?.counted = nil
+            }
+        }
+    }
+
+    /// Makes all accounts be counted again at their next writes.
+    func recountAll() {
+        state.withLock { state in
+            for prefix in state.usages.keys { state.usages[prefix]?.counted = nil }
         }
     }
 
@@ -201,11 +240,11 @@ extension AccountUsage {
         }
     }
 
-    /// Ends a change. Returns `true` if other changes of the key were running.
-    private static func end(_ key: EntryKey, in state: inout State) -> Bool {
-        guard let index = state.running.index(forKey: key) else { return false }
-        let areSeveral = state.running.values[index].areSeveral
+    /// Ends a change. Returns `true` if other changes of the key were running, and the version that was noticed.
+    private static func end(_ key: EntryKey, in state: inout State) -> (areSeveral: Bool, noticed: EntryVersion??) {
+        guard let index = state.running.index(forKey: key) else { return (false, nil) }
+        let running = state.running.values[index]
         if state.running.values[index].end() { state.running.remove(at: index) }
-        return areSeveral
+        return (running.areSeveral, running.noticed)
     }
 }

@@ -100,9 +100,10 @@ struct QuotaRules: ForwardingBackend {
     private func settle(_ key: EntryKey, _ count: Int, _ result: Result<WriteOutcome, BackendError>) {
         guard scope.isCounted(key) else { return }
         switch result {
-        case .success(.written): usage.settle(count, under: key, of: scope.prefix)
+        case .success(.written(let version)): usage.settle(count, version: version, under: key, of: scope.prefix)
         case .success(.deleted): usage.settle(nil, under: key, of: scope.prefix, deletedAt: now)
-        case .success(.conflict(let entry)): usage.settle(entry?.value.count, under: key, of: scope.prefix)
+        case .success(.conflict(let entry)):
+            usage.settle(entry?.value.count, version: entry?.version, under: key, of: scope.prefix)
         case .failure: usage.forget(scope.prefix, after: [key])
         }
     }

@@ -81,6 +81,9 @@ enum AuthenticationFailure: Error {
 }
 
 /// Verifies tokens. Each is verified once and then cached until it expires or is revoked.
+///
+/// A cached token is believed only while the changes of the store are followed (``FeedFreshness``). Otherwise the
+/// records of its account and session are read again, and a request whose records cannot be read gets 503.
 final class Authenticator: Sendable {
     /// The number of cached tokens.
     static let capacity = 100_000
@@ -126,6 +129,12 @@ final class Authenticator: Sendable {
             }
         }
 
+        /// Drops all tokens.
+        mutating func removeAll() {
+            revocations += 1
+            (callers, tokens, byteCount) = ([:], [:], 0)
+        }
+
         private mutating func forget(_ field: String, of name: String) {
             if callers.removeValue(forKey: field) != nil { byteCount -= field.utf8.count }
             tokens[name]?.remove(field)
@@ -147,6 +156,7 @@ final class Authenticator: Sendable {
 
     private let records: RecordStore
     private let keys: KeyRing
+    private let freshness: FeedFreshness
     private let cryptography: any ServiceCryptography
     private let configuration: ServiceConfiguration
     private let host: HostServices
@@ -155,9 +165,9 @@ final class Authenticator: Sendable {
 
     init(
         _ store: any KeyValueBackend, keys: KeyRing, _ cryptography: any ServiceCryptography,
-        _ configuration: ServiceConfiguration, host: HostServices
+        _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness
     ) {
-        records = RecordStore(backend: store)
+        (records, self.freshness) = (RecordStore(backend: store), freshness)
         (self.keys, self.cryptography, self.configuration, self.host) = (keys, cryptography, configuration, host)
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
     }
@@ -165,9 +175,12 @@ final class Authenticator: Sendable {
     /// The number of cached tokens, and the total size of their header fields.
     var remembered: (count: Int, byteCount: Int) { cache.withLock { ($0.callers.count, $0.byteCount) } }
 
-    /// The caller whose `Authorization` was verified before, if it is still valid.
+    /// The caller whose `Authorization` was verified before, if it is still valid and the changes of the store are
+    /// followed.
     func known(_ field: String) -> AccountCaller? {
-        guard let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else { return nil }
+        guard freshness.isFresh, let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else {
+            return nil
+        }
         return known
     }
 
@@ -202,16 +215,24 @@ final class Authenticator: Sendable {
     }
 
     /// Handles a changed key, whether this server or another one over the same store changed it: drops the tokens of
-    /// the account or the session under it.
+    /// the account or the session under it, or all tokens if the signing keys changed.
     func notice(_ key: EntryKey) {
         guard key.hasPrefix(KeyScope.serverPrefix) else { return }
+        if KeyRing.isStored(under: key) { return forgetAll() }
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         guard parts.count >= 3, parts[1] == "accounts" || parts[1] == "sessions" else { return }
         let session = parts[1] == "sessions" && parts.count == 4 ? parts[3] : nil
         cache.withLock { $0.remove(parts[2], session: session) }
     }
 
+    /// Drops all tokens and signing keys, after changes that may include the end of any of them.
+    func forgetAll() {
+        keys.invalidate()
+        cache.withLock { $0.removeAll() }
+    }
+
     private func verify(_ token: String, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
+        do throws(BackendError) { try await keys.refresh() } catch { throw .store(error) }
         let verified: VerifiedToken
         do throws(TokenRefusal) {
             verified = try await cryptography.verify(token, keys: keys.keys, now: now)
@@ -252,7 +273,7 @@ final class Authenticator: Sendable {
 
     private func caller(_ claims: AccessClaims, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
         do {
-            guard let record = try await record(claims.account)?.value,
+            guard let held = try await record(claims.account),
                 let session = try await records.read(
                     try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
                 session.account.utf8.elementsEqual(claims.account.utf8),
@@ -260,12 +281,13 @@ final class Authenticator: Sendable {
                 !session.isOver(at: now, lifetime: configuration.sessionMilliseconds)
             else { throw AuthenticationFailure.invalid("its session has ended") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
+            let record = held.value
             let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
             guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
             return try AccountCaller(
                 account, epoch: session.epoch, erased: record.erased, session: claims.session,
-                expires: claims.expiresAt * 1_000, isErased: isErased)
+                expires: claims.expiresAt * 1_000, isErased: isErased, recordVersion: held.version)
         } catch {
             throw Self.failure(error)
         }

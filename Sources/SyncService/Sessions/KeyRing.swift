@@ -9,6 +9,9 @@ import Foundation
 
 /// The keys that sign tokens, stored in `server/keys` and shared by all servers over one store. Every 30 days, the
 /// first server that needs a new key creates it; the previous key still verifies the tokens that it signed.
+///
+/// The cached keys are believed as ``FeedFreshness`` says, so a key that was removed from the store is refused by all
+/// servers within ``FeedFreshness/trust``.
 final class KeyRing: Sendable {
     /// The time for which a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
@@ -28,17 +31,49 @@ final class KeyRing: Sendable {
     private let records: RecordStore
     private let cryptography: any ServiceCryptography
     private let host: HostServices
-    private let cache = Mutex<Ring?>(nil)
+    private let freshness: FeedFreshness
 
-    init(_ store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices) {
-        (records, self.cryptography, self.host) = (RecordStore(backend: store), cryptography, host)
+    private struct Cache {
+        var ring: Ring?
+        /// The time at which the load of `ring` began, as ``FeedFreshness/now``.
+        var loaded = Duration.zero
+        /// The number of changes of the stored keys that were seen, and the number before the load of `ring`.
+        var (changeCount, loadedCount) = (0, 0)
     }
 
-    private static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "keys") }
+    private let cache = Mutex(Cache())
+
+    init(
+        _ store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices,
+        freshness: FeedFreshness
+    ) {
+        (records, self.cryptography) = (RecordStore(backend: store), cryptography)
+        (self.host, self.freshness) = (host, freshness)
+    }
+
+    private static let name = KeyScope.serverPrefix + "keys"
+
+    private static func key() throws(BackendError) -> EntryKey { try EntryKey(name) }
+
+    /// Returns `true` if the keys are stored under `key`.
+    static func isStored(under key: EntryKey) -> Bool { key.text == name }
+
+    /// Records that the stored keys have changed.
+    func invalidate() { cache.withLock { $0.changeCount += 1 } }
+
+    /// Loads the keys unless the cached ones are believed. While the changes cannot be followed, that is one read in
+    /// ``FeedFreshness/trust``.
+    func refresh() async throws(BackendError) {
+        let isBelieved = cache.withLock { cache in
+            guard cache.ring != nil, cache.changeCount == cache.loadedCount else { return false }
+            return freshness.isFresh || freshness.now - cache.loaded <= FeedFreshness.trust
+        }
+        if !isBelieved { try await load() }
+    }
 
     /// Loads the keys, and creates a new one if there is none or the newest is too old.
     func load() async throws(BackendError) {
-        let now = host.now()
+        let (now, start, count) = (host.now(), freshness.now, cache.withLock { $0.changeCount })
         let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
             var ring = known ?? Ring(keys: [], secret: Data(cryptography.randomBytes(32)))
             if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
@@ -48,15 +83,20 @@ final class KeyRing: Sendable {
             ring.keys.removeFirst(max(0, ring.keys.count - 2))
             return ring
         }
-        cache.withLock { $0 = ring }
+        cache.withLock { cache in
+            // A load that began later may have finished earlier.
+            guard cache.ring == nil || start >= cache.loaded else { return }
+            (cache.ring, cache.loaded, cache.loadedCount) = (ring, start, count)
+        }
     }
 
     /// The current signing key.
     func signingKey() async throws(BackendError) -> SigningKey {
+        try await refresh()
         let now = host.now()
-        let newest = cache.withLock { $0?.keys.last }
+        let newest = cache.withLock { $0.ring?.keys.last }
         if newest.map({ Self.signs($0, now) }) != true { try await load() }
-        guard let key = cache.withLock({ $0?.keys.last }) else {
+        guard let key = cache.withLock({ $0.ring?.keys.last }) else {
             throw BackendError(.damaged, message: "there is no key to sign tokens with")
         }
         return SigningKey(id: key.id, bytes: Array(key.key))
@@ -68,9 +108,9 @@ final class KeyRing: Sendable {
 
     /// All keys that may have signed a token that is still valid.
     var keys: [SigningKey] {
-        cache.withLock { ring in (ring?.keys ?? []).map { SigningKey(id: $0.id, bytes: Array($0.key)) } }
+        cache.withLock { cache in (cache.ring?.keys ?? []).map { SigningKey(id: $0.id, bytes: Array($0.key)) } }
     }
 
     /// The secret from which refresh tokens are derived.
-    var secret: [UInt8] { cache.withLock { Array($0?.secret ?? Data()) } }
+    var secret: [UInt8] { cache.withLock { Array($0.ring?.secret ?? Data()) } }
 }

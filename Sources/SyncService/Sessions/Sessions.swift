@@ -15,6 +15,8 @@ struct Sessions: Sendable {
     let cryptography: any ServiceCryptography
     let configuration: ServiceConfiguration
     let host: HostServices
+    /// This server: random for each process.
+    let server: String
 
     /// The time for which a refresh token remains valid after its successor was issued, in milliseconds. The client may
     /// not have received the successor.
@@ -36,12 +38,12 @@ struct Sessions: Sendable {
     func begin(_ credential: VerifiedCredential) async throws -> Grant {
         let (name, account) = (credential.name, credential.account)
         let now = host.now()
-        if keys.secret.isEmpty { try await keys.load() }
+        try await keys.refresh()
         let secret = cryptography.randomBytes(32)
         let session = SessionRecord(
             id: Hexadecimal.text(cryptography.randomBytes(16)), account: name,
             incarnation: account.incarnation, epoch: credential.epoch, secret: digest(secret), rotated: now,
-            created: now, expires: now + lifetime)
+            rotatedBy: server, created: now, expires: now + lifetime)
         try await endSurplus(of: account, now: now)
         let key = try SessionRecord.key(session.id, of: name)
         guard try await records.replace(key, with: session, if: nil) else {
@@ -60,11 +62,15 @@ struct Sessions: Sendable {
 
     /// Exchanges a refresh token for its successor. Repeated attempts within ``grace`` get the same successor.
     ///
+    /// If another server issued the successor, the clocks of both may differ. From the end of the grace period until
+    /// ``SessionRecord/skew`` later the previous token is then neither accepted nor taken for a copy.
+    ///
     /// - Returns: `nil` for an invalid token. If the token's grace period is over or its successor was used, the
     ///   session also ends, because the token may have been copied.
+    /// - Throws: `BackendError.Kind.unavailable` while the clocks leave it open whether the grace period is over.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
-        if keys.secret.isEmpty { try await keys.load() }
+        try await keys.refresh()
         guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
         // Derived from the old secret with the server's key: repeated requests get the same successor, and no client
@@ -73,9 +79,9 @@ struct Sessions: Sendable {
         let presented = digest(token.secret)
         let key = try SessionRecord.key(token.session, of: token.account)
         guard var record = try await record(token.account) else { return nil }
-        var (isReplayed, isFromOtherEpoch) = (false, false)
+        var (isReplayed, isFromOtherEpoch, isOpen) = (false, false, false)
         let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
-            (isReplayed, isFromOtherEpoch) = (false, false)
+            (isReplayed, isFromOtherEpoch, isOpen) = (false, false, false)
             guard var session = known, !session.isOver(at: now, lifetime: lifetime) else { return nil }
             guard isValid(session, record.value) else {
                 isFromOtherEpoch = true
@@ -83,13 +89,17 @@ struct Sessions: Sendable {
             }
             if session.secret == presented, session.generation == token.generation {
                 (session.formerSecret, session.secret) = (presented, digest(successor))
-                (session.rotated, session.expires) = (now, now + lifetime)
+                (session.rotated, session.rotatedBy, session.expires) = (now, server, now + lifetime)
                 session.generation += 1
                 return session
             }
             let age = now - session.rotated
-            if session.formerSecret == presented, session.secret == digest(successor), age <= Self.grace {
-                return session
+            if session.formerSecret == presented, session.secret == digest(successor) {
+                // On this server, a negative age means that the clock was set back.
+                let isOwn = session.rotatedBy == server || session.rotatedBy == nil
+                if age <= Self.grace, isOwn || age >= -Self.grace { return session }
+                isOpen = !isOwn && abs(age) <= Self.grace + SessionRecord.skew
+                guard !isOpen else { return nil }
             }
             isReplayed = token.generation < session.generation
             return nil
@@ -99,6 +109,11 @@ struct Sessions: Sendable {
             // A password change moved the session to the new epoch after the account was read.
             record = current
             session = try await records.update(key, rotate)
+        }
+        if isOpen {
+            throw BackendError(
+                .unavailable, disposition: .transient,
+                message: "another server refreshed this session, and the servers' clocks may differ; try again there")
         }
         if isReplayed { try await end(token.session, of: token.account) }
         guard let session, let account = try? Account(session.account, incarnation: session.incarnation) else {

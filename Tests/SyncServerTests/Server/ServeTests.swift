@@ -13,10 +13,12 @@ struct ServeTests {
         let server = try ServerProcess(store: "memory:")
         #expect(server.url == "http://127.0.0.1:\(server.port)")
         #expect(try ask(server.port, "GET", "/healthz")?.text == "up\n")
-        #expect(try ask(server.port, "GET", "/readyz")?.text == "ready\n")
+        let ready = try #require(try ask(server.port, "GET", "/readyz")?.text)
+        #expect(ready.wholeMatch(of: /ready\nthe changes of the store were followed \d\.\d s ago\n/) != nil, "\(ready)")
         let description = try #require(try ask(server.port, "GET", "/openapi.yaml"))
         #expect(description.text.hasPrefix("openapi: 3.1.0\n"))
         for path in ["/healthz", "/readyz", "/openapi.yaml"] {
+            // The body of /readyz has one length while the changes are followed.
             let got = try #require(try ask(server.port, "GET", path))
             let head = try #require(try ask(server.port, "HEAD", path))
             #expect(head.status == 200)
@@ -42,6 +44,8 @@ struct ServeTests {
         #expect(text.contains(#"method="other""#))
         #expect(text.contains("process_resident_memory_bytes "))
         #expect(text.contains("process_open_fds "))
+        let age = text.firstMatch(of: /\nchange_feed_age_seconds ([\d.e-]+)\n/).flatMap { Double($0.1) }
+        #expect(age.map { $0 < 10 } == true)
         #expect(!text.contains("secret") && !text.contains("PROPFIND"))
         // A forwarded request is not local.
         for field in ["X-Forwarded-For: 10.1.1.1", "Forwarded: for=10.1.1.1", "Via: 1.1 proxy"] {

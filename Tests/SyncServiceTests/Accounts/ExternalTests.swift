@@ -93,6 +93,7 @@ struct ExternalTests {
         let service = try await EntitlementService(
             store, configuration: ServiceConfiguration(name: "https://sync.example.com"), cryptography: cryptography,
             host: clock.host, onError: { _ in })
+        await service.followChanges()
         let token = "external|carol|\(clock.now / 1_000 + 864_000)"
         #expect(await service.status(of: token) == 200)
         cryptography.withdraw()

@@ -99,9 +99,11 @@ struct EvidenceStage {
         configuration.evidence.appStore = PlainStoreVerifier()
         configure(&configuration.evidence)
         configuration.evidence.parkedByteLimit = parkedByteLimit
-        return try await EntitlementService(
+        let service = try await EntitlementService(
             store, configuration: configuration, cryptography: PlainCryptography(host: clock.host), host: clock.host,
             onError: { _ in }, onEvidence: { notes.add($0) })
+        await service.followChanges()
+        return service
     }
 
     var now: Int64 { clock.now }

@@ -24,9 +24,11 @@ struct RateTests {
         configuration.origins = ["https://shop.example.com"]
         adjust(&configuration.callerLimits)
         let refusals = refusals
-        return try await EntitlementService(
+        let service = try await EntitlementService(
             store, configuration: configuration, cryptography: PlainCryptography(host: clock.host),
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
+        await service.followChanges()
+        return service
     }
 
     @Test("A read counts once, however it is answered, and short values are answered synchronously")
