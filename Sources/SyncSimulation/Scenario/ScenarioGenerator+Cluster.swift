@@ -7,7 +7,7 @@ extension ScenarioGenerator {
         var random = RandomSource(seed: scenario.seed).generator(for: 3, 0, .scenario)
         guard random.happens(perMille: 250), scenario.remote.comparesAndSwaps else { return }
         scenario.remote.cluster = ClusterSetup(
-            slowCommits: Int(random.pick(0...500)), longestCommit: Int(random.pick(1...10_000)),
+            slowCommits: Int(random.pick(0...800)), longestCommit: Int(random.pick(1...20_000)),
             longestLag: Int(random.pick(0...10_000)))
         for _ in 0..<random.pick(0...4) {
             let time = random.pick(0...Int64(scenario.days) * World.day - 1)
