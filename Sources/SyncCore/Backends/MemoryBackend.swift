@@ -132,6 +132,12 @@ extension MemoryBackend {
         state.withLock { $0 = backup.state }
         hub.signal()
     }
+
+    /// Applies a change of another store, with its version and its tag, as a replica does.
+    package func replay(_ key: EntryKey, _ entry: Entry?, tag: UInt64) {
+        let (_, changed) = state.withLock { $0.change(key, to: entry, tag: tag, if: .any) }
+        if changed { hub.signal() }
+    }
 }
 
 extension KeyValueBackend where Self == MemoryBackend {

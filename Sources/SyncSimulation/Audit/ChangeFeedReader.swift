@@ -2,7 +2,7 @@ import SyncCore
 
 /// Tracks the contents of a store through its change feed alone, as a subscriber does.
 struct ChangeFeedReader {
-    private var cursor: ChangeCursor?
+    private(set) var cursor: ChangeCursor?
     private(set) var versions: [EntryKey: EntryVersion] = [:]
 
     /// Reads all changes since the last call.

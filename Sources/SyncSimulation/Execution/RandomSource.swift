@@ -17,6 +17,7 @@ struct RandomSource: Sendable {
         case host
         case remote
         case scenario
+        case cluster
     }
 }
 

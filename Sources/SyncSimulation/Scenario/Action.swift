@@ -75,6 +75,9 @@ public enum Action: Codable, Hashable, Sendable {
     case moveRemoteClock(Int64, for: Int64)
     /// It is full for this many milliseconds.
     case fillRemote(Int64)
+    /// The primary of its cluster is killed: at once for 0, otherwise while the write with this number is under way.
+    /// The promotion of the standby takes this many milliseconds. Nothing happens without a cluster.
+    case failOver(afterWrites: Int, promotion: Int64)
     /// A malicious client writes to it.
     case lie(MaliciousWrite)
     /// The store notifies the server of a statement that it signed.

@@ -13,6 +13,14 @@ extension Scenario {
         if remote.policy == .verified, !sharesUnits {
             throw InputError(path: "remote.policy", reason: "verified needs shared units")
         }
+        if let cluster = remote.cluster {
+            guard remote.comparesAndSwaps else {
+                throw InputError(path: "remote.cluster", reason: "needs a remote that compares and swaps")
+            }
+            try Self.check(cluster.slowCommits, in: 0...1_000, "remote.cluster.slowCommits")
+            try Self.check(cluster.longestCommit, in: 1...60_000, "remote.cluster.longestCommit")
+            try Self.check(cluster.longestLag, in: 0...60_000, "remote.cluster.longestLag")
+        }
         for (index, setup) in devices.enumerated() { try Self.check(setup, "devices[\(index)]") }
         for field in FaultRates.fields {
             let limit = field.name == "longestDelay" ? 86_400_000 : 1_000
@@ -44,6 +52,9 @@ extension Scenario {
             if let date = sale.date {
                 try Self.check(date, in: -Self.longest...Self.longest, "\(path).action.buy.date")
             }
+        case .failOver(let count, let promotion):
+            try Self.check(count, in: 0...1_000_000, "\(path).action.failOver.afterWrites")
+            try Self.check(promotion, in: 0...600_000, "\(path).action.failOver.promotion")
         case .crash(let count): try Self.check(count, in: 0...1_000_000, "\(path).action.crash")
         default:
             for amount in step.action.amounts {
@@ -66,7 +77,9 @@ extension Action {
     /// True for actions on the remote.
     var isOnRemote: Bool {
         switch self {
-        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie, .notify, .claim: true
+        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .failOver, .lie, .notify,
+            .claim:
+            true
         default: false
         }
     }

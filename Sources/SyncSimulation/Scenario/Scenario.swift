@@ -76,12 +76,20 @@ public struct RemoteSetup: Codable, Hashable, Sendable {
     ///
     /// Such a server needs preconditions, and under `verified` also shared units.
     public var policy: ServerPolicy?
+    /// The database cluster that keeps the data; `nil` for a single store, in which a write is one step.
+    ///
+    /// A cluster needs preconditions. The store of a subject that creates its own is never part of a cluster.
+    public var cluster: ClusterSetup?
 
     /// A remote. By default, it is plain storage with all capabilities.
-    public init(comparesAndSwaps: Bool = true, tellsTime: Bool = true, policy: ServerPolicy? = nil) {
+    public init(
+        comparesAndSwaps: Bool = true, tellsTime: Bool = true, policy: ServerPolicy? = nil,
+        cluster: ClusterSetup? = nil
+    ) {
         self.comparesAndSwaps = comparesAndSwaps
         self.tellsTime = tellsTime
         self.policy = policy
+        self.cluster = cluster
     }
 }
 

@@ -70,6 +70,7 @@ struct ScenarioGenerator {
         for _ in 0..<random.pick(2...10) { addSyncs() }
         drawFaults()
         drawEvidence()
+        drawCluster()
         scenario.steps.sort { ($0.at, $0.device ?? -1) < ($1.at, $1.device ?? -1) }
         return scenario
     }

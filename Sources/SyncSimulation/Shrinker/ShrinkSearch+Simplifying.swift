@@ -10,6 +10,13 @@ extension ShrinkSearch {
         tries { $0.remote.tellsTime = true }
         if best.remote.policy != nil { tries { $0.remote.policy = nil } }
         if best.remote.policy == .verified { tries { $0.remote.policy = .trusted } }
+        if best.remote.cluster != nil { tries { $0.remote.cluster = nil } }
+        if best.remote.cluster != nil {
+            tries { $0.remote.cluster = ClusterSetup() }
+            tries { $0.remote.cluster?.slowCommits = ClusterSetup().slowCommits }
+            tries { $0.remote.cluster?.longestCommit = ClusterSetup().longestCommit }
+            tries { $0.remote.cluster?.longestLag = ClusterSetup().longestLag }
+        }
         tries { $0.sharesUnits = true }
         for index in best.devices.indices {
             tries { $0.devices[index] = DeviceSetup(account: $0.devices[index].account) }
@@ -111,6 +118,9 @@ extension Action {
             case .assert(let group, let until, let source):
                 until.rounder.map { .assert(group: group, until: $0, source: source) }
             case .crash(let count): [0, 1, count / 2].filter { $0 < count }.map { .crash(afterOperations: $0) }
+            case .failOver(let count, let promotion):
+                [0, 1, count / 2].filter { $0 < count }.map { .failOver(afterWrites: $0, promotion: promotion) }
+                    + [0, 1_000].filter { $0 < promotion }.map { .failOver(afterWrites: count, promotion: $0) }
             case .fill(let amount): amount.rounder.map { .fill($0) }
             case .fillRemote(let amount): amount.rounder.map { .fillRemote($0) }
             case .moveClock(let amount): amount.rounder.map { .moveClock($0) }

@@ -19,8 +19,12 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
     }
 
     let base: any KeyValueBackend
-    /// The wrapped store if it is in memory: only such a store can be copied and restored.
-    private let memory: MemoryBackend?
+    /// The wrapped store if it can be copied and restored.
+    private let memory: (any ReplaceableStore)?
+    /// The wrapped store if it is a cluster, which reports writes when they become visible.
+    private let cluster: SimulatedCluster?
+    /// Checks what readers of a cluster see.
+    var witness: StoreWitness?
     private let executor: SimulationExecutor
     private(set) var values: [EntryKey: [UInt8]] = [:]
     /// Earlier values of keys, oldest first, which a stale cache may return; at most three for each key.
@@ -35,34 +39,40 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
     /// - Parameter memory: The store that `base` wraps, if any.
     init(_ base: any KeyValueBackend, memory: (any KeyValueBackend)? = nil, executor: SimulationExecutor) {
         self.base = base
-        self.memory = (memory ?? base) as? MemoryBackend
+        self.memory = (memory ?? base) as? any ReplaceableStore
+        cluster = base as? SimulatedCluster
         self.executor = executor
+        cluster?.didCommit = { [unowned self] in self.note($0, $1?.value, $1?.version) }
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         check()
-        return try await base.read(key, unless: knownVersion)
+        let answer = try await base.read(key, unless: knownVersion)
+        witness?.didRead(key, answer.outcome, unless: knownVersion)
+        return answer
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         check()
-        let answer = try await base.write(value, to: key, if: precondition)
-        if case .written(let version) = answer.outcome { note(key, value, version) }
-        return answer
+        return try await witnessed(key, value) { (base) async throws(BackendError) in
+            try await base.write(value, to: key, if: precondition)
+        }
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         check()
-        let answer = try await base.delete(key, if: precondition)
-        if case .deleted = answer.outcome { note(key, nil, nil) }
-        return answer
+        return try await witnessed(key, nil) { (base) async throws(BackendError) in
+            try await base.delete(key, if: precondition)
+        }
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         check()
-        return try await base.list(prefix: prefix, after: cursor, limit: limit)
+        let answer = try await base.list(prefix: prefix, after: cursor, limit: limit)
+        for item in answer.outcome.items { witness?.didSee(item.version, of: item.key) }
+        return answer
     }
 
     func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
@@ -75,6 +85,30 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
     func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
         check()
         return try await base.latestCursor()
+    }
+
+    private func witnessed(
+        _ key: EntryKey, _ value: [UInt8]?,
+        _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<WriteOutcome>
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        let number = witness?.willWrite(value, to: key)
+        let answer: Answer<WriteOutcome>
+        do throws(BackendError) { answer = try await body(base) } catch {
+            if let number { witness?.didFail(number, key, error) }
+            throw error
+        }
+        if cluster == nil {
+            switch answer.outcome {
+            case .written(let version): note(key, value, version)
+            case .deleted: note(key, nil, nil)
+            case .conflict: break
+            }
+        }
+        if let witness, let number {
+            witness.didAnswer(number, key, answer.outcome)
+            await witness.follow(self, key)
+        }
+        return answer
     }
 
     private func check() {
@@ -119,6 +153,7 @@ extension StoreContents {
         let before = values
         memory.putBack(backup)
         values = copy.values
+        witness?.didReplace()
         versions = [:]
         history = [:]
         for key in Set(before.keys).union(values.keys).sorted() where before[key] != values[key] {
@@ -134,15 +169,20 @@ extension StoreContents {
 
     /// Writes `value` to `key` unconditionally, as a client outside of the run would.
     func put(_ value: [UInt8]?, under key: EntryKey) async throws(BackendError) {
+        cluster?.settle()
         let old = values[key]
         remember(key)
-        if let value {
-            guard case .written(let version) = try await base.write(value, to: key, if: .any).outcome else { return }
-            versions[key] = version
+        var version: EntryVersion?
+        if let cluster {
+            version = cluster.put(value, under: key)
+            witness?.didPut(key)
+        } else if let value {
+            guard case .written(let new) = try await base.write(value, to: key, if: .any).outcome else { return }
+            version = new
         } else {
             _ = try await base.delete(key, if: .any)
-            versions[key] = nil
         }
+        versions[key] = version
         values[key] = value
         didChange(Change(key: key, old: old, new: value, isFromProcess: false))
     }

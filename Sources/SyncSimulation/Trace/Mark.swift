@@ -109,6 +109,16 @@ public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
     case claimSetAside
     /// Under `verified`, the server's word overrode a stronger statement of a client.
     case claimOverridden
+    /// A write to a cluster became visible after one that had begun later.
+    case slowCommitOvertaken
+    /// The primary of a cluster was killed while writes were under way.
+    case failoverDuringWrite
+    /// A write of unknown outcome survived the failover of a cluster.
+    case unknownSurvivedFailover
+    /// A write of unknown outcome was lost in the failover of a cluster.
+    case unknownLostInFailover
+    /// A former primary of a cluster returned and refused a request.
+    case formerPrimaryRefused
 }
 
 /// The number of times that runs reached each rare state.

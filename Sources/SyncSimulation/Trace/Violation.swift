@@ -33,6 +33,8 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case restore
         /// The change feed of a store leads a reader to the store's contents.
         case changes
+        /// A read of a cluster sees every write that was acknowledged before, and no write that was reported as not done.
+        case reads
         /// All jobs run on the simulation's executor, and the run ends.
         case execution
         /// Acknowledged evidence stays on its device until the server ledger has what it proves, or the server has

@@ -138,22 +138,26 @@ extension SimulatedServer {
         let key = try LedgerKeys(account).decisions
         let contents = world.remote.contents
         while !isErased(account) {
-            var ledger = ServerLedger()
-            var stored: Entry?
-            if case .found(let entry) = try await contents.read(key, unless: nil).outcome {
-                stored = entry
-                do { ledger = ServerLedger(try LedgerDocument(decoding: entry.value).ledger) } catch {
-                    throw BackendError(.damaged, operation: .read, key: key, message: "simulated: \(error)")
+            do throws(BackendError) {
+                var ledger = ServerLedger()
+                var stored: Entry?
+                if case .found(let entry) = try await contents.read(key, unless: nil).outcome {
+                    stored = entry
+                    do { ledger = ServerLedger(try LedgerDocument(decoding: entry.value).ledger) } catch {
+                        throw BackendError(.damaged, operation: .read, key: key, message: "simulated: \(error)")
+                    }
                 }
-            }
-            let former = ledger
-            _ = ledger.set(policy, at: Timestamp(milliseconds: world.trueTime))
-            change(&ledger)
-            guard ledger != former else { return stored?.version }
-            let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
-            let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-            if case .written(let version) = try await contents.write(bytes, to: key, if: condition).outcome {
-                return version
+                let former = ledger
+                _ = ledger.set(policy, at: Timestamp(milliseconds: world.trueTime))
+                change(&ledger)
+                guard ledger != former else { return stored?.version }
+                let bytes = LedgerDocument(ledger: ledger.ledger).encoded()
+                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
+                if case .written(let version) = try await contents.write(bytes, to: key, if: condition).outcome {
+                    return version
+                }
+            } catch {
+                try await world.recover(from: error)
             }
         }
         return nil
@@ -163,6 +167,13 @@ extension SimulatedServer {
     func didErase(_ place: LedgerPlace) async throws(BackendError) {
         guard let name = place.name else { return }
         let key = try LedgerKeys(try Self.account(name, place.incarnation)).decisions
-        _ = try await world.remote.contents.delete(key, if: .any)
+        while true {
+            do throws(BackendError) {
+                _ = try await world.remote.contents.delete(key, if: .any)
+                return
+            } catch {
+                try await world.recover(from: error)
+            }
+        }
     }
 }

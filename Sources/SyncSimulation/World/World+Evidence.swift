@@ -70,14 +70,28 @@ extension World {
 
     private func join(_ fact: Fact?, to key: EntryKey) async throws(BackendError) {
         guard let fact else { return }
-        while case .found(let entry) = try await remote.contents.read(key, unless: nil).outcome {
-            // A malicious client may have made the ledger unreadable.
-            guard let document = try? LedgerDocument(decoding: entry.value), !document.ledger.isErased else { return }
-            let ledger = document.ledger.joined(with: Ledger([fact.record]))
-            let bytes = LedgerDocument(ledger: ledger, localSection: document.localSection).encoded()
-            let outcome = try await remote.contents.write(bytes, to: key, if: .matches(entry.version)).outcome
-            if case .written = outcome { return }
+        while true {
+            do throws(BackendError) {
+                guard case .found(let entry) = try await remote.contents.read(key, unless: nil).outcome else { return }
+                // A malicious client may have made the ledger unreadable.
+                guard let document = try? LedgerDocument(decoding: entry.value), !document.ledger.isErased else {
+                    return
+                }
+                let ledger = document.ledger.joined(with: Ledger([fact.record]))
+                let bytes = LedgerDocument(ledger: ledger, localSection: document.localSection).encoded()
+                let outcome = try await remote.contents.write(bytes, to: key, if: .matches(entry.version)).outcome
+                if case .written = outcome { return }
+            } catch {
+                try await recover(from: error)
+            }
         }
+    }
+
+    /// Waits a second before a server repeats a request to its cluster. Throws errors that repeating does not solve.
+    func recover(from error: BackendError) async throws(BackendError) {
+        guard cluster != nil, error.disposition != .permanent else { throw error }
+        // The tasks of the run's servers are never cancelled, so they sleep to the end.
+        do { try await scheduler.sleep(until: scheduler.now + 1_000_000) } catch {}
     }
 }
 

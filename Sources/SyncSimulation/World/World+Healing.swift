@@ -45,6 +45,7 @@ extension World {
         rates.longestDelay = 5
         remote.clockOffset = 0
         remote.fullUntil = 0
+        cluster?.heal()
         for device in devices where !device.isLost {
             for process in device.running { process.end() }
             device.cut(.incoming, until: 0)
@@ -141,8 +142,12 @@ extension World {
     private func follow(isLast: Bool = false) async {
         do throws(BackendError) {
             if try await auditor.changeFeed.follow(remote.contents) { marks.reach(.cursorExpired) }
-            if isLast { try await auditor.checkChangeFeed() }
+            guard isLast else { return }
+            try await auditor.checkChangeFeed()
+            await remote.contents.witness?.checkEnd(remote.contents)
         } catch {
+            // A cluster answers nothing during a promotion.
+            if !isLast, cluster?.isPromoting == true { return }
             report(.changes, "the change feed of the remote failed: \(error)", lane: remote.lane)
         }
     }

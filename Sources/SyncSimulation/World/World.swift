@@ -12,6 +12,8 @@ final class World: @unchecked Sendable {
     let random: RandomSource
     private(set) var devices: [SimulatedDevice] = []
     let remote: SimulatedRemote
+    /// The cluster that keeps the remote's data; `nil` for a single store.
+    private(set) var cluster: SimulatedCluster?
     private(set) lazy var auditor = Auditor(world: self)
     var marks = Marks()
     /// The current fault rates; zero after healing.
@@ -46,18 +48,36 @@ final class World: @unchecked Sendable {
         self.scheduler = scheduler
         recorder = Recorder(scheduler: scheduler, isRecording: isRecording)
         random = RandomSource(seed: scenario.seed)
-        let store = subject.makeRemote(Self.host(-1, scheduler, random))
+        let host = Self.host(-1, scheduler, random)
+        let store = subject.makeRemote(host)
+        var contents = StoreContents(
+            scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
+            executor: scheduler.executor)
+        if let setup = scenario.remote.cluster, scenario.remote.comparesAndSwaps, let store = store as? MemoryBackend {
+            let cluster = SimulatedCluster(setup, primary: store, host: host, scheduler: scheduler, random: random)
+            contents = StoreContents(cluster, executor: scheduler.executor)
+            self.cluster = cluster
+        }
         remote = SimulatedRemote(
-            contents: StoreContents(
-                scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
-                executor: scheduler.executor),
-            lane: 2 * scenario.devices.count, tellsTime: scenario.remote.tellsTime, scheduler: scheduler)
+            contents: contents, lane: 2 * scenario.devices.count, tellsTime: scenario.remote.tellsTime,
+            scheduler: scheduler)
         if let policy = scenario.remote.policy, scenario.remote.comparesAndSwaps {
             remote.server = SimulatedServer(policy.trustPolicy, catalog: subject.catalogs[0], world: self)
         }
         for setup in scenario.devices { _ = addDevice(setup) }
         remote.contents.didChange = { [unowned self] in self.remoteDidChange($0) }
         remote.contents.didEscape = { [unowned self] in self.didEscape() }
+        if let cluster { observe(cluster) }
+    }
+
+    private func observe(_ cluster: SimulatedCluster) {
+        cluster.reach = { [unowned self] in self.marks.reach($0) }
+        cluster.didMove = { [unowned self] words in
+            self.recorder.note(self.remote.lane, .store, words.utf8.count, .storeChanged(words))
+        }
+        remote.contents.witness = StoreWitness { [unowned self] oracle, message in
+            self.report(oracle, message, lane: self.remote.lane)
+        }
     }
 
     /// The host services of a store that belongs to no process.

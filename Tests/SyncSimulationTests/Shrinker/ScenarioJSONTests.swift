@@ -105,6 +105,33 @@ struct ScenarioJSONTests {
         #expect(error.map { "\($0)" } == "remote.policy: verified needs shared units")
     }
 
+    @Test("A cluster survives a round trip, and one that the remote cannot have is rejected")
+    func clusters() throws {
+        var scenario = Scenario(
+            seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, .failOver(afterWrites: 2, promotion: 600_000))],
+            days: 3)
+        let cluster = ClusterSetup(slowCommits: 1_000, longestCommit: 60_000, longestLag: 0)
+        scenario.remote = RemoteSetup(cluster: cluster)
+        try #expect(Scenario(json: scenario.json) == scenario)
+        func reason(_ change: (inout Scenario) -> Void) -> String? {
+            var damaged = scenario
+            change(&damaged)
+            return #expect(throws: InputError.self) { try Scenario(json: damaged.json) }.map { "\($0)" }
+        }
+        #expect(
+            reason { $0.remote.comparesAndSwaps = false }
+                == "remote.cluster: needs a remote that compares and swaps")
+        #expect(
+            reason { $0.remote.cluster?.longestCommit = 0 }
+                == "remote.cluster.longestCommit: must be 1 to 60000, not 0")
+        #expect(
+            reason { $0.steps[0].action = .failOver(afterWrites: -1, promotion: 0) }
+                == "steps[0].action.failOver.afterWrites: must be 0 to 1000000, not -1")
+        #expect(
+            reason { $0.steps[0].action = .failOver(afterWrites: 0, promotion: 600_001) }
+                == "steps[0].action.failOver.promotion: must be 0 to 600000, not 600001")
+    }
+
     @Test("Text that is not a scenario in JSON is rejected", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
     func noScenario(text: String) {
         #expect(throws: InputError.self) { try Scenario(json: Array(text.utf8)) }

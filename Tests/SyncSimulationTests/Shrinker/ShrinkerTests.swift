@@ -51,6 +51,22 @@ struct ShrinkerTests {
         #expect(Simulation(shrunk.scenario).run().violations.isEmpty, "seed \(scenario.seed): the default must hold")
     }
 
+    @Test("A cluster and its failovers are removed from a failure that does not need them")
+    func cluster() throws {
+        let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
+        let scenario = Scenario(
+            seed: 1, devices: [DeviceSetup()],
+            remote: RemoteSetup(cluster: ClusterSetup(slowCommits: 500, longestCommit: 2_000, longestLag: 9)),
+            steps: [
+                Step(at: 0, device: 0, .buy(Sale("t1", of: "quarter"))),
+                Step(at: 1_000, .failOver(afterWrites: 2, promotion: 5_000)),
+                Step(at: 86_400_000, device: 0, .buy(Sale("t2", of: "quarter"))),
+            ], days: 2)
+        let shrunk = try #require(Shrinker(of: subject).shrink(scenario))
+        #expect(shrunk.scenario.remote == RemoteSetup())
+        #expect(shrunk.scenario.steps.map { EveryAction.name(of: $0.action) } == ["buy", "buy"])
+    }
+
     @Test("Shrinking is deterministic and reports each run")
     func repeatable() throws {
         let scenario = try Self.firstFailing(Self.careless, 201...400)

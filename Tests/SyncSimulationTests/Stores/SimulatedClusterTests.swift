@@ -1,0 +1,149 @@
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@testable import SyncSimulation
+
+/// The cluster alone, in virtual time.
+@Suite("A simulated cluster")
+struct SimulatedClusterTests {
+    private static let keys = ["a", "b", "c"].compactMap { try? EntryKey($0) }
+
+    @Test("A change feed that is followed beside slow commits reports every acknowledged write in its next page")
+    func slowCommits() throws {
+        var overtaken = 0
+        for seed in UInt64(1)...50 {
+            let bench = try Bench(seed: seed, ClusterSetup(slowCommits: 500, longestCommit: 5_000, longestLag: 5_000))
+            try bench.run { bench in
+                for round in 0..<4 {
+                    for key in Self.keys { bench.spawn { await bench.write([UInt8(round)], to: key) } }
+                    await bench.rest(milliseconds: 3_000)
+                }
+                await bench.rest(milliseconds: 30_000)
+            }
+            #expect(bench.violations.isEmpty, "seed \(seed)")
+            #expect(bench.written == 12, "seed \(seed)")
+            overtaken += bench.marks.count { $0 == .slowCommitOvertaken }
+        }
+        #expect(overtaken > 0)
+    }
+
+    @Test("A failover loses no acknowledged write, and only writes under way have an unknown outcome")
+    func failovers() throws {
+        var marks: Set<Mark> = []
+        for seed in UInt64(1)...100 {
+            let bench = try Bench(seed: seed, ClusterSetup(slowCommits: 100, longestCommit: 500, longestLag: 5_000))
+            try bench.run { bench in
+                for round in 0..<20 {
+                    for key in Self.keys { bench.spawn { await bench.write([UInt8(round)], to: key) } }
+                    if round == 10 { bench.cluster.failOver(afterWrites: 2, promotion: 200_000) }
+                    await bench.rest(milliseconds: 100)
+                    for key in Self.keys { await bench.read(key) }
+                }
+                await bench.rest(milliseconds: 30_000)
+                bench.cluster.heal()
+                for key in Self.keys { await bench.read(key) }
+                await bench.contents.witness?.checkEnd(bench.contents)
+            }
+            #expect(bench.violations.isEmpty, "seed \(seed)")
+            #expect(bench.refusals.allSatisfy { $0.kind == .unavailable && $0.disposition != .permanent })
+            marks.formUnion(bench.marks)
+        }
+        let expected: Set<Mark> = [.failoverDuringWrite, .unknownSurvivedFailover, .unknownLostInFailover]
+        #expect(marks.isSuperset(of: expected), "missing: \(expected.subtracting(marks))")
+    }
+
+    @Test("Contents that replace those of the cluster are on the standby too")
+    func replaced() throws {
+        let bench = try Bench(seed: 1, ClusterSetup(longestLag: 60_000))
+        try bench.run { bench in
+            let key = Self.keys[0]
+            await bench.write([1], to: key)
+            let copy = bench.contents.copy()
+            await bench.write([2], to: key)
+            #expect(bench.contents.putBack(copy))
+            bench.cluster.failOver(afterWrites: 0, promotion: 1_000)
+            await bench.rest(milliseconds: 10)
+            bench.cluster.heal()
+            #expect(try await bench.contents.read(key).outcome.value == [1])
+        }
+        #expect(bench.violations.isEmpty)
+    }
+
+    @Test("Scenarios with and without a cluster are generated, and reach the failover's rare states")
+    func swarm() {
+        let scenarios = (UInt64(1)...200).map { Swarm().scenario(seed: $0) }
+        let clusters = scenarios.filter { $0.remote.cluster != nil }
+        #expect((20...80).contains(clusters.count))
+        #expect(clusters.allSatisfy { $0.remote.comparesAndSwaps })
+        #expect(clusters.contains { $0.remote.policy != nil } && clusters.contains { $0.remote.policy == nil })
+        var marks = Marks()
+        for scenario in clusters { marks.add(Simulation(scenario).run().marks) }
+        for mark in [Mark.failoverDuringWrite, .unknownSurvivedFailover, .unknownLostInFailover, .formerPrimaryRefused]
+        {
+            #expect(marks[mark] > 0, "\(mark)")
+        }
+    }
+}
+
+/// A cluster with a scheduler and a witness. Single-threaded.
+private final class Bench: @unchecked Sendable {
+    let scheduler: Scheduler
+    let cluster: SimulatedCluster
+    let contents: StoreContents
+    private(set) var marks: [Mark] = []
+    private(set) var violations: [String] = []
+    private(set) var refusals: [BackendError] = []
+    private(set) var written = 0
+    private var isOver = false
+
+    init(seed: UInt64, _ setup: ClusterSetup) throws {
+        let scheduler = Scheduler(seed: seed)
+        let random = RandomSource(seed: seed)
+        let bits = Bits(random.generator(for: 0, 0, .remote))
+        let host = HostServices(
+            now: { scheduler.trueTime }, timer: SimulationClock(scheduler: scheduler), randomBits: { bits.next() })
+        self.scheduler = scheduler
+        cluster = SimulatedCluster(
+            setup, primary: MemoryBackend(host: host), host: host, scheduler: scheduler, random: random)
+        contents = StoreContents(cluster, executor: scheduler.executor)
+        cluster.reach = { [unowned self] in self.marks.append($0) }
+        contents.witness = StoreWitness { [unowned self] in self.violations.append("\($0): \($1)") }
+    }
+
+    func run(_ body: @escaping @Sendable (Bench) async throws -> Void) throws {
+        scheduler.spawn { [self] in
+            do { try await body(self) } catch { Issue.record(error) }
+            isOver = true
+        }
+        try scheduler.run(atMost: 1_000_000) { isOver }
+    }
+
+    func spawn(_ body: @escaping @Sendable () async -> Void) { scheduler.spawn(body) }
+
+    func rest(milliseconds: Int64) async {
+        do { try await scheduler.sleep(until: scheduler.now + milliseconds * 1_000) } catch {}
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey) async {
+        do throws(BackendError) {
+            if case .written = try await contents.write(value, to: key, if: .any).outcome { written += 1 }
+        } catch { refusals.append(error) }
+    }
+
+    func read(_ key: EntryKey) async {
+        do throws(BackendError) { _ = try await contents.read(key) } catch { refusals.append(error) }
+    }
+}
+
+private final class Bits: @unchecked Sendable {
+    private var generator: SeededGenerator
+    init(_ generator: SeededGenerator) { self.generator = generator }
+    func next() -> UInt64 { generator.next() }
+}
+
+extension ReadOutcome {
+    fileprivate var value: [UInt8]? {
+        if case .found(let entry) = self { entry.value } else { nil }
+    }
+}
