@@ -176,8 +176,8 @@ final class ChangeHub: Sendable {
     func follow() async {
         do throws(BackendError) {
             while true {
-                let position = state.withLock { $0.position }
                 let start = freshness.now
+                let position = try await position()
                 let page = try await store.changes(since: position, limit: 1_000).outcome
                 deliver(page)
                 guard page.hasMore else { return freshness.note(start: start) }
@@ -197,6 +197,15 @@ final class ChangeHub: Sendable {
                 listener.finish()
             }
         }
+    }
+
+    /// The position from which to read. History is skipped: caches are dropped instead, after the position was taken.
+    private func position() async throws(BackendError) -> ChangeCursor? {
+        if let position = state.withLock({ $0.position }) { return position }
+        let latest = try await store.latestCursor().outcome
+        onReset()
+        state.withLock { $0.position = latest }
+        return latest
     }
 
     /// Reports an error unless one was reported within the last ``reportPause``, because a store that is away fails
