@@ -59,8 +59,6 @@ public final class PostgreSQLBackend: KeyValueBackend {
         self.init(try Configuration(url), host: host)
     }
 
-    deinit { store.close() }
-
     /// This store without creation: a missing store throws `BackendError.Kind.missing`. With
     /// ``Configuration/Creation/whenNeeded``, the backend itself.
     public var requiringExisting: any KeyValueBackend {

@@ -11,9 +11,15 @@ struct ChangeFeed {
     /// The number of keys up to which a page of a prefix is read key by key.
     private static let keyCount = 1_000
 
+    /// Numbers the pending changes. Another process that does so holds the lock until its commit is durable.
+    private var sequencing: [Statement] {
+        let limit = store.connector.configuration.busyTimeout.pollMilliseconds
+        return [Statement(.waitLonger, .integer(Int64(limit))), Statement(.sequence)]
+    }
+
     /// The latest change; `nil` if nothing was ever changed.
     func latest() async throws(BackendError) -> ChangeCursor? {
-        let rows = try await store.read([[Statement(.sequence)], [Statement(.latest)]], .changes)[1][0]
+        let rows = try await store.read([sequencing, [Statement(.latest)]], .changes)[1][0]
         let cursor = Self.cursor(in: rows, 0)
         store.connector.note(cursor)
         return cursor
@@ -26,7 +32,7 @@ struct ChangeFeed {
         let page = Statement(
             .changes, .integer(start), .integer(Int64(min(limit, .max - 1) + 1)), .integer(Int64(scanCount)))
         let rows = try await store.read(
-            [[Statement(.sequence)], [Statement(.change, .integer(start)), page]], .changes)[1]
+            [sequencing, [Statement(.change, .integer(start)), page]], .changes)[1]
         try check(cursor, against: rows[0])
         return note(try Self.scannedPage(rows[1], since: cursor, limit: limit, scanCount: scanCount))
     }
@@ -40,7 +46,7 @@ struct ChangeFeed {
         let (start, more) = (Self.number(of: cursor), Int64(min(limit, .max - 1) + 1))
         let head = try await store.read(
             [
-                [Statement(.sequence)],
+                sequencing,
                 [
                     Statement(.change, .integer(start)), Statement(.latest),
                     Statement(.countKeys, range.start, range.end, .integer(Int64(Self.keyCount + 1))),
