@@ -33,7 +33,7 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case restore
         /// The change feed of a store leads a reader to the store's contents.
         case changes
-        /// A read of a cluster sees every write that was acknowledged before, and no write that was reported as not done.
+        /// A read of a cluster sees every write acknowledged before, and no write that was reported as not done.
         case reads
         /// All jobs run on the simulation's executor, and the run ends.
         case execution

@@ -116,7 +116,8 @@ struct ScenarioJSONTests {
         func reason(_ change: (inout Scenario) -> Void) -> String? {
             var damaged = scenario
             change(&damaged)
-            return #expect(throws: InputError.self) { try Scenario(json: damaged.json) }.map { "\($0)" }
+            let error = #expect(throws: InputError.self) { try Scenario(json: damaged.json) }
+            return error.map { "\($0)" }
         }
         #expect(
             reason { $0.remote.comparesAndSwaps = false }
