@@ -132,8 +132,8 @@ public final class PostgreSQLBackend: KeyValueBackend {
         return Answer(page)
     }
 
-    /// Returns the changes after `cursor`. A prefix of few keys is read through an index, so it does not matter how much
-    /// other keys have changed.
+    /// Returns the changes after `cursor`. A prefix of few keys is read through an index, however much other keys have
+    /// changed.
     public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
         -> Answer<ChangePage>
     {

@@ -100,7 +100,7 @@ private final class ServerTrial: Sendable {
         let isOver = Mutex(false)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for task in 0..<Self.taskCount {
-                group.addTask {
+                group.addTask { @Sendable in
                     var number = 0
                     while !isOver.withLock({ $0 }) {
                         try await self.write(EntryKey("\(round)/\(task)/\(number)"), on: self.backends[task % 2])

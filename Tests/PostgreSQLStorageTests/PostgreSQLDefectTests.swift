@@ -61,7 +61,7 @@ struct PostgreSQLDefectTests {
         let limit = ContinuousClock.now + .seconds(20)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for task in 0..<8 {
-                group.addTask {
+                group.addTask { @Sendable in
                     let backend = backends[task % 2]
                     guard case .found(var entry) = try await backend.read(key).outcome else { return }
                     while counts.withLock({ $0.raised < 400 && $0.wrong == 0 }), ContinuousClock.now < limit {

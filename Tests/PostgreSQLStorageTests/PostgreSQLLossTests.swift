@@ -17,6 +17,9 @@ struct PostgreSQLLossTests {
         let holder = try store.server.startSQL(
             "BEGIN; UPDATE \(store.schema).entry SET version = version; SELECT pg_sleep(30) AS \"\(store.schema)\"")
         defer { holder.wait() }
+        try await waitUntil("the holder") {
+            try store.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30) AS \"@%'") != "0"
+        }
         async let failure = expectKind(.unavailable) { try await backend.write([2], to: key, if: .any) }
         // The first attempt waits only briefly for the row, the second one longer.
         try await waitUntil("the waiting write") {

@@ -4,8 +4,8 @@ public import TestSupport
 
 /// A real PostgreSQL server in a temporary folder, with a Unix socket in that folder and a free port of this machine.
 ///
-/// PostgreSQL does not run as root, so a test that does runs it as the user `postgres`. The server ends with the object,
-/// or with the test process. Connections over the socket need no password, connections over the port need
+/// PostgreSQL does not run as root, so a test that does runs it as the user `postgres`. The server ends with the
+/// object, or with the test process. Connections over the socket need no password, connections over the port need
 /// ``password``. The user `postgres` owns the database `postgres`.
 public final class PostgreSQLServer: Sendable {
     /// A server that did not start, or a program that failed.
@@ -118,7 +118,7 @@ public final class PostgreSQLServer: Sendable {
         let log = "\(folder)/server.log"
         let input = Pipe.closedOnExec()
         let process = Process()
-        process.executableURL = URL(filePath: "/bin/sh")
+        process.executableURL = URL(filePath: "/bin/bash")
         // The folder goes as well if the test process was killed; otherwise its owner removes it.
         let script = """
             log=$1; folder=$2; shift 2

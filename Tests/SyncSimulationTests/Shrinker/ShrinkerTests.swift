@@ -54,16 +54,13 @@ struct ShrinkerTests {
     @Test("A cluster and its failovers are removed from a failure that does not need them")
     func cluster() throws {
         let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
-        let scenario = Scenario(
-            seed: 1, devices: [DeviceSetup()],
-            remote: RemoteSetup(cluster: ClusterSetup(slowCommits: 500, longestCommit: 2_000, longestLag: 9)),
-            steps: [
-                Step(at: 0, device: 0, .buy(Sale("t1", of: "quarter"))),
-                Step(at: 1_000, .failOver(afterWrites: 2, promotion: 5_000)),
-                Step(at: 86_400_000, device: 0, .buy(Sale("t2", of: "quarter"))),
-            ], days: 2)
+        var scenario = try Self.firstFailing(subject, 1...100)
+        scenario.remote.cluster = ClusterSetup(slowCommits: 500, longestCommit: 2_000, longestLag: 9)
+        scenario.steps.append(
+            Step(at: scenario.steps.last?.at ?? 0, .failOver(afterWrites: 2, promotion: 5_000)))
         let shrunk = try #require(Shrinker(of: subject).shrink(scenario))
-        #expect(shrunk.scenario.remote == RemoteSetup())
+        #expect(shrunk.violation.oracle == .paidTime)
+        #expect(shrunk.scenario.remote.cluster == nil)
         #expect(shrunk.scenario.steps.map { EveryAction.name(of: $0.action) } == ["buy", "buy"])
     }
 
