@@ -52,7 +52,7 @@ package final class StoreLock: Sendable {
         }
     }
 
-    deinit { close(descriptor) }
+    deinit { Self.release(descriptor) }
 
     /// Removes the file, so that nothing is left beside the store. Call it at the end of the process.
     package func remove() { unlink(path) }
@@ -79,9 +79,16 @@ package final class StoreLock: Sendable {
             guard errno != ENOENT, errno != ENOTDIR else { return .free }
             throw AgentError(.failed, "\(path): cannot be opened: \(String(cString: strerror(errno)))")
         }
-        defer { close(descriptor) }
+        defer { Self.release(descriptor) }
         guard flock(descriptor, LOCK_SH | LOCK_NB) != 0 else { return .free }
         return .held(by: processID(in: descriptor))
+    }
+
+    /// Unlocks and closes the file of a lock. Closing alone does not unlock it while a child that has not yet replaced
+    /// its image has a copy of the descriptor.
+    private static func release(_ descriptor: Int32) {
+        _ = flock(descriptor, LOCK_UN)
+        close(descriptor)
     }
 
     private static func processID(in descriptor: Int32) -> Int32? {
