@@ -96,6 +96,24 @@ struct StoreMirrorTests {
         #expect(try await content(of: target) == ["own": [1]])
     }
 
+    @Test("An unfinished copy is not the source of another one")
+    func unfinishedSource() async throws {
+        try await put(1, at: "k")
+        _ = try await StoreMirror(from: source, to: target)
+        let error = await #expect(throws: BackendError.self) { try await StoreMirror(from: target, to: MemoryBackend()) }
+        #expect(error?.message.contains("target of an unfinished copy") == true)
+    }
+
+    @Test("A lost answer to the last step ends the copy as well")
+    func lostAnswer() async throws {
+        try await put(1, at: "k")
+        let losing = FaultyBackend(target) { $0.operation == .delete ? .lostAnswer : nil }
+        var mirror = try await StoreMirror(from: source, to: losing)
+        try await mirror.copy()
+        try await mirror.finish()
+        #expect(try await content(of: target) == ["k": [1]])
+    }
+
     @Test("Two copies to one target: the first one stops at its next write")
     func rivals() async throws {
         for number in 0..<5 { try await put(1, at: "k\(number)") }

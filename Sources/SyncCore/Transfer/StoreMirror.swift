@@ -1,8 +1,8 @@
 /// Moves a store that is in use to another place: makes the target equal to the source, and keeps it equal.
 ///
 /// Unlike ``StoreCopy``, it overwrites entries of the target that differ and deletes those that the source lacks.
-/// The target must be empty at first, and nothing else may write to it. An entry named ``StoreMirror/mark`` is kept in
-/// the target until ``finish()``. It tells a server that the copy is incomplete, and the next copy where to continue.
+/// The target must be empty at first, and nothing else may write to it. The target has an entry named `server/copy`
+/// until ``finish()``. It tells a server that the copy is incomplete, and the next copy where to continue.
 ///
 /// ```swift
 /// var mirror = try await StoreMirror(from: old, to: new)
@@ -49,7 +49,8 @@ public struct StoreMirror: Sendable {
     /// Marks the target, or continues the copy that was interrupted.
     ///
     /// - Throws: ``BackendError/Kind/unsupported`` for a source without a sequence of changes, and for a target without
-    ///   compare-and-swap; ``BackendError/Kind/permissionDenied`` for a target with entries but without a mark.
+    ///   compare-and-swap; ``BackendError/Kind/permissionDenied`` for a target with entries but without a mark, and for
+    ///   a source that is the target of an unfinished copy.
     public init(from source: any KeyValueBackend, to target: any KeyValueBackend) async throws(BackendError) {
         (self.source, self.target) = (source, target)
         guard source.capabilities.changes else {
@@ -63,6 +64,11 @@ public struct StoreMirror: Sendable {
                 message: "\(target.label) checks no preconditions, so a copy cannot own it")
         }
         let mark = try Self.mark
+        if case .found = try await source.read(mark).outcome {
+            throw BackendError(
+                .permissionDenied, operation: .read,
+                message: "\(source.label) is itself the target of an unfinished copy; finish that one first")
+        }
         switch try await target.read(mark).outcome {
         case .found(let entry):
             markVersion = entry.version
@@ -134,8 +140,14 @@ public struct StoreMirror: Sendable {
     /// Applies the last changes and removes the mark. Nothing may write to the source any more.
     public mutating func finish() async throws(BackendError) {
         try await follow()
-        let outcome = try await target.delete(Self.mark, if: markPrecondition).outcome
-        guard case .deleted = outcome else { throw Self.rival(target) }
+        do throws(BackendError) {
+            let outcome = try await target.delete(Self.mark, if: markPrecondition).outcome
+            guard case .deleted = outcome else { throw Self.rival(target) }
+        } catch {
+            // The answer may have been lost after the mark was removed.
+            guard error.disposition == .outcomeUnknown, case .absent = try await target.read(Self.mark).outcome
+            else { throw error }
+        }
         markVersion = nil
     }
 
