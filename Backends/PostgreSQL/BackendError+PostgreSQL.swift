@@ -46,7 +46,7 @@ extension BackendError {
                 "the server offers no TLS; turn it on, or pass sslmode=disable for a network that others cannot read"
             )
         }
-        if message.contains("certificate") || message.contains("ssl") {
+        if distrust.contains(where: message.contains) {
             return (
                 .permissionDenied, .permanent,
                 "the server's certificate was not verified; pass sslrootcert=FILE with its authority in the URL, "
@@ -59,6 +59,11 @@ extension BackendError {
         }
         return (.unavailable, .transient, "the server cannot be reached; check the host and the port, or start it")
     }
+
+    /// What libpq says about a certificate that is not trusted. Other failures of TLS are those of a connection.
+    private static let distrust = [
+        "certificate verify failed", "root certificate file", "server certificate", "could not get server's host name",
+    ]
 
     private static let readOnly =
         "the server accepts no writes; pass the address of the primary, or of all servers separated by commas"
@@ -102,8 +107,8 @@ extension BackendError {
         case "26000":
             return (
                 .unsupported, .permanent,
-                "prepared statements are lost between transactions; connect to the server directly, or use a pooler "
-                    + "that keeps them (pgbouncer 1.21 or later)"
+                "prepared statements are lost between transactions; connect to the server directly, or set the pooler to session "
+                    + "mode"
             )
         default:
             if code.hasPrefix("08") || code.hasPrefix("57P") {

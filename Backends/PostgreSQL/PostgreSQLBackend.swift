@@ -183,7 +183,7 @@ extension PostgreSQLBackend {
     {
         try BackendError.throwIfCancelled(.write)
         var answers: [Result<WriteOutcome, BackendError>?] = requests.map { request in
-            tooLarge(request).map { .failure($0) }
+            refusal(of: request).map { .failure($0) }
         }
         let admitted = requests.indices.filter { answers[$0] == nil }
         if !admitted.isEmpty {
@@ -194,13 +194,8 @@ extension PostgreSQLBackend {
         return Answer(answers.compactMap { $0 })
     }
 
-    private func tooLarge(_ request: WriteRequest) -> BackendError? {
-        guard let maximum = capabilities.maximumValueByteCount, let value = request.value, value.count > maximum else {
-            return nil
-        }
-        return BackendError(
-            .tooLarge, operation: .write, key: request.key,
-            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
+    private func refusal(of request: WriteRequest) -> BackendError? {
+        request.value.flatMap { capabilities.refusal(of: $0, at: request.key) }
     }
 }
 #endif

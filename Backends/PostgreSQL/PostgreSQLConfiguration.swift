@@ -137,9 +137,11 @@ private struct ServerURL {
         guard let options = PQconninfoParse(text, &message) else {
             defer { PQfreemem(message) }
             let reason = message.map { String(cString: $0) } ?? "the system is short of memory"
-            // libpq quotes the URL, which may contain a password.
+            // libpq quotes the URL or a part of it, which may contain a password.
             throw malformed(
-                reason.contains(text) ? "libpq cannot read it" : reason.split(whereSeparator: \.isNewline).joined())
+                reason.contains("\"")
+                    ? "libpq cannot read it; in a name, write % as %25, @ as %40, / as %2F and ? as %3F"
+                    : reason.split(whereSeparator: \.isNewline).joined())
         }
         defer { PQconninfoFree(options) }
         var settings: [String: String] = [:]

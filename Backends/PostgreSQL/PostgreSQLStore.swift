@@ -7,6 +7,8 @@ final class PostgreSQLStore: Sendable {
     let connector: Connector
     let hub = SignalHub()
     private let reads: JobQueue<[[Statement]], [Reply]>
+    /// Numbering changes may wait for a standby, and reads need none.
+    private let feeds: JobQueue<[[Statement]], [Reply]>
     private let writes: JobQueue<[PreparedWrite], [GroupCommit.Answer]>
     private let follower: Follower
 
@@ -18,14 +20,17 @@ final class PostgreSQLStore: Sendable {
         let connector = Connector(configuration)
         self.connector = connector
         follower = Follower(connector, hub: hub)
-        reads = JobQueue(
-            connector, threadLimit: configuration.readerCount,
-            cost: { transactions in
-                JobQueue.Cost(
-                    statementCount: transactions.reduce(0) { $0 + $1.count },
-                    byteCount: transactions.reduce(0) { $0 + $1.reduce(0) { $0 + $1.byteCount } })
-            },
-            performer: Self.perform)
+        func readers(_ count: Int) -> JobQueue<[[Statement]], [Reply]> {
+            JobQueue(
+                connector, threadLimit: count,
+                cost: { transactions in
+                    JobQueue.Cost(
+                        statementCount: transactions.reduce(0) { $0 + $1.count },
+                        byteCount: transactions.reduce(0) { $0 + $1.reduce(0) { $0 + $1.byteCount } })
+                },
+                performer: Self.perform)
+        }
+        (reads, feeds) = (readers(configuration.readerCount), readers(1))
         writes = JobQueue(
             connector, threadLimit: Self.writerCount,
             cost: { writes in
@@ -42,6 +47,7 @@ final class PostgreSQLStore: Sendable {
     /// Ends all threads and connections.
     func close() {
         reads.close()
+        feeds.close()
         writes.close()
         follower.close()
     }
@@ -66,7 +72,7 @@ final class PostgreSQLStore: Sendable {
     ) async throws(BackendError) -> [Reply] {
         try BackendError.throwIfCancelled(operation)
         do throws(BackendError) {
-            return try await reads.perform(transactions, operation)
+            return try await (operation == .changes ? feeds : reads).perform(transactions, operation)
         } catch {
             throw error.during(operation)
         }

@@ -112,6 +112,16 @@ struct PostgreSQLLossTests {
                 "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
         }
         #expect(await cancelled?.disposition == .outcomeUnknown)
+        // An operator who resets the setting releases the commits that wait, as if there were a standby.
+        async let released = expectKind(.unavailable) { try await backend.write([5], to: EntryKey("r"), if: .absent) }
+        try await waitUntil("the commit that waits") {
+            try primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
+        }
+        try primary.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        try primary.sql("SELECT pg_reload_conf()")
+        #expect(await released?.disposition == .outcomeUnknown)
+        try primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'")
+        try primary.sql("SELECT pg_reload_conf()")
 
         try standby.start()
         _ = try await backend.write([4], to: EntryKey("last"), if: .absent)

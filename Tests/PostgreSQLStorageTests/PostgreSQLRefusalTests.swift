@@ -45,7 +45,7 @@ struct PostgreSQLRefusalTests {
             ("sqlite:x", "must begin with postgres://"), ("postgres://u:secret@h/d", ".pgpass"),
             ("postgres://h/d?password=secret", ".pgpass"), ("postgres://h/d?options=-c", "options is not supported"),
             ("postgres://h/d?schema=Select%20*", "the schema must have"), ("postgres://h/d?schema=", "the schema"),
-            ("postgres://h/d?nonsense=secret", "not valid"),
+            ("postgres://h/d?nonsense=secret", "not valid"), ("postgres://u:1%secret@h/d", "not valid"),
         ]
         for (url, words) in wrong {
             do throws(BackendError) {

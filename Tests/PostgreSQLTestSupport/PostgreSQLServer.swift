@@ -23,7 +23,8 @@ public final class PostgreSQLServer: Sendable {
     public static let password = "correct horse"
 
     /// The folder of the socket.
-    public let folder: String
+    public var folder: String { temporary.path }
+    private let temporary: TemporaryFolder
     /// The port, which is also part of the name of the socket.
     public let port: Int
     private let settings: [String: String]
@@ -64,42 +65,14 @@ public final class PostgreSQLServer: Sendable {
     }
 
     private init(settings: [String: String], create: (_ folder: String) throws -> Void) throws {
-        var template = Array("\(NSTemporaryDirectory())pg-XXXXXX".utf8CString)
-        guard let made = mkdtemp(&template) else { throw CocoaError(.fileWriteUnknown) }
-        folder = String(cString: made)
-        port = try Self.freePort()
+        temporary = try TemporaryFolder()
+        port = Int(try LoopbackSocket(port: 0).bind())
         self.settings = settings
-        do {
-            try create(folder)
-            try start()
-        } catch {
-            try? FileManager.default.removeItem(atPath: folder)
-            throw error
-        }
+        try create(folder)
+        try start()
     }
 
-    /// A port of this machine on which nothing listens.
-    private static func freePort() throws -> Int {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw CocoaError(.fileReadUnknown) }
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr = in_addr(s_addr: in_addr_t(0x7F00_0001).bigEndian)
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let code = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                bind(descriptor, address, length) == 0 ? getsockname(descriptor, address, &length) : -1
-            }
-        }
-        guard code == 0 else { throw CocoaError(.fileReadUnknown) }
-        return Int(UInt16(bigEndian: address.sin_port))
-    }
-
-    deinit {
-        stop()
-        try? FileManager.default.removeItem(atPath: folder)
-    }
+    deinit { stop() }
 
     // MARK: Addresses
 

@@ -1,12 +1,13 @@
 import Foundation
 
 /// A socket on the loopback interface, closed when the object is deallocated.
-final class LoopbackSocket {
+public final class LoopbackSocket {
     private let descriptor: Int32
     private var address = sockaddr_in()
     private var length = socklen_t(MemoryLayout<sockaddr_in>.size)
 
-    init(port: UInt16) throws {
+    /// Creates a socket for `port`; 0 for any free one.
+    public init(port: UInt16) throws {
         #if os(Linux)
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         #else
@@ -36,7 +37,7 @@ final class LoopbackSocket {
     }
 
     /// Binds the socket and returns the port.
-    func bind() throws -> UInt16 {
+    public func bind() throws -> UInt16 {
         guard calling({ Foundation.bind(descriptor, $0, length) }) == 0,
             calling({ getsockname(descriptor, $0, &length) }) == 0
         else { throw CocoaError(.fileReadUnknown) }

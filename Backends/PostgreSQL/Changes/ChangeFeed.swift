@@ -11,7 +11,7 @@ struct ChangeFeed {
     /// The number of keys up to which a page of a prefix is read key by key.
     private static let keyCount = 1_000
 
-    /// Numbers the pending changes. Another process that does so holds the lock until its commit is durable.
+    /// Numbers the pending changes. Waits while another process numbers them, until its commit is durable.
     private var sequencing: [Statement] {
         let limit = store.connector.configuration.busyTimeout.pollMilliseconds
         return [Statement(.waitLonger, .integer(Int64(limit))), Statement(.sequence)]
@@ -56,16 +56,17 @@ struct ChangeFeed {
         let latest = Self.cursor(in: head[1], 0)
         let distance = Self.number(of: latest) - start
         guard distance > 0 else { return ChangePage(changes: [], cursor: cursor, hasMore: false) }
-        if distance > Self.scanCount, head[2].integer(0, 0) <= Self.keyCount {
+        let scanCount = ChangePageDraft.maximumSkippedCount
+        if distance > scanCount, head[2].integer(0, 0) <= Self.keyCount {
             let query = Statement(.changesOfKeys, .integer(start), range.start, range.end, .integer(more))
             let rows = try await store.read([[query]], .changes)[0][0]
             return note(try Self.keyedPage(rows, limit: limit, latest: latest))
         }
         let query = Statement(
-            .changesFiltered, .integer(start), .integer(Int64(Self.scanCount)), .integer(Int64(prefix.utf8.count)),
+            .changesFiltered, .integer(start), .integer(Int64(scanCount)), .integer(Int64(prefix.utf8.count)),
             range.start, .integer(more))
         let rows = try await store.read([[query]], .changes)[0][0]
-        return note(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: Self.scanCount))
+        return note(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: scanCount))
     }
 
     private func note(_ page: ChangePage) -> ChangePage {
@@ -87,17 +88,16 @@ struct ChangeFeed {
     private static func scannedPage(
         _ rows: Rows, since cursor: ChangeCursor?, limit: Int, scanCount: Int
     ) throws(BackendError) -> ChangePage {
-        var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
+        var draft = ChangePageDraft(since: cursor, prefix: "", limit: limit)
         for row in 0..<rows.count {
+            guard let position = Self.cursor(in: rows, row) else { continue }
             if rows.isTrue(row, 5) {
-                guard page.changes.count < limit else {
-                    page.hasMore = true
-                    return page
-                }
-                page.changes.append(try change(in: rows, row))
+                guard draft.append(try change(in: rows, row), at: position) else { return draft.page }
+            } else {
+                draft.pass(position)
             }
-            page.cursor = Self.cursor(in: rows, row)
         }
+        var page = draft.page
         page.hasMore = rows.count > 0 && rows.integer(0, 6) == scanCount
         return page
     }

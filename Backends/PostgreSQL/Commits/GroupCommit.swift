@@ -129,13 +129,18 @@ struct GroupCommit {
         let transaction = statements + (needsReplica ? [Statement(.standbys)] : [])
         let replies: [Reply]
         do throws(BackendError) {
-            replies = try session.perform([transaction])
+            // The setting is read again after the commit: if it is reset, the server releases the commits that wait for
+            // a standby as if there were one.
+            replies = try session.perform([transaction] + (needsReplica ? [[Statement(.standbys)]] : []))
         } catch {
             return .failure(.unconnected(error))
         }
         switch replies.first {
         case .success(var rows):
-            if needsReplica, rows.popLast()?.text(0, 0).isEmpty ?? true { return .failure(.withoutReplica) }
+            guard needsReplica else { return .success(rows) }
+            guard rows.popLast()?.text(0, 0).isEmpty == false, case .success(let after) = replies.last,
+                after.first?.text(0, 0).isEmpty == false
+            else { return .failure(.withoutReplica) }
             return .success(rows)
         case .failure(let failure):
             if defects.contains(.acknowledgesBeforeCommit), failure.provisional.count == transaction.count {

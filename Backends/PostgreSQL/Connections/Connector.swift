@@ -107,7 +107,7 @@ final class Connector: Sendable {
             "enable_mergejoin": "off",
         ]
         let sets = settings.sorted { $0.key < $1.key }.map { "set_config('\($0.key)', '\($0.value)', false)" }
-        let read = ["fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names"]
+        let read = ["fsync", "full_page_writes", "synchronous_standby_names"]
         try get(connection.ask("SELECT \(sets.joined(separator: ", "))", until: end))
         let rows = try get(
             connection.ask(
@@ -118,7 +118,7 @@ final class Connector: Sendable {
                 .unsupported, operation: .open,
                 message: "\(label): \(name) is off at the server, so that it may lose acknowledged writes; turn it on")
         }
-        guard !configuration.requiresReplica || !rows.text(0, 3).isEmpty else {
+        guard !configuration.requiresReplica || !rows.text(0, 2).isEmpty else {
             throw BackendError(withoutReplica: label)
         }
     }

@@ -54,7 +54,7 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
         (self.connector, self.threadLimit, self.cost, self.performer) = (connector, threadLimit, cost, performer)
     }
 
-    /// Ends the threads when they have performed the jobs that wait.
+    /// Ends the threads after they have performed the waiting jobs.
     func close() {
         let resting = state.withLock { state in
             state.isClosed = true

@@ -34,7 +34,7 @@ enum Query: String, CaseIterable, Sendable {
     case changesFiltered
     /// number, first key, end of keys, limit: number, tag, key, version, true if deleted.
     case changesOfKeys
-    /// seconds: remembers the latest change together with the time, unless that was done within these seconds.
+    /// seconds: records the time and the latest change, at most once in these seconds.
     case mark
     /// seconds, number of changes: removes changes that were superseded before these seconds.
     case sweep
@@ -176,8 +176,8 @@ enum Query: String, CaseIterable, Sendable {
                 SELECT FROM @.mark WHERE at > clock_timestamp() - $1::bigint * interval '1 second')
             """
         case .sweep:
-            // A change goes when a change of its key superseded it before the bound. So every cursor stays valid
-            // whose next change is younger than the bound.
+            // Removes a change if a later change of its key was numbered before the bound. So a cursor is valid as
+            // long as its next change is younger than the bound.
             """
             WITH bound AS MATERIALIZED (
                 SELECT at, n FROM @.mark WHERE at < clock_timestamp() - $1::bigint * interval '1 second'

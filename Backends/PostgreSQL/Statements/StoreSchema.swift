@@ -6,7 +6,8 @@
 /// - `pending` has the changes that committed transactions wrote and that have no number yet.
 /// - `change` has the numbered changes, in the order in which they became visible. `feed` has the latest number; its
 ///   row is the lock of the transaction that numbers changes.
-/// - `mark` has the latest change at some moments, and `sweep` the change up to which superseded changes were removed.
+/// - `mark` records the latest change at certain times. `sweep` has the number up to which superseded changes were
+///   removed.
 enum StoreSchema {
     /// The version of the tables that this software writes.
     static let format = Int64(migrations.count)
