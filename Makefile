@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release deb image dist test soak nightly mutants threads lint docs bench peers proto clean
+.PHONY: help setup demo release deb image dist test soak scale nightly mutants threads lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
@@ -63,6 +63,10 @@ soak: setup ## Soak the stores and a server, then simulate until a seed fails; F
 	.ci/soak-stores
 	.ci/soak-server
 	.ci/soak
+
+scale: release ## Load three servers over one PostgreSQL, kill a server and the primary, and print a table
+	@.ci/setup haproxy postgresql python3
+	.ci/scale --syncd .build/release/syncd
 
 mutants: setup ## Insert one deliberate bug at a time into the engine; the simulation must detect each
 	.ci/mutants
