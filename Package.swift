@@ -264,7 +264,7 @@ let package = Package(
         .target(
             name: "ServiceTestSupport",
             dependencies: [
-                "Checksums", "SyncCore", "SyncProtocol", "SyncService",
+                "Checksums", "SyncCore", "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ], path: "Tests/ServiceTestSupport"),
         .testTarget(

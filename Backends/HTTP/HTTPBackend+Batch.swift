@@ -31,7 +31,7 @@ extension HTTPBackend {
             operation: .write, key: \.key,
             // A value that is too long is sent alone and refused.
             byteCount: { request in
-                request.value.map { self.refusal(of: $0, request.key) == nil ? $0.count : .max } ?? 0
+                request.value.map { self.capabilities.refusal(of: $0, at: request.key) == nil ? $0.count : .max } ?? 0
             },
             wire: { .write($0) },
             outcome: { request, result in

@@ -3,14 +3,6 @@ import SyncCore
 import SyncProtocol
 
 extension HTTPBackend {
-    /// The reason for which `value` must not be sent; `nil` for none.
-    func refusal(of value: [UInt8], _ key: EntryKey) -> BackendError? {
-        guard let maximum = capabilities.maximumValueByteCount, value.count > maximum else { return nil }
-        return BackendError(
-            .tooLarge, operation: .write, key: key,
-            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
-    }
-
     func version(of answer: TransportAnswer) -> EntryVersion? {
         guard let field = answer.response.headerFields.value(of: .eTag), case .tags(let tags) = TagCondition(field),
             tags.count == 1

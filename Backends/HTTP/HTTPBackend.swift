@@ -108,7 +108,7 @@ public final class HTTPBackend: KeyValueBackend {
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        if let error = refusal(of: value, key) { throw error }
+        if let error = capabilities.refusal(of: value, at: key) { throw error }
         return try await change(.put, value, key, precondition, for: .write)
     }
 

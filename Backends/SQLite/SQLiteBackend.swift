@@ -247,7 +247,7 @@ extension SQLiteBackend {
         try BackendError.throwIfCancelled(.write)
         guard !requests.isEmpty else { return Answer([]) }
         var answers: [Result<WriteOutcome, BackendError>?] = requests.map { request in
-            tooLarge(request).map { .failure($0) }
+            refusal(of: request).map { .failure($0) }
         }
         let admitted = requests.indices.filter { answers[$0] == nil }
         let performed = admitted.isEmpty ? [] : try await perform(admitted.map { requests[$0] })
@@ -256,7 +256,7 @@ extension SQLiteBackend {
     }
 
     private func change(_ request: WriteRequest) async throws(BackendError) -> WriteOutcome {
-        if let error = tooLarge(request) { throw error }
+        if let error = refusal(of: request) { throw error }
         let operation: BackendError.Operation = request.value == nil ? .delete : .write
         let answers: GroupCommit.Answers
         do {
@@ -289,13 +289,8 @@ extension SQLiteBackend {
         return try await commits.perform(writes)
     }
 
-    private func tooLarge(_ request: WriteRequest) -> BackendError? {
-        guard let maximum = capabilities.maximumValueByteCount, let value = request.value, value.count > maximum else {
-            return nil
-        }
-        return BackendError(
-            .tooLarge, operation: .write, key: request.key,
-            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
+    private func refusal(of request: WriteRequest) -> BackendError? {
+        request.value.flatMap { capabilities.refusal(of: $0, at: request.key) }
     }
 }
 

@@ -122,11 +122,7 @@ public final class UbiquitousBackend: KeyValueBackend {
     {
         try BackendError.throwIfCancelled(.write, key: key)
         try refuse(precondition, .write, key)
-        if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
-            throw BackendError(
-                .tooLarge, operation: .write, key: key,
-                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
-        }
+        if let refusal = capabilities.refusal(of: value, at: key) { throw refusal }
         try await check(.write, key)
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))

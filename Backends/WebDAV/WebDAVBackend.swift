@@ -90,11 +90,7 @@ public final class WebDAVBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try refuse(precondition, .write, key)
-        if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
-            throw BackendError(
-                .tooLarge, operation: .write, key: key,
-                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
-        }
+        if let refusal = capabilities.refusal(of: value, at: key) { throw refusal }
         var generator = host.generator
         let version = EntryVersion.random(using: &generator)
         let bytes = StoredFile.bytes(of: value, version: version, key: key)

@@ -4,6 +4,7 @@ package import SyncCore
 package import SyncProtocol
 package import SyncService
 import Synchronization
+import TestSupport
 
 /// A complete answer of a service.
 package struct Reply: Sendable {
@@ -95,25 +96,12 @@ package final class TestClock: Sendable {
     package var host: HostServices {
         var host = HostServices.system
         host.now = { self.now }
-        host.timer = Timer(clock: self)
+        host.timer = TestTimer(
+            elapsed: { self.elapsed.withLock { $0 } },
+            pause: { deadline in
+                try await ContinuousClock().sleep(for: deadline - self.elapsed.withLock { $0 })
+            })
         return host
-    }
-
-    private struct Timer: Clock {
-        struct Instant: InstantProtocol {
-            var offset: Duration
-            func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
-            func duration(to other: Instant) -> Duration { other.offset - offset }
-            static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
-        }
-
-        let clock: TestClock
-        var now: Instant { Instant(offset: clock.elapsed.withLock { $0 }) }
-        var minimumResolution: Duration { .zero }
-
-        func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-            try await ContinuousClock().sleep(for: deadline.offset - now.offset)
-        }
     }
 }
 

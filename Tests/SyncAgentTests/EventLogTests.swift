@@ -171,7 +171,7 @@ struct EventLogTests {
         #expect(events.allSatisfy { !$0.json.contains("alice") })
     }
 
-    @Test("An event that cannot be stored is shown to nobody, until a later write succeeds")
+    @Test("An event that cannot be stored is shown to no reader until a later write succeeds")
     func failingStore() async throws {
         let store = try await store()
         let isBroken = Mutex(false)

@@ -23,35 +23,23 @@ public final class ManualHost: Sendable {
     /// The host services for the code under test.
     public var host: HostServices {
         HostServices(
-            now: { 0 }, timer: ManualClock(host: self),
+            now: { 0 },
+            timer: TestTimer(
+                elapsed: { self.elapsed },
+                pause: { deadline in
+                    try Task.checkCancellation()
+                    self.pause(deadline - self.elapsed)
+                    await Task.yield()
+                }),
             randomBits: { self.state.withLock { $0.generator.next() } })
     }
 
-    fileprivate var elapsed: Duration { state.withLock { $0.elapsed } }
+    private var elapsed: Duration { state.withLock { $0.elapsed } }
 
-    fileprivate func pause(_ duration: Duration) {
+    private func pause(_ duration: Duration) {
         state.withLock { state in
             state.elapsed += duration
             state.pauses.append(duration)
         }
-    }
-}
-
-private struct ManualClock: Clock {
-    struct Instant: InstantProtocol {
-        var offset: Duration
-        func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
-        func duration(to other: Instant) -> Duration { other.offset - offset }
-        static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
-    }
-
-    let host: ManualHost
-    var now: Instant { Instant(offset: host.elapsed) }
-    var minimumResolution: Duration { .zero }
-
-    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        try Task.checkCancellation()
-        host.pause(deadline.offset - host.elapsed)
-        await Task.yield()
     }
 }

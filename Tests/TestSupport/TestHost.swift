@@ -36,7 +36,8 @@ public final class TestHost: Sendable {
     /// The host services for the code under test.
     public var host: HostServices {
         HostServices(
-            now: { self.state.withLock { $0.now } }, timer: Timer(machine: self),
+            now: { self.state.withLock { $0.now } },
+            timer: TestTimer(elapsed: { self.elapsed }, pause: { try await self.pause(until: $0) }),
             randomBits: { self.state.withLock { $0.generator.next() } })
     }
 
@@ -63,9 +64,9 @@ public final class TestHost: Sendable {
         for id in due.keys.sorted() { due[id]?.continuation.resume() }
     }
 
-    fileprivate var elapsed: Duration { state.withLock { $0.elapsed } }
+    private var elapsed: Duration { state.withLock { $0.elapsed } }
 
-    fileprivate func pause(until deadline: Duration) async throws {
+    private func pause(until deadline: Duration) async throws {
         try Task.checkCancellation()
         guard mode == .endWhenAdvanced else {
             state.withLock { $0.elapsed = max($0.elapsed, deadline) }
@@ -88,22 +89,5 @@ public final class TestHost: Sendable {
             state.withLock { $0.sleepers.removeValue(forKey: id) }?.continuation.resume()
         }
         try Task.checkCancellation()
-    }
-}
-
-private struct Timer: Clock {
-    struct Instant: InstantProtocol {
-        var offset: Duration
-        func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
-        func duration(to other: Instant) -> Duration { other.offset - offset }
-        static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
-    }
-
-    let machine: TestHost
-    var now: Instant { Instant(offset: machine.elapsed) }
-    var minimumResolution: Duration { .zero }
-
-    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        try await machine.pause(until: deadline.offset)
     }
 }

@@ -54,11 +54,7 @@ public final class MemoryBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try BackendError.throwIfCancelled(.write, key: key)
-        if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
-            throw BackendError(
-                .tooLarge, operation: .write, key: key,
-                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
-        }
+        if let refusal = capabilities.refusal(of: value, at: key) { throw refusal }
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))
         return change(key, to: entry, if: precondition)

@@ -47,3 +47,13 @@ public struct Capabilities: Hashable, Sendable {
         self.maximumValueByteCount = maximumValueByteCount
     }
 }
+
+extension Capabilities {
+    /// The error for a value of more than ``maximumValueByteCount`` bytes; `nil` for one that may be written.
+    package func refusal(of value: [UInt8], at key: EntryKey) -> BackendError? {
+        guard let maximum = maximumValueByteCount, value.count > maximum else { return nil }
+        return BackendError(
+            .tooLarge, operation: .write, key: key,
+            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
+    }
+}

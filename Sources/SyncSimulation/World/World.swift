@@ -203,8 +203,8 @@ final class World: @unchecked Sendable {
     }
 }
 
-/// A shared generator of random bits for host services.
-private final class Bits: @unchecked Sendable {
+/// A shared generator of random bits for host services. Single-threaded.
+final class Bits: @unchecked Sendable {
     private var generator: SeededGenerator
     init(_ generator: SeededGenerator) { self.generator = generator }
     func next() -> UInt64 { generator.next() }

@@ -128,7 +128,7 @@ struct DeviceCheckup {
     ) async throws -> Verdict {
         let others = try await EntitlementStore.accounts(in: local).filter { !$0.isAnonymous }.map { "\($0)" }
         guard let name = stores.account else {
-            return .ok(loggedIn.map { "\"\($0)\" is logged in" } ?? "nobody is logged in")
+            return .ok(loggedIn.map { "\"\($0)\" is logged in" } ?? "no account is logged in")
         }
         if let loggedIn, loggedIn.name.map({ $0.utf8.elementsEqual(name.utf8) }) != true {
             return .failed(
@@ -165,7 +165,7 @@ struct DeviceCheckup {
             return .failed("\(error.message)", remedy: Self.remedy(for: error, path, logIn))
         }
         guard let kept else {
-            guard let account else { return .skipped("nobody is logged in at \(server.origin): \(logIn)") }
+            guard let account else { return .skipped("no account is logged in at \(server.origin): \(logIn)") }
             return .failed(
                 "\"\(account)\" is logged in on this device, but has no session at \(server.origin)", remedy: logIn)
         }

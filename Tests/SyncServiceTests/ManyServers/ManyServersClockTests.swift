@@ -62,7 +62,7 @@ struct ManyServersClockTests {
         #expect(await signUps("a") == [201, 201])
     }
 
-    @Test("A server that has ended, and a store that was idle, accuse nobody")
+    @Test("A server that has ended, and a store that was idle, make no clock wrong")
     func idle() async throws {
         try await servers.first.clockGuard.attend()
         servers.pass(seconds: 86_400)

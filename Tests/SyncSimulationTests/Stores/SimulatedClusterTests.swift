@@ -137,12 +137,6 @@ private final class Bench: @unchecked Sendable {
     }
 }
 
-private final class Bits: @unchecked Sendable {
-    private var generator: SeededGenerator
-    init(_ generator: SeededGenerator) { self.generator = generator }
-    func next() -> UInt64 { generator.next() }
-}
-
 extension ReadOutcome {
     fileprivate var value: [UInt8]? {
         if case .found(let entry) = self { entry.value } else { nil }

@@ -12,16 +12,6 @@ struct DoctorRemoteFaultTests {
         try sandbox.prepare("record purchase \(Owls.night) \(local)")
     }
 
-    /// Expects that the check `name` alone has failed, with the text `reason`.
-    private func expect(
-        _ name: String, _ reason: String, in report: DoctorReport, sourceLocation: SourceLocation = #_sourceLocation
-    ) {
-        #expect(report.names("failed") == [name], "\(report.checks)", sourceLocation: sourceLocation)
-        #expect(report[name].contains(reason), "\(report[name])", sourceLocation: sourceLocation)
-        let remedies = report.checks.filter { $0.result == "failed" }.map { $0.remedy ?? "" }
-        #expect(!remedies.contains(""), sourceLocation: sourceLocation)
-    }
-
     /// Starts a server that answers as version `version` whose clock is `seconds` ahead.
     private func liar(version: String, secondsAhead seconds: Int64 = 0) throws -> RawServer {
         try RawServer { connection, _ in
@@ -39,33 +29,33 @@ struct DoctorRemoteFaultTests {
     func clock() throws {
         let server = try liar(version: "0.1.0", secondsAhead: 7_230)
         let report = try sandbox.doctor("run \(local) --remote http://\(server.authority)")
-        expect("remote-clock", "this clock is 2 h behind that of http://\(server.authority)", in: report)
+        expectFailure(of: "remote-clock", "this clock is 2 h behind that of http://\(server.authority)", in: report)
     }
 
     @Test("A server of another version")
     func version() throws {
         let server = try liar(version: "0.9.2")
         let report = try sandbox.doctor("run \(local) --remote http://\(server.authority)")
-        expect("remote-version", "has version 0.9.2, this device 0.1.0", in: report)
+        expectFailure(of: "remote-version", "has version 0.9.2, this device 0.1.0", in: report)
         #expect(report["remote-version"].hasSuffix("update syncd on this device"))
     }
 
     @Test("A server that does not listen, one that never answers, and one of another kind")
     func unreachable() throws {
         let port = try { try RawServer { _, _ in }.port }()
-        expect(
-            "remote", "http://127.0.0.1:\(port): ",
+        expectFailure(
+            of: "remote", "http://127.0.0.1:\(port): ",
             in: try sandbox.doctor("run \(local) --remote http://127.0.0.1:\(port)"))
         let silent = try RawServer { connection, _ in connection.ignore() }
         let start = ContinuousClock.now
         let report = try sandbox.doctor("run \(local) --remote http://\(silent.authority)")
-        expect("remote", "http://\(silent.authority): ", in: report)
+        expectFailure(of: "remote", "http://\(silent.authority): ", in: report)
         #expect(ContinuousClock.now - start < .seconds(30))
         let other = try RawServer { connection, _ in
             while connection.readRequest() != nil { connection.answer("hello") }
         }
-        expect(
-            "remote", "is no EntitlementSync server",
+        expectFailure(
+            of: "remote", "is no EntitlementSync server",
             in: try sandbox.doctor("run \(local) --remote http://\(other.authority)"))
     }
 
@@ -79,8 +69,8 @@ struct DoctorRemoteFaultTests {
             server.stop()
             return report
         }
-        expect("remote-tls", "1 certificate, expired 1 day ago", in: try report(days: -1))
-        expect("remote-tls", "SSL certificate problem", in: try report(days: 90, trusting: false))
+        expectFailure(of: "remote-tls", "1 certificate, expired 1 day ago", in: try report(days: -1))
+        expectFailure(of: "remote-tls", "SSL certificate problem", in: try report(days: 90, trusting: false))
         let soon = try report(days: 5)
         #expect(soon.healthy && soon.names("warning") == ["remote-tls"], "\(soon.checks)")
         #expect(soon["remote-tls"].contains("valid for 4 more days"))
@@ -95,11 +85,11 @@ struct DoctorRemoteFaultTests {
         let file = sandbox.path("state/syncd/" + (try #require(names.first { $0.hasSuffix(".json") })))
         chmod(file, 0o644)
         let report = try sandbox.doctor("run \(local) --remote \(server.url)")
-        expect("credentials", "\(file) must be your own file, which other users cannot access", in: report)
+        expectFailure(of: "credentials", "\(file) must be your own file, which other users cannot access", in: report)
         #expect(report["credentials"].contains("chmod 600 \(file)"))
         try FileManager.default.removeItem(atPath: file)
-        expect(
-            "credentials", "\"alice\" is logged in on this device, but has no session",
+        expectFailure(
+            of: "credentials", "\"alice\" is logged in on this device, but has no session",
             in: try sandbox.doctor("run \(local) --remote \(server.url)"))
         server.stop()
     }
@@ -123,13 +113,13 @@ struct DoctorRemoteFaultTests {
         try sandbox.prepare("account create alice \(local)")
         try sandbox.prepare("account login alice \(local)")
         let report = try sandbox.doctor("run \(local) --account bob")
-        expect(
-            "account", "the store belongs to account \"alice\", which is logged in, and --account names \"bob\"",
+        expectFailure(
+            of: "account", "the store belongs to account \"alice\", which is logged in, and --account names \"bob\"",
             in: report)
         let server = try ServerProcess(sandbox)
         server.stop()
         let store = "sqlite:\(sandbox.path("server.sqlite"))"
-        expect("account", "the store is that of a server", in: try sandbox.doctor("run --local \(store)"))
+        expectFailure(of: "account", "the store is that of a server", in: try sandbox.doctor("run --local \(store)"))
     }
 
     @Test("A server that was replaced by another one at the same address")
@@ -139,7 +129,7 @@ struct DoctorRemoteFaultTests {
         server.stop()
         let other = try ServerProcess(store: "memory:", options: ["--listen", "127.0.0.1:\(server.port)"])
         let report = try sandbox.doctor("run \(local) --remote \(server.url)")
-        expect("remote-identity", "refuses the session of \"alice\": another server answers", in: report)
+        expectFailure(of: "remote-identity", "refuses the session of \"alice\": another server answers", in: report)
         other.stop()
     }
 
@@ -154,12 +144,12 @@ struct DoctorRemoteFaultTests {
         }
         #expect(try sandbox.doctor("run \(local) \(remote) --account alice").names("failed") == [])
         try FileManager.default.removeItem(atPath: sandbox.path("shared/accounts/alice"))
-        expect(
-            "remote-identity", "does not hold account \"alice\", with which this device has synced there",
+        expectFailure(
+            of: "remote-identity", "does not hold account \"alice\", with which this device has synced there",
             in: try sandbox.doctor("run \(local) \(remote) --account alice"))
         try FileManager.default.removeItem(atPath: sandbox.path("shared"))
-        expect(
-            "remote", "the folder does not exist",
+        expectFailure(
+            of: "remote", "the folder does not exist",
             in: try sandbox.doctor("run \(local) \(remote) --account alice"))
     }
 
@@ -178,6 +168,8 @@ struct DoctorRemoteFaultTests {
         #expect(right.names("failed") + right.names("warning") == [], "\(right.checks)")
         #expect(right["remote-clock"].contains("within "))
         #expect(right["remote-identity"].contains("has not been synced with account \"alice\" yet"))
-        expect("remote", "the server refused this user name and password", in: try report(password: "a wrong password"))
+        expectFailure(
+            of: "remote", "the server refused this user name and password", in: try report(password: "a wrong password")
+        )
     }
 }

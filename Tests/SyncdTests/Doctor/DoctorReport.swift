@@ -1,5 +1,6 @@
 import Foundation
 import TestSupport
+import Testing
 
 /// The output of `syncd doctor --json`.
 struct DoctorReport: Decodable {
@@ -22,6 +23,16 @@ struct DoctorReport: Decodable {
     subscript(name: String) -> String {
         checks.filter { $0.check == name }.map { "\($0.finding) | \($0.remedy ?? "")" }.joined(separator: "\n")
     }
+}
+
+/// Expects that the check `name` alone has failed, with the text `reason`, and names a remedy.
+func expectFailure(
+    of name: String, _ reason: String, in report: DoctorReport, sourceLocation: SourceLocation = #_sourceLocation
+) {
+    #expect(report.names("failed") == [name], "\(report.checks)", sourceLocation: sourceLocation)
+    #expect(report[name].contains(reason), "\(report[name])", sourceLocation: sourceLocation)
+    let remedies = report.checks.filter { $0.result == "failed" }.map { $0.remedy ?? "" }
+    #expect(!remedies.contains(""), sourceLocation: sourceLocation)
 }
 
 extension Sandbox {

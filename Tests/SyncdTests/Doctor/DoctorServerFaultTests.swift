@@ -16,10 +16,7 @@ struct DoctorServerFaultTests {
     ) throws {
         let place = options.contains("--listen") ? [] : ["--listen", "127.0.0.1:0"]
         let report = try sandbox.doctor(["serve", "--password-cost", "10"] + place + options)
-        #expect(report.names("failed") == [name], "\(report.checks)", sourceLocation: sourceLocation)
-        #expect(report[name].contains(reason), "\(report[name])", sourceLocation: sourceLocation)
-        let remedies = report.checks.filter { $0.result == "failed" }.map { $0.remedy ?? "" }
-        #expect(!remedies.contains(""), sourceLocation: sourceLocation)
+        expectFailure(of: name, reason, in: report, sourceLocation: sourceLocation)
     }
 
     private var store: [String] { ["--store", "sqlite:\(sandbox.path("server.sqlite"))"] }

@@ -13,16 +13,6 @@ struct DoctorStoreFaultTests {
         try sandbox.prepare("record purchase \(Owls.night) --local file:phone")
     }
 
-    /// Expects that the check `name` alone has failed, with the text `reason`.
-    private func expect(
-        _ name: String, _ reason: String, in report: DoctorReport, sourceLocation: SourceLocation = #_sourceLocation
-    ) {
-        #expect(report.names("failed") == [name], "\(report.checks)", sourceLocation: sourceLocation)
-        #expect(report[name].contains(reason), "\(report[name])", sourceLocation: sourceLocation)
-        let remedies = report.checks.filter { $0.result == "failed" }.map { $0.remedy ?? "" }
-        #expect(!remedies.contains(""), sourceLocation: sourceLocation)
-    }
-
     @Test("A flipped byte in an SQLite store")
     func damagedDatabase() throws {
         // Closing writes everything to one file.
@@ -35,7 +25,7 @@ struct DoctorStoreFaultTests {
         bytes[place] ^= 1
         try sandbox.write(bytes, to: "phone.sqlite")
         let report = try sandbox.doctor("run \(database)")
-        expect("store", "1 damaged entry or page", in: report)
+        expectFailure(of: "store", "1 damaged entry or page", in: report)
         #expect(report["store"].contains("syncd store recover sqlite:phone.sqlite NEW-URL"))
     }
 
@@ -44,15 +34,16 @@ struct DoctorStoreFaultTests {
         var bytes = try sandbox.bytes(of: "phone/anonymous/ledger.entry")
         bytes[bytes.count - 20] ^= 1
         try sandbox.write(bytes, to: "phone/anonymous/ledger.entry")
-        expect("store", "1 damaged entry or page", in: try sandbox.doctor("run --local file:phone"))
-        expect(
-            "store", "this is not an SQLite database", in: try sandbox.doctor("run --local sqlite:phone/store.format"))
+        expectFailure(of: "store", "1 damaged entry or page", in: try sandbox.doctor("run --local file:phone"))
+        expectFailure(
+            of: "store", "this is not an SQLite database",
+            in: try sandbox.doctor("run --local sqlite:phone/store.format"))
     }
 
     @Test("A missing folder is a failure, and a missing store a warning")
     func missing() throws {
-        expect(
-            "store-access", "the folder \(sandbox.folder.path)/none/ does not exist",
+        expectFailure(
+            of: "store-access", "the folder \(sandbox.folder.path)/none/ does not exist",
             in: try sandbox.doctor("run --local sqlite:none/phone.sqlite"))
         let report = try sandbox.doctor("run --local sqlite:other.sqlite")
         #expect(report.healthy && report.names("warning") == ["store"], "\(report.checks)")
@@ -62,7 +53,7 @@ struct DoctorStoreFaultTests {
     func notWritable() throws {
         try ProcessEnd.run("/bin/chmod", "-R", "a+rX", sandbox.folder.path)
         let report = try sandbox.doctor(["run", "--local", "file:phone"], asUser: 65_534)
-        expect("store-access", "cannot write \(sandbox.path("phone"))", in: report)
+        expectFailure(of: "store-access", "cannot write \(sandbox.path("phone"))", in: report)
         #expect(report["store-access"].contains("Permission denied; it belongs to user root"))
     }
 
@@ -73,7 +64,7 @@ struct DoctorStoreFaultTests {
         let log = sandbox.path("phone.sqlite-wal")
         chown(log, 0, 0)
         let report = try sandbox.doctor(["run", "--local", "sqlite:phone.sqlite"], asUser: user == 0 ? nil : user)
-        expect("store-files", "\(log) belongs to user root, but the store to user nobody", in: report)
+        expectFailure(of: "store-files", "\(log) belongs to user root, but the store to user nobody", in: report)
         #expect(report["store-files"].hasSuffix("sudo chown nobody: \(log)"))
     }
 
@@ -82,7 +73,7 @@ struct DoctorStoreFaultTests {
         let disk = try SmallDisk(kilobytes: 256, in: sandbox.folder)
         try sandbox.prepare("record purchase \(Owls.night) --local sqlite:disk/phone.sqlite")
         let report = try sandbox.doctor("run --local sqlite:disk/phone.sqlite")
-        expect("disk-space", "\(disk.path): 0 MiB free, less than 16 MiB", in: report)
+        expectFailure(of: "disk-space", "\(disk.path): 0 MiB free, less than 16 MiB", in: report)
     }
 
     @Test("A lock that another program holds")
@@ -91,16 +82,17 @@ struct DoctorStoreFaultTests {
         defer { close(lock) }
         #expect(flock(lock, LOCK_EX) == 0)
         let report = try sandbox.doctor("run \(database)")
-        expect("store-lock", "process \(getpid()) (", in: report)
+        expectFailure(of: "store-lock", "process \(getpid()) (", in: report)
         #expect(report["store-lock"].hasSuffix("end it: kill \(getpid())"))
     }
 
     @Test("A broken catalogue, with its line")
     func catalog() throws {
         try sandbox.write("{\n  \"products\": [\n    {\"id\": 7}\n  ]\n}\n", to: "catalog.json")
-        expect("catalog", "catalog.json: ", in: try sandbox.doctor("run \(database) --catalog catalog.json"))
+        expectFailure(of: "catalog", "catalog.json: ", in: try sandbox.doctor("run \(database) --catalog catalog.json"))
         try sandbox.write("{\n  \"products\": [\n", to: "catalog.json")
-        expect("catalog", "catalog.json: line 3", in: try sandbox.doctor("run \(database) --catalog catalog.json"))
+        expectFailure(
+            of: "catalog", "catalog.json: line 3", in: try sandbox.doctor("run \(database) --catalog catalog.json"))
     }
 
     @Test("A wrong key of the configuration file, with its line, and a wrong value")
@@ -110,12 +102,14 @@ struct DoctorStoreFaultTests {
             chmod(sandbox.path("c.json"), 0o600)
             return try sandbox.doctor("run --config c.json \(database)")
         }
-        expect(
-            "configuration", "c.json:2: run.pol: unknown key, did you mean \"poll\"?",
+        expectFailure(
+            of: "configuration", "c.json:2: run.pol: unknown key, did you mean \"poll\"?",
             in: try report("{\"run\": {\n\"pol\": 5}}"))
-        expect("configuration", "c.json:2: run.poll: must be a number", in: try report("{\"run\": {\n\"poll\": 0}}"))
-        expect("configuration", "c.json:1: column ", in: try report("{"))
-        expect("configuration", "--poll must be a number", in: try sandbox.doctor("run --poll 0 \(database)"))
+        expectFailure(
+            of: "configuration", "c.json:2: run.poll: must be a number", in: try report("{\"run\": {\n\"poll\": 0}}"))
+        expectFailure(of: "configuration", "c.json:1: column ", in: try report("{"))
+        expectFailure(
+            of: "configuration", "--poll must be a number", in: try sandbox.doctor("run --poll 0 \(database)"))
     }
 
     @Test("A stale socket, a path that is too long, an open folder, and a folder of another user")
@@ -127,17 +121,19 @@ struct DoctorStoreFaultTests {
         process.kill()
         #expect(process.outcome().exitCode == -SIGKILL)
         let report = try sandbox.doctor("run --local file:phone --socket \(path)")
-        expect("socket", "\(path) is a stale socket", in: report)
+        expectFailure(of: "socket", "\(path) is a stale socket", in: report)
         #expect(report["socket"].hasSuffix("start syncd run, which replaces it, or: rm \(path)"))
 
         let long = "/" + String(repeating: "a", count: 200)
-        expect("socket", "at most 107 bytes, not 201", in: try sandbox.doctor("run \(database) --socket \(long)"))
+        expectFailure(
+            of: "socket", "at most 107 bytes, not 201", in: try sandbox.doctor("run \(database) --socket \(long)"))
         chmod(sandbox.path("s"), 0o755)
-        expect(
-            "socket", "other users may enter this folder", in: try sandbox.doctor("run \(database) --socket \(path)"))
+        expectFailure(
+            of: "socket", "other users may enter this folder",
+            in: try sandbox.doctor("run \(database) --socket \(path)"))
         guard geteuid() == 0 else { return }
         chown(sandbox.path("s"), 65_534, 65_534)
-        expect("socket", "belongs to user 65534", in: try sandbox.doctor("run \(database) --socket \(path)"))
+        expectFailure(of: "socket", "belongs to user 65534", in: try sandbox.doctor("run \(database) --socket \(path)"))
     }
 
     @Test("A copy of a store without its log is not opened, because that would create files")
