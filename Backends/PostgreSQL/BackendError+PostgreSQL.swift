@@ -60,7 +60,7 @@ extension BackendError {
         return (.unavailable, .transient, "the server cannot be reached; check the host and the port, or start it")
     }
 
-    /// What libpq says about a certificate that is not trusted. Other failures of TLS are those of a connection.
+    /// Parts of libpq's messages about a certificate that is not trusted. Other failures of TLS are failed connections.
     private static let distrust = [
         "certificate verify failed", "root certificate file", "server certificate", "could not get server's host name",
     ]
@@ -107,8 +107,8 @@ extension BackendError {
         case "26000":
             return (
                 .unsupported, .permanent,
-                "prepared statements are lost between transactions; connect to the server directly, or set the pooler to session "
-                    + "mode"
+                "prepared statements are lost between transactions; connect to the server directly, or set the "
+                    + "pooler to session mode"
             )
         default:
             if code.hasPrefix("08") || code.hasPrefix("57P") {

@@ -37,7 +37,7 @@ final class PostgreSQLStore: Sendable {
                 JobQueue.Cost(
                     statementCount: 2 * writes.count, byteCount: writes.reduce(0) { $0 + ($1.value?.count ?? 0) })
             },
-            performer: GroupCommit.perform)
+            performer: { GroupCommit.perform($0, on: $1, answer: $2) })
     }
 
     deinit { close() }
@@ -87,8 +87,8 @@ final class PostgreSQLStore: Sendable {
 
     /// Performs reads on the connection of a thread. If the connection ends, they are repeated once on another one.
     private static func perform(
-        _ works: [[[Statement]]], on session: Session
-    ) -> [Result<[Reply], BackendError>] {
+        _ works: [[[Statement]]], on session: Session, answer: (Int, Result<[Reply], BackendError>) -> Void
+    ) {
         let transactions = works.flatMap(\.self)
         var replies: [Reply]
         do throws(BackendError) {
@@ -97,12 +97,13 @@ final class PostgreSQLStore: Sendable {
                 replies = try session.perform(transactions)
             }
         } catch {
-            return works.map { _ in .failure(error) }
+            for index in works.indices { answer(index, .failure(error)) }
+            return
         }
-        var position = 0
-        return works.map { work in
-            defer { position += work.count }
-            return .success(Array(replies[position..<position + work.count]))
+        var rest = replies[...]
+        for (index, work) in works.enumerated() {
+            answer(index, .success(Array(rest.prefix(work.count))))
+            rest = rest.dropFirst(work.count)
         }
     }
 

@@ -45,7 +45,9 @@ struct PostgreSQLFeedTests {
             COMMIT
             """)
         try await waitUntil("the slow transaction") {
-            try store.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(2) AS \"@%'") != "0"
+            try store.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' "
+                    + "AND query LIKE '%pg_sleep(2) AS \"@%'") != "0"
         }
         let other = try store.open()
         var (seen, cursor, number, lags) = ([String](), ChangeCursor?.none, 0, [Duration]())

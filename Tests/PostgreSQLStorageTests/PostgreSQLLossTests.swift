@@ -14,12 +14,8 @@ struct PostgreSQLLossTests {
         let backend = try store.open()
         let key = try EntryKey("held")
         _ = try await backend.write([1], to: key, if: .absent)
-        let holder = try store.server.startSQL(
-            "BEGIN; UPDATE \(store.schema).entry SET version = version; SELECT pg_sleep(30) AS \"\(store.schema)\"")
+        let holder = try await store.holdRows()
         defer { holder.wait() }
-        try await waitUntil("the holder") {
-            try store.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30) AS \"@%'") != "0"
-        }
         async let failure = expectKind(.unavailable) { try await backend.write([2], to: key, if: .any) }
         // The first attempt waits only briefly for the row, the second one longer.
         try await waitUntil("the waiting write") {
@@ -30,9 +26,7 @@ struct PostgreSQLLossTests {
                 """) != "0"
         }
         #expect(await failure?.disposition == .outcomeUnknown)
-        try store.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30) AS \"@%' "
-                + "AND pid <> pg_backend_pid()")
+        try store.releaseRows()
         #expect(try await backend.write([3], to: key, if: .any).outcome != .conflict(nil))
     }
 
@@ -42,25 +36,44 @@ struct PostgreSQLLossTests {
         let backend = try store.open { $0.busyTimeout = .milliseconds(600) }
         let (held, free) = (try EntryKey("held"), try EntryKey("free"))
         _ = try await backend.write([1], to: held, if: .absent)
-        let holder = try store.server.startSQL(
-            "BEGIN; UPDATE \(store.schema).entry SET version = version; SELECT pg_sleep(30) AS \"\(store.schema)\"")
+        let holder = try await store.holdRows()
         defer { holder.wait() }
-        try await waitUntil("the holder") {
-            try store.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30) AS \"@%'") != "0"
-        }
         let requests = [held, free].map { WriteRequest($0, value: [2], if: .any) }
         let results = try await backend.write(requests).outcome
         let error = await expectKind(.busy) { try results[0].get() }
         #expect(error?.disposition == .transient)
         #expect(throws: Never.self) { try results[1].get() }
-        try store.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30) AS \"@%' "
-                + "AND pid <> pg_backend_pid()")
+        try store.releaseRows()
         guard case .found(let entry) = try await backend.read(held).outcome else {
             Issue.record("the entry is absent")
             return
         }
         #expect(entry.value == [1])
+    }
+
+    @Test("answers other writes while one waits for its row")
+    func neighbours() async throws {
+        let store = try TestStore()
+        let backend = try store.open { $0.busyTimeout = .seconds(25) }
+        let held = try EntryKey("held")
+        _ = try await backend.write([1], to: held, if: .absent)
+        let holder = try await store.holdRows()
+        defer { holder.wait() }
+        async let late = backend.write([2], to: held, if: .any)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<50 {
+                group.addTask { _ = try await backend.write([3], to: EntryKey("free\(number)"), if: .absent) }
+            }
+            try await group.waitForAll()
+        }
+        try await waitUntil("the write that waits") {
+            try store.sql(
+                """
+                SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%@.entry%'
+                """) != "0"
+        }
+        try store.releaseRows()
+        #expect(try await late.outcome != .conflict(nil))
     }
 
     @Test("refuses a server that may lose writes")
@@ -105,6 +118,20 @@ struct PostgreSQLLossTests {
         let impatient = try requiring(store.url, answer: .seconds(1))
         let late = await expectKind(.unavailable) { try await impatient.write([2], to: EntryKey("late"), if: .absent) }
         #expect(late?.disposition == .outcomeUnknown)
+        // Each such connection stays at the server, so that no more are opened.
+        let stalled = try (0..<10).map { try primary.startSQL("CREATE TABLE stalled\($0) ()") }
+        try await waitUntil("a refused connection") {
+            let key = try EntryKey("k")
+            let other = try requiring(store.url)
+            do throws(BackendError) {
+                _ = try await other.read(key)
+                return false
+            } catch {
+                return error.message.contains("commits wait for a standby")
+            }
+        }
+        try primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        for process in stalled { process.wait() }
         // An operator who cancels the wait turns it into a success with a warning.
         async let cancelled = expectKind(.unavailable) { try await backend.write([3], to: EntryKey("c"), if: .absent) }
         try await waitUntil("the cancellation") {

@@ -100,7 +100,9 @@ struct StoreMirrorTests {
     func unfinishedSource() async throws {
         try await put(1, at: "k")
         _ = try await StoreMirror(from: source, to: target)
-        let error = await #expect(throws: BackendError.self) { try await StoreMirror(from: target, to: MemoryBackend()) }
+        let error = await #expect(throws: BackendError.self) {
+            try await StoreMirror(from: target, to: MemoryBackend())
+        }
         #expect(error?.message.contains("target of an unfinished copy") == true)
     }
 

@@ -17,32 +17,46 @@ struct GroupCommit {
     private static let maximumRepetitions = 100
 
     private let session: Session
+    /// The writes of all groups, one group after another.
     private let writes: [PreparedWrite]
+    /// The positions in ``writes`` of the groups that have not been answered.
+    private var groups: [(index: Int, range: Range<Int>)] = []
     private var answers: [Answer?]
     private let begin = ContinuousClock().now
 
-    private init(_ writes: [PreparedWrite], on session: Session) {
-        (self.writes, self.session) = (writes, session)
+    private init(_ groups: [[PreparedWrite]], on session: Session) {
+        self.session = session
+        writes = groups.flatMap(\.self)
         answers = writes.map { _ in nil }
+        var start = 0
+        for (index, group) in groups.enumerated() {
+            self.groups.append((index, start..<start + group.count))
+            start += group.count
+        }
     }
 
-    /// Performs groups of writes in one transaction, and returns the answers of each group.
-    static func perform(_ groups: [[PreparedWrite]], on session: Session) -> [Result<[Answer], BackendError>] {
-        var commit = GroupCommit(groups.flatMap(\.self), on: session)
-        commit.run()
-        var position = 0
-        return groups.map { group in
-            defer { position += group.count }
-            return .success(
-                zip(group, commit.answers[position..<position + group.count]).map { write, answer in
-                    answer ?? .failure(commit.error("the write has no outcome", of: write))
-                })
-        }
+    /// Performs groups of writes in one transaction, and answers each group as soon as its outcome is known.
+    static func perform(
+        _ groups: [[PreparedWrite]], on session: Session,
+        answer: (_ index: Int, _ answer: Result<[Answer], BackendError>) -> Void
+    ) {
+        var commit = GroupCommit(groups, on: session)
+        commit.run(answer)
     }
 
     private var defects: Defects { session.configuration.defects }
 
-    private mutating func run() {
+    /// Answers the groups whose outcome is known.
+    private mutating func report(_ answer: (Int, Result<[Answer], BackendError>) -> Void) {
+        groups.removeAll { index, range in
+            let known = answers[range].compactMap(\.self)
+            guard known.count == range.count else { return false }
+            answer(index, .success(known))
+            return true
+        }
+    }
+
+    private mutating func run(_ answer: (Int, Result<[Answer], BackendError>) -> Void) {
         var open = Array(writes.indices)
         if !defects.contains(.writesUnsorted) {
             open.sort { writes[$0].key == writes[$1].key ? $0 < $1 : writes[$0].key < writes[$1].key }
@@ -55,7 +69,11 @@ struct GroupCommit {
             alone.append(failed)
             open.removeAll { $0 == failed }
         }
-        for number in (alone + open) where answers[number] == nil { performAlone(number) }
+        report(answer)
+        for number in alone + open {
+            performAlone(number)
+            report(answer)
+        }
     }
 
     /// Commits the writes in `open`, and removes those with an answer. Those that must be repeated move to `alone`.

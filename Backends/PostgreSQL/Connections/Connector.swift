@@ -15,6 +15,9 @@ final class Connector: Sendable {
         var known: ChangeCursor?
     }
 
+    /// The number of commits of one role that may wait for a standby when a connection is opened.
+    private static let maximumStalledCommits = 10
+
     init(_ configuration: PostgreSQLBackend.Configuration) { self.configuration = configuration }
 
     var label: String { configuration.label }
@@ -111,7 +114,12 @@ final class Connector: Sendable {
         try get(connection.ask("SELECT \(sets.joined(separator: ", "))", until: end))
         let rows = try get(
             connection.ask(
-                "SELECT \(read.map { "current_setting('\($0)')" }.joined(separator: ", "))", until: end))
+                """
+                SELECT \(read.map { "current_setting('\($0)')" }.joined(separator: ", ")), (
+                    SELECT count(*) FROM pg_catalog.pg_stat_activity
+                    WHERE usename = current_user AND wait_event = 'SyncRep'
+                        AND xact_start < clock_timestamp() - interval '5 s')
+                """, until: end))
         for (column, name) in read.dropLast().enumerated() where rows.text(0, column) == "off" {
             guard !configuration.acceptsUnsafeServer else { continue }
             throw BackendError(
@@ -120,6 +128,13 @@ final class Connector: Sendable {
         }
         guard !configuration.requiresReplica || !rows.text(0, 2).isEmpty else {
             throw BackendError(withoutReplica: label)
+        }
+        // The server keeps the connection of a commit that waits for a standby, also after the client has left.
+        guard rows.integer(0, 3) < Self.maximumStalledCommits else {
+            throw BackendError(
+                .unavailable, operation: .open,
+                message: "\(label): \(rows.integer(0, 3)) commits wait for a standby that does not answer; start it, "
+                    + "or make another one synchronous")
         }
     }
 

@@ -9,8 +9,9 @@ import Synchronization
 final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     typealias Answer = Result<Outcome, BackendError>
 
-    /// Performs jobs on the connection of a thread, and returns one answer for each.
-    typealias Performer = @Sendable (_ works: [Work], _ session: Session) -> [Answer]
+    /// Performs jobs on the connection of a thread, and passes one answer for each, with its index, to `answer`.
+    typealias Performer =
+        @Sendable (_ works: [Work], _ session: Session, _ answer: (_ index: Int, _ answer: Answer) -> Void) -> Void
 
     private struct Job {
         let id: UInt64
@@ -136,9 +137,7 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
                 state.withLock { $0.resting.removeAll { $0 === pipe } }
                 continue
             }
-            for (job, answer) in zip(jobs, performer(jobs.map(\.work), session)) {
-                job.continuation.resume(returning: answer)
-            }
+            performer(jobs.map(\.work), session) { jobs[$0].continuation.resume(returning: $1) }
         }
     }
 
