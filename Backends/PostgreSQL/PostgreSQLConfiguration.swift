@@ -28,7 +28,7 @@ extension PostgreSQLBackend {
         /// The rule for creating a store that does not exist.
         public var creation = Creation.unlessRemote
         /// True to refuse a server without a synchronous standby. An acknowledged write then survives the loss of the
-        /// primary's machine, and ``Capabilities/durability`` is `machineLoss`.
+        /// primary's machine, and the durability of the backend is `machineLoss`.
         public var requiresReplica = false
         /// The maximum number of connections that read, 1 or more. In addition there are two connections that write,
         /// and one that follows the changes.
