@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release deb image dist test soak scale nightly mutants threads lint docs bench peers proto clean
+.PHONY: help setup demo release deb image dist test soak scale nightly mutants threads lint docs bench database peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
@@ -94,6 +94,12 @@ bench: setup ## Measure the hot paths in release mode
 	swift run $(BENCHMARKS) evidence-benchmarks --syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 	swift run $(BENCHMARKS) wire-benchmarks \
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
+
+database: setup ## Compare the store in PostgreSQL with pgbench
+	@.ci/setup python3 $(DATABASE)
+	swift build $(BENCHMARKS) --product database-load
+	Benchmarks/peers/database.py \
+		--database-load "$$(swift build $(BENCHMARKS) --show-bin-path)/database-load"
 
 peers: ## Compare syncd serve with PocketBase, Kinto and a bare route, using wrk; writes Docs/Peers.md
 	@.ci/setup libeatmydata1 python3 python3-venv wrk $(LIBRARIES)

@@ -240,8 +240,9 @@ let package = Package(
         .testTarget(
             name: "PostgreSQLStorageTests",
             dependencies: [
-                "PostgreSQLStorage", "PostgreSQLTestSupport", "StoreProbe", "SyncCore", "SyncCoreTesting",
-                "TestSupport", "syncd",
+                "CurlTransport", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport", "StoreProbe", "SyncCore",
+                "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "SQLiteStorageTests",

@@ -5,7 +5,7 @@ let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],
     dependencies: [
-        .package(name: "EntitlementSync", path: "..", traits: ["Evidence"]),
+        .package(name: "EntitlementSync", path: "..", traits: ["Evidence", "PostgreSQL"]),
         // For the C API of the SQLite that the store uses: the baseline of the SQLite rows.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         // For evidence-benchmarks: mints the certificates.
@@ -102,6 +102,14 @@ let package = Package(
             dependencies: [
                 "BenchmarkSupport",
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
+                .product(name: "SyncCore", package: "EntitlementSync"),
+            ]),
+        // Load on a store in PostgreSQL, for peers/database.py.
+        .executableTarget(
+            name: "database-load",
+            dependencies: [
+                "BenchmarkSupport",
+                .product(name: "PostgreSQLStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
             ]),
         // The baseline of the wire rows: libcurl called from C.

@@ -137,7 +137,7 @@ public final class RawServer: Sendable {
     }
 }
 
-/// One end of a connection. Only its own thread uses it.
+/// One end of a connection. One thread may read it while another one writes to it.
 public final class RawConnection: Sendable {
     private let descriptor: Int32
     private let shared: RawServer.Shared
@@ -233,6 +233,11 @@ public final class RawConnection: Sendable {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
         close()
+    }
+
+    /// Ends both directions, so that threads which read or write return.
+    public func shutDown() {
+        isOpen.withLock { if $0 { shutdown(descriptor, Int32(SHUT_RDWR)) } }
     }
 
     /// Closes the connection.
