@@ -73,7 +73,7 @@ extension EntitlementStore {
         var reasons: WakeUp.Reasons = []
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
-            var round = RunRound()
+            var round = RunRound(isSignalled: reasons.contains(.remote))
             var state: LocalState?
             do {
                 try await followDevice()

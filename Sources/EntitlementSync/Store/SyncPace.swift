@@ -2,6 +2,8 @@ import SyncCore
 
 /// The outcome of a round of ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)``.
 package struct RunRound: Sendable {
+    /// True if a signal of the remote preceded the round.
+    package var isSignalled = false
     /// True if the round tried to sync.
     package var hasSynced = false
     /// The failure of the round; `nil` if there was none.

@@ -12,7 +12,8 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case paidTime
         /// After healing and a fixed number of sync rounds, no device writes.
         case quiescence
-        /// A device that keeps itself up to date does not sync all the time, also while its remote fails.
+        /// A device that keeps itself up to date does not sync all the time, also while its remote fails, and misses no
+        /// signal of the remote.
         case pace
         /// A ledger never loses a record within an incarnation.
         case neverShrinks

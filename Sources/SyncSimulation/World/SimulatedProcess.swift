@@ -37,6 +37,11 @@ final class SimulatedProcess: @unchecked Sendable {
     /// Values that this process wrote to the remote with an unknown outcome.
     private var unsettled: [EntryKey: [UInt8]] = [:]
     private var pace = PaceCheck()
+    /// True after the first round of a store that keeps itself up to date.
+    private var isRunning = false
+    private var signalledRoundCount = 0
+    /// More than a round takes, also with faults, in microseconds.
+    private static let longestRound: Int64 = 3_600_000_000
     /// True if a write to the remote was answered but not yet noted in the local store.
     var isBeforeCheckpoint = false
 
@@ -136,15 +141,23 @@ final class SimulatedProcess: @unchecked Sendable {
         return stream
     }
 
-    /// Delivers a change signal of the remote.
+    /// Delivers a change signal of the remote, which must lead to a round.
     func signal() {
         guard isAlive, !device.isCut(.incoming) else { return }
         pace.didSignal()
         for subscriber in subscribers { subscriber.yield() }
+        guard isRunning else { return }
+        let rounds = signalledRoundCount
+        world.scheduler.at(world.scheduler.now + Self.longestRound) { [self] in
+            guard isAlive, signalledRoundCount == rounds else { return }
+            world.report(.pace, "process \(index) missed a signal of the remote", lane: device.lane)
+        }
     }
 
     /// Called after each round of a store that keeps itself up to date.
     func didRound(_ round: RunRound) {
+        if round.isSignalled { signalledRoundCount += 1 }
+        isRunning = true
         guard isAlive, round.hasSynced, let count = pace.didSync(at: world.trueTime) else { return }
         world.report(.pace, "process \(index) synced \(count) times in an hour", lane: device.lane)
     }
