@@ -115,6 +115,8 @@ extension EntitlementService {
         // Before the mark, so that a crash after it leaves an erasure that the sweeper finishes.
         try await erasure.schedule(account)
         guard try await erasure.begin(account, by: credential) else { return }
+        // Again, because a sweep between the two found an account without a mark.
+        try await erasure.schedule(account)
         authenticator.forget(account: account.name ?? "")
         // Requests that were admitted before the record was marked may still be writing.
         await requests.waitForEarlier()
@@ -144,7 +146,7 @@ extension EntitlementService {
         guard let account = record.activeAccount else {
             throw RequestError(.conflict, "the account is being erased; try again when that has finished")
         }
-        try await AccountDirectory(backend: store).adopt(account)
+        try await AccountDirectory(backend: store).adopt(account, isRevivable: false)
         authenticator.forget(account: name)
         return try .json(.created) { json(describing(account, created: record.created)) }
     }

@@ -70,7 +70,10 @@ package final class EntitlementService: Sendable {
         let records = RecordStore(backend: store)
         let (id, freshness) = (host.randomUUID(), FeedFreshness(host))
         self.freshness = freshness
-        let keys = KeyRing(store, cryptography, host: host, freshness: freshness)
+        let clockGuard = ClockRollbackGuard(records, host: host, id: id)
+        self.clockGuard = clockGuard
+        try await clockGuard.load(isRight: configuration.isClockAccepted)
+        let keys = KeyRing(store, cryptography, host: host, freshness: freshness) { clockGuard.isWrong }
         try await keys.load()
         let authenticator = Authenticator(
             store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
@@ -88,8 +91,6 @@ package final class EntitlementService: Sendable {
             records: records, sessions: sessions, credentials: credentials,
             tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
-        let clockGuard = ClockRollbackGuard(records, host: host, id: id)
-        self.clockGuard = clockGuard
         let decoder = LedgerDecoder()
         let writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
@@ -102,16 +103,16 @@ package final class EntitlementService: Sendable {
             store: store, records: records, owners: owners, lines: recorder.lines, tokens: recorder.tokens,
             parked: recorder.parked, onError: onError)
         sweeper = ErasureSweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
-        try await clockGuard.load(isRight: configuration.isClockAccepted)
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
             authenticator.notice(change.key)
             clockGuard.notice(change.key)
-            usage.notice(change.key, change.version)
+            usage.notice(change.key, change.version, now: host.now())
         } onReset: {
             authenticator.forgetAll()
             usage.recountAll()
         }
+        try await hub.begin()
     }
 
     /// Follows the changes of the store, for event streams and for what another server has changed, and repeats
@@ -184,8 +185,6 @@ package final class EntitlementService: Sendable {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
         else { return nil }
-        let epoch = requests.start()
-        defer { requests.finish(epoch) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
                 key, request.headerFields, synchronouslyBy: ledgerRules(of: caller), longest: longest),

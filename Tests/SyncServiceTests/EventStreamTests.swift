@@ -54,6 +54,22 @@ struct EventStreamTests {
         }
     }
 
+    @Test("A stream ends when the record of its account changes, also if its session is still stored")
+    func outdatedEpoch() async throws {
+        let reader = try await Reader(service, token: alice["access_token"])
+        await put("a", as: alice)
+        await service.followChanges()
+        _ = try await service.accounts.records.update(try AccountRecord.key(of: "alice")) { (known: AccountRecord?) in
+            var record = known
+            record?.epoch += 1
+            return record
+        }
+        await service.followChanges()
+        var count = 0
+        while try await reader.next() != nil { count += 1 }
+        #expect(count > 0)
+    }
+
     private func put(_ name: String, as session: Reply) async {
         let path = "/v1/kv/accounts/\(session["account"] ?? "")/\(session["incarnation"] ?? "")/\(name)"
         #expect(await service.ask(.put, path + "?if=any", token: session["access_token"], body: [1]).status == 200)

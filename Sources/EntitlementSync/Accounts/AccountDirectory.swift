@@ -122,10 +122,14 @@ package struct AccountDirectory: Sendable {
     }
 
     /// Records `account` as the current incarnation of its name, on the authority of another store.
-    package func adopt(_ account: Account) async throws(BackendError) {
+    ///
+    /// - Parameter isRevivable: False to leave the entry as it is if it names the incarnation as erased. A device
+    ///   follows its server, which may have been restored. A server does not revive an incarnation.
+    package func adopt(_ account: Account, isRevivable: Bool = true) async throws(BackendError) {
         guard let name = account.name else { return }
         try await update(name) { (known) throws(BackendError) in
             if known?.incarnation == account.incarnation { return nil }
+            if !isRevivable, known?.erased.contains(account.incarnation) == true { return nil }
             return DirectoryEntry(incarnation: account.incarnation, erased: known?.erased ?? [])
         }
     }

@@ -25,8 +25,10 @@ final class AccountGuesses: Sendable {
         /// The time of the first of them, in milliseconds since 1970 UTC.
         var since: Int64
 
-        /// A count that begins after the current time was written by a clock that was ahead.
-        func isOver(_ now: Int64) -> Bool { now < since || now - since >= AccountGuesses.period }
+        /// A count that begins far after the current time was written by a wrong clock.
+        func isOver(_ now: Int64) -> Bool {
+            since - now > ClockRollbackGuard.tolerance || now - since >= AccountGuesses.period
+        }
     }
 
     private let records: RecordStore

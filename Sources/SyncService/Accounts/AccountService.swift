@@ -39,7 +39,7 @@ struct AccountService: Sendable {
         let hash = try await credentials.hash(password, peer: peer)
         guard let credential = try await credentials.create(name, password: hash, recoveryCodes: codes.map(digest))
         else { return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil) }
-        try await AccountDirectory(backend: records.backend).adopt(credential.account)
+        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return SignUp(grant: try await sessions.begin(credential), recoveryCodes: codes)
     }
 
@@ -56,7 +56,7 @@ struct AccountService: Sendable {
         let credential = try await credentials.check(password: password, of: name, peer: peer)
         // Repairs a sign-up that was interrupted between the two writes.
         if try await credentials.isCurrent(credential) {
-            try await AccountDirectory(backend: records.backend).adopt(credential.account)
+            try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         }
         return try await sessions.begin(credential)
     }

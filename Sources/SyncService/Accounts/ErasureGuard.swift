@@ -4,12 +4,12 @@ import SyncCore
 /// The cause of the error of a write by an account that was erased meanwhile.
 struct AccountErased: Error {}
 
-/// The store as an account writes to it: a write holds only if the account is not erased when it is done.
+/// The store as an account writes to it: writes succeed only if the account is still active afterwards.
 ///
 /// The token of a request is checked before its write, and another server may erase the account in between. So the
 /// account's record is read again after each write. If the account was erased, the entries that were written are
-/// deleted, each only in the version of this write, and the write is refused. An erasure that is not seen by that read
-/// was marked later, and deletes the entries itself.
+/// deleted, each only in the version of this write, and the write is refused. If that read precedes the mark of the
+/// erasure, the erasure lists and deletes the entries.
 ///
 /// A ledger is not deleted here: it can only have been written before the marker of the erasure, which replaces it.
 struct ErasureGuard: ForwardingBackend {
@@ -25,8 +25,9 @@ struct ErasureGuard: ForwardingBackend {
         _ value: [UInt8], to key: EntryKey, if precondition: Precondition
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         let answer = try await base.write(value, to: key, if: precondition)
-        guard case .written(let version) = answer.outcome, try await isErased(after: key) else { return answer }
-        try await undo(key, version)
+        guard case .written(let version) = answer.outcome, try await isErased(undoing: [(key, version)]) else {
+            return answer
+        }
         throw Self.erased(key)
     }
 
@@ -36,25 +37,27 @@ struct ErasureGuard: ForwardingBackend {
             guard case .success(.written(let version)) = result else { return nil }
             return (index, version)
         }
-        guard let first = written.first, try await isErased(after: requests[first.0].key) else { return answer }
-        for (index, version) in written {
-            let key = requests[index].key
-            try await undo(key, version)
-            answer.outcome[index] = .failure(Self.erased(key))
-        }
+        guard try await isErased(undoing: written.map { (requests[$0].key, $1) }) else { return answer }
+        for (index, _) in written { answer.outcome[index] = .failure(Self.erased(requests[index].key)) }
         return answer
     }
 
-    /// Returns `true` if the account is erased, after a write of `key`.
-    private func isErased(after key: EntryKey) async throws(BackendError) -> Bool {
+    /// Returns `true` if the account was erased. Then all of `written` is deleted.
+    private func isErased(
+        undoing written: [(key: EntryKey, version: EntryVersion)]
+    ) async throws(BackendError) -> Bool {
+        guard let key = written.first?.key else { return false }
         do throws(BackendError) {
-            let name = caller.credential.name
-            let record = try AccountRecord.key(of: name)
-            switch try await records.backend.read(record, unless: caller.recordVersion).outcome {
-            case .unchanged: return false
-            case .absent: return true
-            case .found: return try await !records.isActive(caller.account)
+            guard try await isErased() else { return false }
+            var failure: BackendError?
+            // A ledger stays: the marker replaces it.
+            for (key, version) in written where key != caller.keys.ledger {
+                do throws(BackendError) { _ = try await records.backend.delete(key, if: .matches(version)) } catch {
+                    failure = failure ?? error
+                }
             }
+            if let failure { throw failure }
+            return true
         } catch {
             // The write has happened, but does not hold yet.
             throw BackendError(
@@ -63,9 +66,13 @@ struct ErasureGuard: ForwardingBackend {
         }
     }
 
-    private func undo(_ key: EntryKey, _ version: EntryVersion) async throws(BackendError) {
-        guard key != caller.keys.ledger else { return }
-        _ = try await records.backend.delete(key, if: .matches(version))
+    private func isErased() async throws(BackendError) -> Bool {
+        let record = try AccountRecord.key(of: caller.credential.name)
+        switch try await records.backend.read(record, unless: caller.recordVersion).outcome {
+        case .unchanged: return false
+        case .absent: return true
+        case .found: return try await !records.isActive(caller.account)
+        }
     }
 
     private static func erased(_ key: EntryKey) -> BackendError {

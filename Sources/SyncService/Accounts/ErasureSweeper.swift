@@ -8,12 +8,12 @@ import SyncCore
 /// repeat are in the store, under `server/erasures/NAME/INCARNATION`, so they survive the crash of any server. Every
 /// server repeats them; the steps have the same result however often they are done.
 ///
-/// No clock of a server decides: a server repeats an erasure that it has seen in two consecutive rounds.
+/// Does not depend on server clocks: a server repeats an erasure that it has seen in two consecutive rounds.
 struct ErasureSweeper: Sendable {
     /// The pause between two rounds.
     static let period = Duration.seconds(60)
-    /// The number of erasures in one round. Others follow in later rounds.
-    private static let limit = 256
+    /// The number of erasures that are listed at once.
+    private static let pageCount = 256
 
     let erasure: Erasure
     let host: HostServices
@@ -26,22 +26,35 @@ struct ErasureSweeper: Sendable {
         while (try? await host.sleep(for: Self.period)) != nil { seen = await sweep(seen) }
     }
 
-    /// Repeats the erasures that were in `seen`, and returns all others.
+    /// Repeats the erasures that were in `seen`, and returns all others, also those that failed.
     func sweep(_ seen: [EntryKey: EntryVersion]) async -> [EntryKey: EntryVersion] {
         var rest: [EntryKey: EntryVersion] = [:]
-        do throws(BackendError) {
-            let page = try await erasure.store.list(prefix: Erasure.prefix, after: nil, limit: Self.limit).outcome
-            for item in page.items {
-                rest[item.key] = item.version
-                guard seen[item.key] == item.version else { continue }
-                try await sweep(item)
-                rest[item.key] = nil
+        var after: EntryKey?
+        repeat {
+            do throws(BackendError) {
+                let page = try await erasure.store.list(
+                    prefix: Erasure.prefix, after: after, limit: Self.pageCount
+                ).outcome
+                for item in page.items where await !isSwept(item, seen) { rest[item.key] = item.version }
+                after = page.next
+            } catch {
+                if !Task.isCancelled { erasure.onError(error) }
+                return rest
             }
-        } catch {
-            guard !Task.isCancelled else { return rest }
-            erasure.onError(error)
-        }
+        } while after != nil
         return rest
+    }
+
+    /// Repeats an erasure if it was in `seen`. Returns `true` on success.
+    private func isSwept(_ item: KeyPage.Item, _ seen: [EntryKey: EntryVersion]) async -> Bool {
+        guard seen[item.key] == item.version else { return false }
+        do throws(BackendError) {
+            try await sweep(item)
+            return true
+        } catch {
+            if !Task.isCancelled { erasure.onError(error) }
+            return false
+        }
     }
 
     private func sweep(_ item: KeyPage.Item) async throws(BackendError) {

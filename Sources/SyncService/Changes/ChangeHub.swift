@@ -33,12 +33,15 @@ final class ChangeHub: Sendable {
         case expired
     }
 
-    /// The session or account whose end or change ends a stream. Clients that are still authorized reconnect.
-    enum Origin: Hashable, Sendable {
-        /// A session, by its identifier.
-        case session(String)
-        /// An account of another issuer, by its name as escaped in keys, and the version of its record.
-        case account(String, EntryVersion?)
+    /// The caller of a stream. The stream ends when the session is deleted, and when the record of the account changes.
+    /// Clients that are still authorized reconnect.
+    struct Origin: Hashable, Sendable {
+        /// The account's name as escaped in keys.
+        var account: String
+        /// The version of the account's record.
+        var version: EntryVersion?
+        /// The session; `nil` for a token of another issuer.
+        var session: String?
     }
 
     private struct Listener {
@@ -58,7 +61,7 @@ final class ChangeHub: Sendable {
         var listeners: [UInt64: Listener] = [:]
         /// The listeners by the prefix of their keys, in the order of their arrival.
         var byPrefix: [String: [UInt64]] = [:]
-        /// The listeners by session, and by account of another issuer.
+        /// The listeners by session, and by account.
         var bySession: [String: Set<UInt64>] = [:]
         var byAccount: [String: Set<UInt64>] = [:]
 
@@ -72,7 +75,7 @@ final class ChangeHub: Sendable {
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
                 // A stream does not end when the hub reads the record version with which it started.
                 return (byAccount[name] ?? []).compactMap { listeners[$0] }
-                    .filter { $0.origin != .account(name, change.version) }
+                    .filter { $0.origin?.version != change.version }
             }
         }
 
@@ -80,10 +83,9 @@ final class ChangeHub: Sendable {
             nextID += 1
             listeners[nextID] = listener
             byPrefix[listener.scope.prefix, default: []].append(nextID)
-            switch listener.origin {
-            case .session(let id): bySession[id, default: []].insert(nextID)
-            case .account(let name, _): byAccount[name, default: []].insert(nextID)
-            case nil: break
+            if let origin = listener.origin {
+                byAccount[origin.account, default: []].insert(nextID)
+                if let session = origin.session { bySession[session, default: []].insert(nextID) }
             }
             return nextID
         }
@@ -93,15 +95,12 @@ final class ChangeHub: Sendable {
             let prefix = listener.scope.prefix
             byPrefix[prefix]?.removeAll { $0 == id }
             if byPrefix[prefix]?.isEmpty == true { byPrefix[prefix] = nil }
-            switch listener.origin {
-            case .session(let session):
-                bySession[session]?.remove(id)
-                if bySession[session]?.isEmpty == true { bySession[session] = nil }
-            case .account(let name, _):
-                byAccount[name]?.remove(id)
-                if byAccount[name]?.isEmpty == true { byAccount[name] = nil }
-            case nil: break
-            }
+            guard let origin = listener.origin else { return }
+            byAccount[origin.account]?.remove(id)
+            if byAccount[origin.account]?.isEmpty == true { byAccount[origin.account] = nil }
+            guard let session = origin.session else { return }
+            bySession[session]?.remove(id)
+            if bySession[session]?.isEmpty == true { bySession[session] = nil }
         }
     }
 
@@ -199,12 +198,21 @@ final class ChangeHub: Sendable {
         }
     }
 
-    /// The position from which to read. History is skipped: caches are dropped instead, after the position was taken.
+    /// Takes the position from which to read. Call it before ``run()``, and before the first listener.
+    func begin() async throws(BackendError) { _ = try await position() }
+
+    /// The position from which to read. History is skipped: caches are dropped and listeners are ended instead, after
+    /// the position was taken.
     private func position() async throws(BackendError) -> ChangeCursor? {
         if let position = state.withLock({ $0.position }) { return position }
         let latest = try await store.latestCursor().outcome
         onReset()
-        state.withLock { $0.position = latest }
+        let listeners = state.withLock { state in
+            state.position = latest
+            return latest == nil ? [] : state.listeners.values.map(\.continuation)
+        }
+        // They may lack changes up to the position, and resume from the last one that they got.
+        for listener in listeners { listener.finish() }
         return latest
     }
 
@@ -274,7 +282,7 @@ final class ChangeHub: Sendable {
 
     private func beat(_ part: UInt64) {
         let now = host.now()
-        // A server that cannot follow the changes would keep its listeners without news.
+        // Listeners would receive heartbeats but no changes. Ending them makes clients reconnect.
         let isBehind = freshness.age > FeedFreshness.readiness
         delivery.withLock { _ in
             let (listeners, position) = state.withLock { state in

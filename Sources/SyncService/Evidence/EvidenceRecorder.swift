@@ -236,7 +236,11 @@ struct EvidenceRecorder: Sendable {
             _ = ledger.add(facts, catalog: writer.catalog, at: now)
         }
         // An empty ledger that stays empty has no version, but its account may exist.
-        if version == nil, try await !writer.records.isActive(account) { return Set(all) }
+        if version == nil, try await !writer.records.isActive(account) {
+            // The erasure may not have seen these claims.
+            for transaction in known.keys { try await claims.release(transaction, of: account) }
+            return Set(all)
+        }
         return Set(all).subtracting(owned)
     }
 }

@@ -3,7 +3,7 @@ import Synchronization
 
 /// A guard against a wrong clock of this server. Decisions that a wrong clock has dated are final.
 ///
-/// A server whose clock is wrong refuses writes; the others go on. By order:
+/// A server whose clock is wrong refuses writes; other servers continue. The first rule that applies decides:
 /// - A store that reports its own time decides (``Answer/serverTime``): the clock is wrong if it differs from it.
 /// - The clock is wrong if it is behind the latest time in the store: it was set back.
 /// - The clock is wrong if it is ahead of that of another server over the store. Of two servers that differ, the one
@@ -207,15 +207,19 @@ package final class ClockRollbackGuard: Sendable {
         let record = try await records.update(try Self.key()) { [self] (known: Record?) in
             let (now, elapsed) = (host.now(), elapsed())
             return state.withLock { state in
-                state.latest = max(state.latest, known?.latest ?? 0)
-                let isNew = Self.look(at: known?.servers ?? [], besides: id, elapsed, &state)
+                // Not the maximum: a server that was started with `--accept-clock` may have set it back.
+                state.latest = known?.latest ?? state.latest
+                let servers = known?.servers ?? []
+                // Without the second condition, more servers than the record has room for would state the time in
+                // turns without end.
+                let isNew = Self.look(at: servers, besides: id, elapsed, &state) && servers.count < Self.serverCount
                 guard state.isDue || isNew, Self.fault(of: now, state, elapsed) == nil else { return nil }
                 return statement(after: known, now, elapsed, &state)
             }
         }
         guard let record else { return }
         state.withLock { state in
-            state.latest = max(state.latest, record.latest)
+            state.latest = record.latest
             state.isDue = false
         }
     }

@@ -59,7 +59,12 @@ extension LedgerRules {
         let purchases = Facts(account: ledger).purchases.filter { free.contains($0.transaction) }
         // The ledger already holds these transactions, so the claims need no write of the ledger.
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
-        return try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt) ?? decided.version
+        let version = try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt)
+        if await owners.isErased(attempt.owner, others) {
+            // The erasure may not have seen these claims.
+            try await owners.release(attempt.created + attempt.renewed, of: attempt.owner)
+        }
+        return version ?? decided.version
     }
 
     func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }

@@ -226,8 +226,10 @@ final class LedgerRules: ForwardingBackend {
         _ change: Change, _ attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
     ) async {
         let held = Set(ledger?.transactions ?? [])
-        // Earlier attempts may rely on renewed claims, even if this attempt is over.
-        let leftovers = [(attempt.created, isOver), (attempt.renewed, false)].map { transactions, isOver in
+        // Earlier attempts may rely on renewed claims, even if this attempt is over. No ledger is stored in place of
+        // the marker of an erasure.
+        let isErased = ledger?.isErased == true
+        let leftovers = [(attempt.created, isOver), (attempt.renewed, isErased)].map { transactions, isOver in
             OutstandingClaims.Leftover(
                 owner: attempt.owner, transactions: transactions.filter { !held.contains($0) }, isOver: isOver)
         }

@@ -217,7 +217,8 @@ struct TransactionOwners: Sendable {
         for transaction in ledger.transactions { try await release(transaction, of: account) }
     }
 
-    private func isErased(_ owner: Owner, _ others: Others) async -> Bool {
+    /// Returns `true` if the account of `owner` was erased.
+    func isErased(_ owner: Owner, _ others: Others) async -> Bool {
         do throws(BackendError) {
             let key = try AccountRecord.key(of: owner.account)
             return try await records.read(key, as: AccountRecord.self)?.value.isErased(owner.incarnation) == true

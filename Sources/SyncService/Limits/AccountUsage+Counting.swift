@@ -77,15 +77,14 @@ extension AccountUsage {
     private func install(_ counted: Usage, of prefix: String, now: Int64) {
         state.withLock { state in
             var usage = counted
-            usage.counted = now
+            usage.counted = state.counts[prefix]?.isOutdated == true ? nil : now
             for (key, size) in state.counts[prefix]?.changed ?? [:] {
-                if size == nil, limits.accountKeys != nil { usage.noteDeletion(of: key, at: now) }
-                usage.set(size, of: key)
+                if let size { usage.set(size, of: key) } else { remove(key, from: &usage, at: now) }
             }
             for (key, version) in state.counts[prefix]?.noticed ?? [:]
             where state.counts[prefix]?.changed[key] == nil && usage.versions[key] != version {
                 // The listing may be older than a change of another server.
-                usage.counted = nil
+                if version == nil { remove(key, from: &usage, at: now) } else { usage.counted = nil }
             }
             for (key, running) in state.running where key.hasPrefix(prefix) && running.size > usage.sizes[key] ?? 0 {
                 usage.set(running.size, of: key)

@@ -115,6 +115,8 @@ final class AccountUsage: Sendable {
         /// Other keys that the changes of the store named in the meantime, with their versions.
         var noticed: [EntryKey: EntryVersion?] = [:]
         var waiting: [CheckedContinuation<Result<Void, BackendError>?, Never>] = []
+        /// True if the account must be counted again.
+        var isOutdated = false
     }
 
     let limits: CallerLimits
@@ -201,24 +203,31 @@ extension AccountUsage {
                 state.counts[prefix] = count
             }
             if let now, limits.accountKeys != nil { state.update(prefix) { $0.noteDeletion(of: key, at: now) } }
+            var isOutdated = false
             state.update(prefix) { usage in
                 // The former version may be one that this server wrote just before.
-                if let noticed, noticed != version, noticed != usage.versions[key] { usage.counted = nil }
+                if let noticed, noticed != version, noticed != usage.versions[key] {
+                    usage.counted = nil
+                    isOutdated = true
+                }
                 let known = usage.sizes[key]
                 usage.set(areSeveral && size ?? -1 < known ?? -1 ? known : size, of: key, version: version)
             }
+            if isOutdated { state.counts[prefix]?.isOutdated = true }
         }
     }
 
     /// Handles a change of the store: `key` has `version` now, or was deleted. If another server wrote it, the account
     /// is counted again at its next write.
-    func notice(_ key: EntryKey, _ version: EntryVersion?) {
+    func notice(_ key: EntryKey, _ version: EntryVersion?, now: Int64) {
         guard isLimited, let prefix = KeyScope.countedPrefix(of: key) else { return }
         state.withLock { state in
             if state.running[key] != nil {
                 state.running[key]?.noticed = .some(version)
             } else if state.counts[prefix] != nil {
                 state.counts[prefix]?.noticed[key] = version
+            } else if version == nil {
+                state.update(prefix) { self.remove(key, from: &$0, at: now) }
             } else if let usage = state.usages[prefix], usage.versions[key] != version {
                 state.usages[prefix]?.counted = nil
             }
@@ -229,7 +238,14 @@ extension AccountUsage {
     func recountAll() {
         state.withLock { state in
             for prefix in state.usages.keys { state.usages[prefix]?.counted = nil }
+            for prefix in state.counts.keys { state.counts[prefix]?.isOutdated = true }
         }
+    }
+
+    /// Records that `key` was deleted.
+    func remove(_ key: EntryKey, from usage: inout Usage, at now: Int64) {
+        if limits.accountKeys != nil { usage.noteDeletion(of: key, at: now) }
+        usage.set(nil, of: key)
     }
 
     /// Ends changes of `keys` whose outcomes are unknown. The account must be counted again.

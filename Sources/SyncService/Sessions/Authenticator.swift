@@ -51,10 +51,11 @@ final class AccountCaller: Sendable {
         scope = try KeyScope.account(account, keys, erased: erased)
     }
 
-    /// The session or account whose end closes the caller's streams.
+    /// The session and the account whose end closes the caller's streams.
     var origin: ChangeHub.Origin? {
-        if let session { return .session(session) }
-        return account.name.map { .account(LedgerKeys.escaped($0), recordVersion) }
+        account.name.map {
+            ChangeHub.Origin(account: LedgerKeys.escaped($0), version: recordVersion, session: session)
+        }
     }
 
     /// The ledger rules for the caller's keys, created once.
@@ -314,7 +315,9 @@ final class Authenticator: Sendable {
             }
             let incarnation = record.account?.incarnation ?? record.erased.last ?? ""
             let account = try Account(subject, incarnation: incarnation)
-            if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
+            if !isErased {
+                try await AccountDirectory(backend: records.backend).adopt(account, isRevivable: false)
+            }
             return try AccountCaller(
                 account, epoch: record.epoch, erased: record.erased, session: nil, issued: issued, expires: expires,
                 isErased: isErased, recordVersion: held.version)

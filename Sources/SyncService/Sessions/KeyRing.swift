@@ -10,8 +10,11 @@ import Foundation
 /// The keys that sign tokens, stored in `server/keys` and shared by all servers over one store. Every 30 days, the
 /// first server that needs a new key creates it; the previous key still verifies the tokens that it signed.
 ///
-/// The cached keys are believed as ``FeedFreshness`` says, so a key that was removed from the store is refused by all
+/// Cached keys expire by the rule of ``FeedFreshness``, so a key that was removed from the store is refused by all
 /// servers within ``FeedFreshness/trust``.
+///
+/// A server whose clock is wrong changes no keys, and a key from the future, which such a server made before it was
+/// found out, is removed. Otherwise the keys of the other servers would be pushed out.
 final class KeyRing: Sendable {
     /// The time for which a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
@@ -32,6 +35,7 @@ final class KeyRing: Sendable {
     private let cryptography: any ServiceCryptography
     private let host: HostServices
     private let freshness: FeedFreshness
+    private let isClockWrong: @Sendable () -> Bool
 
     private struct Cache {
         var ring: Ring?
@@ -45,10 +49,10 @@ final class KeyRing: Sendable {
 
     init(
         _ store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices,
-        freshness: FeedFreshness
+        freshness: FeedFreshness, isClockWrong: @escaping @Sendable () -> Bool
     ) {
         (records, self.cryptography) = (RecordStore(backend: store), cryptography)
-        (self.host, self.freshness) = (host, freshness)
+        (self.host, self.freshness, self.isClockWrong) = (host, freshness, isClockWrong)
     }
 
     private static let name = KeyScope.serverPrefix + "keys"
@@ -76,6 +80,8 @@ final class KeyRing: Sendable {
         let (now, start, count) = (host.now(), freshness.now, cache.withLock { $0.changeCount })
         let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
             var ring = known ?? Ring(keys: [], secret: Data(cryptography.randomBytes(32)))
+            if !ring.keys.isEmpty, isClockWrong() { return ring }
+            ring.keys.removeAll { Self.isFromTheFuture($0, now) }
             if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
             let id = Hexadecimal.text(cryptography.randomBytes(8))
             ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
@@ -103,7 +109,11 @@ final class KeyRing: Sendable {
     }
 
     private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
-        now - key.created < period && key.created - now <= ClockRollbackGuard.tolerance
+        now - key.created < period && !isFromTheFuture(key, now)
+    }
+
+    private static func isFromTheFuture(_ key: Ring.Key, _ now: Int64) -> Bool {
+        key.created - now > ClockRollbackGuard.tolerance
     }
 
     /// All keys that may have signed a token that is still valid.

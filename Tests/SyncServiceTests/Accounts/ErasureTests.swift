@@ -87,7 +87,7 @@ struct ErasureTests {
             #expect(await alice.logIn().status == 400)
             #expect(try await left().filter { $0.hasPrefix(home) } == [home + "ledger"], "\(step)")
         }
-        #expect(interruptions == 7, "the schedule, the record, the marker, both keys, the directory, the record")
+        #expect(interruptions == 8, "schedule, record, schedule, marker, two keys, directory, record")
     }
 
     private func record(_ transactions: [String], as reply: Reply) async -> Reply {

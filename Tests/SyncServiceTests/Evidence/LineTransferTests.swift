@@ -133,6 +133,26 @@ struct LineTransferTests {
         #expect(try await stage.send([sale], as: stage.bob).results == ["owned-by-another"])
     }
 
+    @Test("An account that is erased at another server while its evidence is recorded keeps no claim")
+    func erasedMeanwhile() async throws {
+        let stage = try await EvidenceStage(.verified, .keepWithFirst)
+        let other = await stage.alice.at(
+            try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst))
+        let sale = Sale("1", at: stage.now)
+        let gate = Gate()
+        stage.store.before { key, _ in if key.text.hasPrefix("tx/") { await gate.pass() } }
+        gate.close()
+        try await withThrowingTaskGroup(of: Reply.self) { group in
+            group.addTask { try await stage.send([sale], as: stage.alice) }
+            await gate.reached.wait()
+            #expect(await AccountOwner(other.service, "alice").erase(token: other.token).status == 204)
+            gate.open()
+            _ = try await group.next()
+        }
+        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("tx/") && !$0.hasPrefix("lines/") })
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+    }
+
     @Test("The line of an erased account is free")
     func erasedOwner() async throws {
         let stage = try await EvidenceStage(.verified, .keepWithFirst)

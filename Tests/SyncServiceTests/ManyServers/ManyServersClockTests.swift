@@ -55,6 +55,35 @@ struct ManyServersClockTests {
         #expect(await signUps("a") == [201, 503])
     }
 
+    @Test("A server with a wrong clock does not replace the keys of the others", arguments: [-30, 31])
+    func keys(days: Int64) async throws {
+        let token = await AccountOwner(servers.first).signUp()["access_token"]
+        try await meet()
+        let clock = TestClock(TwoServers.start + days * 86_400_000)
+        for _ in 0..<3 {
+            let wrong = try await EntitlementService.open(servers.store, clock: clock)
+            _ = await wrong.status(of: token)
+            await servers.first.followChanges()
+            #expect(await servers.first.status(of: token) == 200)
+        }
+    }
+
+    @Test("A time that is accepted at the start of one server is accepted by the others")
+    func accepted() async throws {
+        servers.pass(seconds: 7_200)
+        for service in [servers.first, servers.second] { service.clockGuard.makeDue() }
+        try await meet()
+        for service in [servers.first, servers.second] { service.clockGuard.makeDue() }
+        try await meet()
+        servers.clocks.0.advance(seconds: -7_200)
+        servers.clocks.1.advance(seconds: -7_200)
+        #expect(await signUps("a") == [503, 503])
+        _ = try await EntitlementService.open(
+            servers.store, clock: servers.clocks.0, configure: { $0.isClockAccepted = true })
+        try await servers.second.clockGuard.attend()
+        #expect(await AccountOwner(servers.second, "b").signUp().status == 201)
+    }
+
     @Test("Differences of five minutes are accepted")
     func small() async throws {
         servers.clocks.1.advance(seconds: 300)

@@ -1,3 +1,4 @@
+import EntitlementSync
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
@@ -57,7 +58,7 @@ struct ManyServersErasureTests {
         #expect(try await servers.keys(home) == [home + "ledger"])
     }
 
-    @Test("What a server that crashed left behind is deleted by the second sweep of any server")
+    @Test("The second sweep of any server deletes the leftovers of a crashed one")
     func leftBehind() async throws {
         let reply = await alice.signUp()
         let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
@@ -67,6 +68,54 @@ struct ManyServersErasureTests {
         await sweep(servers.second)
         #expect(try await servers.keys(home) == [home + "ledger"])
         #expect(try await servers.keys("server/erasures/").isEmpty)
+    }
+
+    @Test("An erasure that fails does not keep others from being swept")
+    func damaged() async throws {
+        var homes: [String] = []
+        for name in ["alice", "zoe"] {
+            let owner = AccountOwner(servers.first, name)
+            let reply = await owner.signUp()
+            homes.append("accounts/\(name)/\(reply["incarnation"] ?? "")/")
+            #expect(await owner.erase(token: reply["access_token"]).status == 204)
+        }
+        for home in homes { _ = try await servers.store.write([1], to: EntryKey(home + "late"), if: .absent) }
+        let record = try EntryKey("server/accounts/alice")
+        let held = try await servers.store.read(record).outcome
+        _ = try await servers.store.write([0xff], to: record, if: .any)
+        let seen = await servers.second.sweeper.sweep([:])
+        let rest = await servers.second.sweeper.sweep(seen)
+        #expect(rest.keys.map(\.text).allSatisfy { $0.hasPrefix("server/erasures/alice/") } && rest.count == 1)
+        #expect(try await servers.keys(homes[1]) == [homes[1] + "ledger"])
+        guard case .found(let entry) = held else {
+            Issue.record("the record of alice is absent")
+            return
+        }
+        _ = try await servers.store.write(entry.value, to: record, if: .any)
+        #expect(await servers.second.sweeper.sweep(rest).isEmpty)
+        #expect(try await servers.keys(homes[0]) == [homes[0] + "ledger"])
+    }
+
+    @Test("A late log-in to an erased account does not take the directory entry from its successor")
+    func lateLogIn() async throws {
+        _ = await alice.signUp()
+        let gate = Gate()
+        servers.lines.1.beforeReading { key in if key.text == "accounts/alice/account" { await gate.pass() } }
+        gate.close()
+        let late = AccountOwner(servers.second)
+        let next = await withTaskGroup(of: Reply.self) { group in
+            group.addTask { await late.logIn() }
+            await gate.reached.wait()
+            #expect(await alice.erase(token: alice.logIn()["access_token"]).status == 204)
+            let next = await AccountOwner(servers.first, password: "another person").signUp()
+            gate.open()
+            _ = await group.next()
+            return next
+        }
+        await sweep(servers.first)
+        let directory = AccountDirectory(backend: servers.store)
+        let account = try Account("alice", incarnation: try #require(next["incarnation"]))
+        #expect(try await directory.isKnown(account))
     }
 
     @Test("An erasure whose server crashes at any step is finished by another server")

@@ -72,6 +72,8 @@ struct ManyServersLimitTests {
         #expect(await servers.first.put(home + "e", token: token) == 507)
         #expect(await servers.second.ask(.delete, "/v1/kv/\(home)d?if=any", token: token).status == 204)
         await servers.first.followChanges()
-        #expect(await servers.first.put(home + "a", token: token) == 200)
+        // The place of a deleted key is taken for an hour, also at the other server.
+        #expect(await servers.first.put(home + "e", token: token) == 507)
+        #expect(await servers.first.put(home + "d", token: token) == 200)
     }
 }

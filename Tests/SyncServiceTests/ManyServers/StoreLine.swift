@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// The line of one server to the shared store, which a test can cut, delay and count.
+/// The connection of one server to the shared store, which a test can cut and delay, and whose calls it can count.
 final class StoreLine: ForwardingBackend, SynchronousReading {
     let base: any KeyValueBackend
 
@@ -10,6 +10,7 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
         var time: Int64?
         var calls: [String: Int] = [:]
         var beforeWriting: (@Sendable (EntryKey) async -> Void)?
+        var beforeReading: (@Sendable (EntryKey) async -> Void)?
     }
 
     private let state = Mutex(State())
@@ -25,6 +26,9 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
     /// Calls `body` before each write.
     func beforeWriting(_ body: (@Sendable (EntryKey) async -> Void)?) { state.withLock { $0.beforeWriting = body } }
 
+    /// Calls `body` before each read.
+    func beforeReading(_ body: (@Sendable (EntryKey) async -> Void)?) { state.withLock { $0.beforeReading = body } }
+
     /// The number of calls with this name: `list`, or `write` and the first two parts of the key.
     func count(_ name: String) -> Int { state.withLock { $0.calls[name] ?? 0 } }
 
@@ -33,7 +37,7 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
             state.calls[name, default: 0] += 1
             return state.isCut
         }
-        if isCut { throw BackendError(.unavailable, disposition: .transient, message: "the line is cut") }
+        if isCut { throw BackendError(.unavailable, disposition: .transient, message: "the connection is down") }
     }
 
     private func passWrite(of key: EntryKey) async throws(BackendError) {
@@ -42,6 +46,7 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        await state.withLock { $0.beforeReading }?(key)
         try pass("read")
         var answer = try await base.read(key, unless: knownVersion)
         answer.serverTime = state.withLock { $0.time }
