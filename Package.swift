@@ -297,8 +297,8 @@ let package = Package(
         .testTarget(
             name: "ParseFacadeTests",
             dependencies: [
-                "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncProtocol",
-                "SyncService", "TestSupport", "syncd",
+                "CurlTransport", "EntitlementSync", "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore",
+                "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

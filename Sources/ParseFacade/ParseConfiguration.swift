@@ -47,8 +47,8 @@ package struct ParseConfiguration: Sendable {
         let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
         guard path.hasPrefix("/"), parts.allSatisfy({ !$0.isEmpty && Self.isPlain($0) }), parts.first != "v1" else {
             throw ValueError(
-                description: "the path must be like /parse or /api/parse, without a slash at the end and not under /v1, "
-                    + "not \"\(path.singleLine)\"")
+                description: "the path must be like /parse or /api/parse, without a slash at the end and not under "
+                    + "/v1, not \"\(path.singleLine)\"")
         }
         (self.applicationID, self.path) = (applicationID, path)
     }

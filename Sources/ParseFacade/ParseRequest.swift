@@ -84,7 +84,9 @@ struct ParseRequest: Sendable {
         guard !text.isEmpty else { return }
         // In a query of a form, a plus sign is a space.
         let plain = String(text.map { $0 == "+" ? " " : $0 })
-        guard let query = WireQuery(plain[...]) else { throw ParseError(107, "the query must be percent-encoded UTF-8") }
+        guard let query = WireQuery(plain[...]) else {
+            throw ParseError(107, "the query must be percent-encoded UTF-8")
+        }
         for pair in query.pairs { parameters[pair.name] = .string(pair.value) }
     }
 

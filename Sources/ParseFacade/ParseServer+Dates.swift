@@ -27,8 +27,9 @@ extension ParseServer {
         guard let catalog = gateway.catalog else { return }
         let now = Timestamp(milliseconds: gateway.host.now())
         let (group, account) = (field.group, caller.account.account)
-        var situation = ExpiryRules.Situation(own: try await ownDates(group, caller), now: now)
         let (own, others) = try await dates(of: account, group, besides: caller.installation)
+        let joined = SeenDates(joining: [own] + (try await ownDates(group, caller)))
+        var situation = ExpiryRules.Situation(own: joined, now: now)
         situation.others = others
         let isWritten = own.written.contains { $0.date == date.milliseconds }
         let id = gateway.digest(
@@ -97,7 +98,8 @@ extension ParseServer {
         if try await gateway.records.read(key, as: ParseDates.self) == nil {
             isNew = true
             try await makeRoom(in: account)
-            let entry = try EntryKey(indexPrefix(caller.installation) + gateway.digest(of: "\(account) \(account.incarnation)"))
+            let name = gateway.digest(of: "\(account) \(account.incarnation)")
+            let entry = try EntryKey(indexPrefix(caller.installation) + name)
             try await AccountEntries(records: gateway.records)
                 .note(entry, of: account, under: ParseEntry.prefix + "installations/", atMost: ParseDates.limit)
             _ = try await gateway.records.update(entry) { (_: AccountIdentity?) in AccountIdentity(account) }
@@ -124,8 +126,8 @@ extension ParseServer {
         try await gateway.records.remove(oldest.key, as: ParseDates.self) { _ in true }
     }
 
-    /// The dates of the caller's installation in all accounts.
-    private func ownDates(_ group: GroupID, _ caller: ParseCaller) async throws -> SeenDates {
+    /// The dates of the caller's installation in the accounts that it has used.
+    private func ownDates(_ group: GroupID, _ caller: ParseCaller) async throws -> [SeenDates] {
         let name = gateway.digest(of: "dates " + caller.installation)
         var parts: [SeenDates] = []
         let page = try await gateway.records.backend.list(
@@ -139,7 +141,7 @@ extension ParseServer {
                 parts.append(dates)
             }
         }
-        return SeenDates(joining: parts)
+        return parts
     }
 
     /// The dates of an installation in the account, and those of its other installations.

@@ -89,7 +89,8 @@ extension ParseServer {
         _ request: ParseRequest, _ id: String, _ key: EntryKey, _ caller: ParseCaller
     ) async throws -> Reply {
         let (now, change) = (gateway.host.now(), try change(request))
-        let digest = gateway.digest(of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
+        let digest = gateway.digest(
+            of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
         let limit = request.requestID == nil ? Self.repetition : .max
         var (answer, failure): ([String: JSONValue], ParseError?) = ([:], nil)
         let saved = try await gateway.records.update(key) { (known: ParseObjects?) in

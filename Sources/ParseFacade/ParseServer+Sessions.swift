@@ -51,12 +51,13 @@ extension ParseServer {
     func beginSession(_ caller: AccountCaller, _ request: ParseRequest) async throws -> (String, ParseCaller) {
         let token = "r:" + gateway.randomBytes(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         let digest = gateway.digest(of: token)
-        guard let epoch = try await gateway.epoch(of: caller.account) else { throw ParseError.invalidSession }
         let entry = ParseEntry(
-            caller.account, epoch: epoch, expires: gateway.host.now() + Self.sessionLifetime)
+            caller.account, epoch: caller.epoch, expires: gateway.host.now() + Self.sessionLifetime)
         try await write(entry, try sessionKey(digest), "sessions/", caller.account)
         // The epoch may have ended since the credential was checked. The entry is void then.
-        guard try await gateway.caller(caller.account, epoch: epoch) != nil else { throw ParseError.invalidSession }
+        guard try await gateway.caller(caller.account, epoch: caller.epoch) != nil else {
+            throw ParseError.invalidSession
+        }
         return (
             token, ParseCaller(account: caller, session: digest, installation: request.installationID ?? digest)
         )
@@ -173,14 +174,15 @@ extension ParseServer {
     /// Creates an anonymous user, or logs in the one with this id. The id is a password, so its length is required and
     /// only its digest is kept.
     private func signUpAnonymously(_ request: ParseRequest, _ data: JSONValue) async throws -> Reply {
-        guard let members = data.members, members.count == 1, let id = members["anonymous"]?.members?["id"]?.string else {
+        guard let members = data.members, members.count == 1, let id = members["anonymous"]?.members?["id"]?.string
+        else {
             throw ParseError(252, "This authentication method is unsupported.")
         }
         guard id.utf8.count == 36 else { throw ParseError(251, "the id of an anonymous user must be a UUID") }
         let key = try EntryKey(ParseEntry.prefix + "anonymous/" + gateway.digest(of: id.lowercased()))
         try gateway.admit(.logIn, request.peer)
         if let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value, let account = entry.account,
-            let epoch = try await gateway.epoch(of: account), let known = try await gateway.caller(account, epoch: epoch)
+            let known = try await gateway.caller(account, epoch: entry.epoch)
         {
             let (token, caller) = try await beginSession(known, request)
             return try await answerUser(caller, token: token)
@@ -189,7 +191,7 @@ extension ParseServer {
         guard let account = try await create(randomText(25), password: nil, anonymous: key.text, request) else {
             throw ParseError(252, "try again")
         }
-        try await write(ParseEntry(account.account), key, "anonymous/", account.account)
+        try await write(ParseEntry(account.account, epoch: account.epoch), key, "anonymous/", account.account)
         return try await finishSignUp(account, request)
     }
 

@@ -184,7 +184,8 @@ extension ParseServer {
         for (name, dates) in written.sorted(by: { $0.key < $1.key }) {
             guard let field = configuration.fields[name] else { continue }
             for date in dates { try await record(date, field, caller) }
-            if case .object? = body[name], body[name]?.members?["__op"] != nil, let end = try await ends(for: caller.account)[field.group] {
+            let isOperation = body[name]?.members?["__op"] != nil
+            if isOperation, let end = try await ends(for: caller.account)[field.group] {
                 answer[name] = field.shape == .date ? .date(end) : .array([.date(end)])
                 try await noteServed([field.group: end], to: caller)
             }

@@ -149,7 +149,9 @@ package struct ParseServer: Sendable {
                 status: 201, body: .object(["objectId": .string(id), "createdAt": now]),
                 location: "\(configuration.path)/installations/\(id)")
         case ("PUT", 1): return Reply(body: .object(["updatedAt": now]))
-        default: throw ParseError(119, "Clients aren't allowed to perform the find operation on the installation collection.")
+        default:
+            throw ParseError(
+                119, "Clients aren't allowed to perform the find operation on the installation collection.")
         }
     }
 

@@ -142,9 +142,12 @@ package struct AccountGateway: Sendable {
     /// Replaces the password of the caller's account, and ends all its sessions.
     ///
     /// - Returns: The caller in the epoch after the change.
-    package func setPassword(_ password: String, of caller: AccountCaller, peer: String) async throws -> AccountCaller? {
-        guard (1...Credentials.passwordByteCounts.upperBound).contains(password.utf8.count) else {
-            throw RequestError(.badRequest, "a password must be 1 to \(Credentials.passwordByteCounts.upperBound) bytes")
+    package func setPassword(
+        _ password: String, of caller: AccountCaller, peer: String
+    ) async throws -> AccountCaller? {
+        let longest = Credentials.passwordByteCounts.upperBound
+        guard (1...longest).contains(password.utf8.count) else {
+            throw RequestError(.badRequest, "a password must be 1 to \(longest) bytes, not \(password.utf8.count)")
         }
         let hash = try await service.accounts.credentials.hash(password, peer: peer)
         let changed = try await service.accounts.credentials.change(caller.credential) { record in

@@ -28,7 +28,7 @@ package final class AccountCaller: Sendable {
     /// `nil` for tokens of another issuer.
     let session: String?
     /// The credential epoch of the account at the time the token was checked.
-    let epoch: Int64
+    package let epoch: Int64
     /// The time at which another issuer made the token, in milliseconds since 1970 UTC, if the token states it.
     let issued: Int64?
     /// The end of the token's validity, in milliseconds since 1970 UTC.
