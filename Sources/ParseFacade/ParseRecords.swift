@@ -3,7 +3,7 @@ import Entitlements
 import SyncCore
 import SyncService
 
-/// What the façade keeps about a user beside the account, under the account's holdings.
+/// The façade's record of a user, under the account's holdings.
 struct ParseUser: Codable, Hashable, Sendable {
     var objectID: String
     var username: String

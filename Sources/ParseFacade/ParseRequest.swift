@@ -2,6 +2,7 @@ import Entitlements
 import HTTPTypes
 import SyncProtocol
 import SyncService
+import Synchronization
 
 /// A request in the form that all SDKs' requests have in common.
 ///
@@ -22,6 +23,17 @@ struct ParseRequest: Sendable {
     var peer: String
     /// The length of the body in bytes.
     var byteCount = 0
+    /// The caller, once it is known. The requests of a batch share it.
+    let noted: NotedCaller
+
+    /// The name of a caller, for the log.
+    final class NotedCaller: Sendable {
+        private let value = Mutex<String?>(nil)
+
+        var name: String? { value.withLock { $0 } }
+
+        func set(_ name: String) { value.withLock { $0 = name } }
+    }
 
     /// The longest body, in bytes.
     static let byteLimit = 1 << 16
@@ -30,6 +42,7 @@ struct ParseRequest: Sendable {
     ///
     /// - Throws: ``ParseError`` for a malformed request.
     init(_ request: ServiceRequest, root: String) throws(ParseError) {
+        noted = NotedCaller()
         let fields = request.head.headerFields
         let target = request.head.path ?? ""
         let path = target.prefix { $0 != "?" }
@@ -51,7 +64,7 @@ struct ParseRequest: Sendable {
 
     /// A request of a batch, with the session and the installation of `outer`.
     init(method: String, path: [String], body: [String: JSONValue], in outer: ParseRequest) {
-        (self.method, self.path, self.body) = (method, path, body)
+        (self.method, self.path, self.body, noted) = (method, path, body, outer.noted)
         (applicationID, sessionToken) = (outer.applicationID, outer.sessionToken)
         (installationID, peer) = (outer.installationID, outer.peer)
         byteCount = 0

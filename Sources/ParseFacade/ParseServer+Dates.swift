@@ -131,7 +131,8 @@ extension ParseServer {
         let name = gateway.digest(of: "dates " + caller.installation)
         var parts: [SeenDates] = []
         let page = try await gateway.records.backend.list(
-            prefix: indexPrefix(caller.installation), after: nil, limit: ParseDates.limit).outcome
+            prefix: indexPrefix(caller.installation), after: nil, limit: ParseDates.limit
+        ).outcome
         for item in page.items {
             guard let account = try await gateway.records.read(item.key, as: AccountIdentity.self)?.value.account else {
                 continue

@@ -31,6 +31,7 @@ extension ParseServer {
             try gateway.admit(.other, request.peer)
             throw ParseError.invalidSession
         }
+        request.noted.set(caller.name)
         return ParseCaller(account: caller, session: digest, installation: request.installationID ?? digest)
     }
 
@@ -51,6 +52,7 @@ extension ParseServer {
     func beginSession(_ caller: AccountCaller, _ request: ParseRequest) async throws -> (String, ParseCaller) {
         let token = "r:" + gateway.randomBytes(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         let digest = gateway.digest(of: token)
+        request.noted.set(caller.name)
         let entry = ParseEntry(
             caller.account, epoch: caller.epoch, expires: gateway.host.now() + Self.sessionLifetime)
         try await write(entry, try sessionKey(digest), "sessions/", caller.account)
@@ -92,7 +94,12 @@ extension ParseServer {
 
     func logOut(_ request: ParseRequest) async throws -> Reply {
         // A repeated log-out has nothing left to do.
-        guard let caller = try? await caller(of: request) else { return Reply(body: .object([:])) }
+        let caller: ParseCaller
+        do { caller = try await self.caller(of: request) } catch let error as ParseError
+            where error.code == ParseError.invalidSession.code
+        {
+            return Reply(body: .object([:]))
+        }
         try await AccountEntries(records: gateway.records)
             .remove(try sessionKey(caller.session), of: caller.account.account)
         return Reply(body: .object([:]))
@@ -131,8 +138,11 @@ extension ParseServer {
 
     /// Answers a sign-up whose answer was lost: the account was created just now, with this password.
     private func repeatSignUp(_ name: String, _ password: String, _ request: ParseRequest) async throws -> Reply {
-        let account = try? await gateway.logIn(name, password: password, peer: request.peer)
-        guard let account = account ?? nil else { throw ParseError.nameTaken }
+        let known: AccountCaller?
+        do { known = try await gateway.logIn(name, password: password, peer: request.peer) } catch let error
+            as RequestError where error.code == "invalid_grant"
+        { throw ParseError.nameTaken }
+        guard let account = known else { throw ParseError.nameTaken }
         let user = try await user(of: account.account)
         guard (0...Self.repetition).contains(gateway.host.now() - user.createdAt) else { throw ParseError.nameTaken }
         return try await finishSignUp(account, request)
@@ -163,11 +173,12 @@ extension ParseServer {
         let user = try await user(of: account.account)
         return Reply(
             status: 201,
-            body: .object([
-                "objectId": .string(user.objectID), "sessionToken": .string(token),
-                "createdAt": .string(Timestamp(milliseconds: user.createdAt).iso),
-                "username": .string(user.username),
-            ].filter { $0.key != "username" || user.anonymous != nil }),
+            body: .object(
+                [
+                    "objectId": .string(user.objectID), "sessionToken": .string(token),
+                    "createdAt": .string(Timestamp(milliseconds: user.createdAt).iso),
+                    "username": .string(user.username),
+                ].filter { $0.key != "username" || user.anonymous != nil }),
             location: "\(configuration.path)/users/\(user.objectID)")
     }
 

@@ -48,20 +48,22 @@ package struct ParseServer: Sendable {
 
     /// The answer to a request.
     package func respond(to request: ServiceRequest) async -> ServiceAnswer {
-        var route = "parse/other"
+        var (route, parsed) = ("parse/other", ParseRequest?.none)
+        var result: ServiceAnswer
         do {
-            let parsed = try ParseRequest(request, root: configuration.path)
-            route = Self.route(of: parsed)
-            guard parsed.applicationID == configuration.applicationID else {
+            let request = try ParseRequest(request, root: configuration.path)
+            (route, parsed) = (Self.route(of: request), request)
+            guard request.applicationID == configuration.applicationID else {
                 return answer(Reply(status: 403, body: .object(["error": .string("unauthorized")])), route: route)
             }
-            return answer(try await gateway.serving(parsed.peer) { try await reply(to: parsed) }, route: route)
+            result = answer(try await gateway.serving(request.peer) { try await reply(to: request) }, route: route)
         } catch {
             let error = parseError(error)
-            var refused = answer(Reply(status: error.status, body: error.json), route: route)
-            if let seconds = error.retryAfter { refused.response.headerFields[.retryAfter] = String(seconds) }
-            return refused
+            result = answer(Reply(status: error.status, body: error.json), route: route)
+            if let seconds = error.retryAfter { result.response.headerFields[.retryAfter] = String(seconds) }
         }
+        result.caller = parsed?.noted.name
+        return result
     }
 
     private func answer(_ reply: Reply, route: String) -> ServiceAnswer {

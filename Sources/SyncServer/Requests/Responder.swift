@@ -67,7 +67,8 @@ package struct Responder: Sendable {
     ///   - accessLog: receives a line for each request.
     ///   - logger: receives the server's own messages.
     package init(
-        _ service: EntitlementService, facade: Facade? = nil, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
+        _ service: EntitlementService, facade: Facade? = nil, operatorToken: String? = nil, web: WebFolder? = nil,
+        metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         var handlers = Handlers { await service.respond(to: $0) }

@@ -188,7 +188,7 @@ struct Credentials: Sendable {
         return VerifiedCredential(record)
     }
 
-    /// Removes an account that was just created and that nobody has used.
+    /// Removes an account that was just created and has no sessions yet.
     func undoCreation(_ credential: VerifiedCredential) async throws(BackendError) {
         _ = try await change(credential) { record in
             record.erased.append(credential.account.incarnation)

@@ -156,4 +156,3 @@ struct OldDevice {
         return date
     }
 }
-

@@ -100,6 +100,25 @@ struct LiveAppTests {
         return try ServerProcess(store: "memory:", options: ["--catalog", catalog] + Self.options)
     }
 
+    @Test(
+        "A wrong value is refused before anything starts",
+        arguments: [
+            ["--parse", "a b"], ["--parse", "owls", "--parse-path", "parse/"], ["--parse-field", "A=date:random"],
+            ["--parse", "owls", "--parse-path", "/v1/parse"], ["--parse", "owls", "--parse-field", "A"],
+            ["--parse", "owls", "--parse-field", "A=time:random"], ["--parse", "owls", "--parse-classes", "_User"],
+            ["--parse", "owls", "--parse-field", "username=date:random"],
+            ["--parse", "owls", "--parse-field", "A=date:none"],
+        ])
+    func wrongValues(_ options: [String]) throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let catalog = root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
+        let failure = #expect(throws: ServerProcess.Failure.self) {
+            _ = try ServerProcess(store: "memory:", options: ["--catalog", catalog] + options)
+        }
+        #expect(failure?.description.contains("--parse") == true, "\(options): \(failure?.description ?? "")")
+    }
+
     @Test("Two devices that buy offline lose nothing, and a new version on the same account sees all")
     func devices() async throws {
         let server = try start()

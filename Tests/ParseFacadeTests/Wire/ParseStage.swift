@@ -28,7 +28,10 @@ struct ParseStage {
     let parse: ParseServer
 
     init(shape: String = "date", policy: TrustPolicy = .trusted) async throws {
-        let catalog = try tutorialCatalog()
+        let tutorial = try tutorialCatalog()
+        var rules = tutorial.policy
+        rules.rules.consumables = .shared
+        let catalog = try Catalog(products: tutorial.products, entitlements: tutorial.entitlements, policy: rules)
         service = try await .open(
             store, clock: clock,
             configure: { configuration in
