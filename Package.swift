@@ -160,6 +160,12 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .target(
+            name: "ParseFacade",
+            dependencies: [
+                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .target(
             name: "SyncServer",
             dependencies: [
                 "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
@@ -209,7 +215,7 @@ let package = Package(
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
                 "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
-                "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService",
+                "ParseFacade", "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Crypto", package: "swift-crypto"),
@@ -287,6 +293,13 @@ let package = Package(
             dependencies: [
                 "CurlTransport", "Entitlements", "EntitlementSync", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
                 "SyncProtocol", "TestSupport", "WebDAVStorage",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .testTarget(
+            name: "ParseFacadeTests",
+            dependencies: [
+                "CurlTransport", "EntitlementSync", "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore",
+                "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

@@ -92,9 +92,10 @@ package final class EntitlementService: Sendable {
             tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         let decoder = LedgerDecoder()
-        let writer = ServerLedgerWriter(
+        var writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
             now: host.now)
+        writer.matchesDerived = configuration.hasFacade
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)

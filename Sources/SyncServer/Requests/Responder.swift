@@ -20,10 +20,29 @@ package struct Responder: Sendable {
         package var feedAge: @Sendable () -> Duration = { .zero }
         /// The refusal of a long body; `nil` if the caller may send it.
         package var admitLongBody: @Sendable (HTTPRequest, _ peer: String) async -> ServiceAnswer? = { _, _ in nil }
+        /// Returns `true` if ``respond`` also answers requests for this target, outside `/v1`.
+        package var answers: @Sendable (_ target: String) -> Bool = { _ in false }
         /// Adds the header fields of all answers under `/v1`.
         package var note: @Sendable (HTTPRequest, inout HTTPFields) -> Void = { _, _ in }
 
         package init(respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer) { self.respond = respond }
+    }
+
+    /// Another wire in front of the service's accounts.
+    package struct Facade: Sendable {
+        /// Returns `true` for the targets that the façade answers.
+        let answers: @Sendable (_ target: String) -> Bool
+        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
+        /// The refusal of a body that is too long for the façade.
+        let refusalOfLongBody: @Sendable () -> ServiceAnswer
+
+        package init(
+            answers: @escaping @Sendable (_ target: String) -> Bool,
+            respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
+            refusalOfLongBody: @escaping @Sendable () -> ServiceAnswer
+        ) {
+            (self.answers, self.respond, self.refusalOfLongBody) = (answers, respond, refusalOfLongBody)
+        }
     }
 
     let handlers: Handlers
@@ -39,6 +58,7 @@ package struct Responder: Sendable {
 
     /// - Parameters:
     ///   - service: answers everything under `/v1`.
+    ///   - facade: answers what is under its own path.
     ///   - operatorToken: the token that allows reading the metrics from any address.
     ///   - web: the page to serve at `/`.
     ///   - metrics: counts requests, answers and refusals.
@@ -47,7 +67,8 @@ package struct Responder: Sendable {
     ///   - accessLog: receives a line for each request.
     ///   - logger: receives the server's own messages.
     package init(
-        _ service: EntitlementService, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
+        _ service: EntitlementService, facade: Facade? = nil, operatorToken: String? = nil, web: WebFolder? = nil,
+        metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         var handlers = Handlers { await service.respond(to: $0) }
@@ -56,6 +77,17 @@ package struct Responder: Sendable {
         handlers.feedAge = { service.feedAge }
         handlers.admitLongBody = { await service.refusal(ofLongBodyAfter: $0, peer: $1) }
         handlers.note = { service.note($0, in: &$1) }
+        if let facade {
+            handlers.answers = facade.answers
+            handlers.respond = { request in
+                let isFacade = facade.answers(request.head.path ?? "")
+                return isFacade ? await facade.respond(request) : await service.respond(to: request)
+            }
+            handlers.admitLongBody = { head, peer in
+                if facade.answers(head.path ?? "") { return facade.refusalOfLongBody() }
+                return await service.refusal(ofLongBodyAfter: head, peer: peer)
+            }
+        }
         self.init(
             handlers, operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host,
             accessLog: accessLog, logger: logger)
@@ -75,7 +107,7 @@ package struct Responder: Sendable {
     package func route(_ request: ServiceRequest) async -> ServiceAnswer {
         let target = request.head.path ?? ""
         // The service treats HEAD as GET itself.
-        if target.utf8.starts(with: "/v1/".utf8) { return await handlers.respond(request) }
+        if target.utf8.starts(with: "/v1/".utf8) || handlers.answers(target) { return await handlers.respond(request) }
         var request = request
         if request.head.method == .head { request.head.method = .get }
         let path = OperationalEndpoint.path(of: request.head)

@@ -1,5 +1,5 @@
 import EntitlementSync
-import SyncCore
+package import SyncCore
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -108,13 +108,13 @@ struct SessionRecord: Hashable, Sendable, Codable {
 }
 
 /// The server's own records as JSON, read and written by compare-and-swap.
-struct RecordStore: Sendable {
-    let backend: any KeyValueBackend
+package struct RecordStore: Sendable {
+    package let backend: any KeyValueBackend
 
     /// A record and its version.
-    struct Versioned<Value: Sendable>: Sendable {
-        var value: Value
-        var version: EntryVersion
+    package struct Versioned<Value: Sendable>: Sendable {
+        package var value: Value
+        package var version: EntryVersion
     }
 
     /// Checks that the store is that of a server, and not of a device.
@@ -128,7 +128,7 @@ struct RecordStore: Sendable {
     }
 
     /// The record under `key`; `nil` if there is none.
-    func read<Value: Codable & Sendable>(
+    package func read<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self
     ) async throws(BackendError) -> Versioned<Value>? {
         guard case .found(let entry) = try await backend.read(key).outcome else { return nil }
@@ -170,7 +170,7 @@ struct RecordStore: Sendable {
     ///
     /// - Parameter change: Computes the new record from the current one; `nil` leaves it unchanged.
     /// - Returns: The new record; `nil` if `change` returned `nil`.
-    func update<Value: Codable & Sendable & Equatable>(
+    package func update<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, _ change: (Value?) async throws(BackendError) -> Value?
     ) async throws(BackendError) -> Value? {
         var isChanged = false
@@ -188,7 +188,7 @@ struct RecordStore: Sendable {
     }
 
     /// Deletes the record under `key` if `condition` holds for it.
-    func remove<Value: Codable & Sendable>(
+    package func remove<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self, if condition: (Value) -> Bool
     ) async throws(BackendError) {
         try await backend.remove(key) { (entry) throws(BackendError) in condition(try decode(entry, key)) }

@@ -12,6 +12,8 @@ struct AccountService: Sendable {
     let authenticator: Authenticator
     let configuration: ServiceConfiguration
     var cryptography: any ServiceCryptography { credentials.cryptography }
+    /// Further names of accounts.
+    var aliases: AccountAliases { AccountAliases(records: records) }
 
     /// The number of recovery codes of an account.
     static let recoveryCodeCount = 8
@@ -30,6 +32,7 @@ struct AccountService: Sendable {
             throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
         }
         try check(newPassword: password)
+        let name = try await aliases.resolve(name)
         // An existing account may have a name that a new one may not have.
         if AccountName.canExist(name), try await credentials.record(name)?.incarnation != nil {
             return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil)
@@ -39,6 +42,10 @@ struct AccountService: Sendable {
         let hash = try await credentials.hash(password, peer: peer)
         guard let credential = try await credentials.create(name, password: hash, recoveryCodes: codes.map(digest))
         else { return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil) }
+        if configuration.hasFacade, try await !aliases.claim(name, for: credential.account) {
+            try await credentials.undoCreation(credential)
+            return SignUp(grant: try await join(try await aliases.resolve(name), password, peer), recoveryCodes: nil)
+        }
         try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return SignUp(grant: try await sessions.begin(credential), recoveryCodes: codes)
     }
@@ -53,6 +60,7 @@ struct AccountService: Sendable {
 
     /// Begins a session of the account `name` by its password.
     func logIn(_ name: String, password: String, peer: String) async throws -> Sessions.Grant {
+        let name = try await aliases.resolve(name)
         let credential = try await credentials.check(password: password, of: name, peer: peer)
         // Repairs a sign-up that was interrupted between the two writes.
         if try await credentials.isCurrent(credential) {
@@ -65,6 +73,7 @@ struct AccountService: Sendable {
     /// because someone who knew the old password may have requested some of them.
     func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
         try check(newPassword: newPassword)
+        let name = try await aliases.resolve(name)
         let wrong = RequestError(.badRequest, "name or recovery code is wrong", code: "invalid_grant")
         let digest = digest(Self.normalized(code))
         guard let verified = try await credentials.check(recoveryCodeDigest: digest, of: name, peer: peer) else {

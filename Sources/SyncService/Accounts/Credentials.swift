@@ -188,6 +188,14 @@ struct Credentials: Sendable {
         return VerifiedCredential(record)
     }
 
+    /// Removes an account that was just created and has no sessions yet.
+    func undoCreation(_ credential: VerifiedCredential) async throws(BackendError) {
+        _ = try await change(credential) { record in
+            record.erased.append(credential.account.incarnation)
+            (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])
+        }
+    }
+
     /// Changes the account's record if the epoch of `credential` still lasts.
     ///
     /// - Parameters:

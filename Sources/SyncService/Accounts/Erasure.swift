@@ -65,6 +65,7 @@ struct Erasure: Sendable {
     /// Deletes all keys of this incarnation except its marker, its lines and tokens, and what names it elsewhere.
     func clear(_ account: Account) async throws(BackendError) {
         let keys = try LedgerKeys(account)
+        try await AccountEntries(records: records).erase(account)
         // The server ledger goes last, because it names the transactions to release.
         if case .found(let entry) = try await store.read(keys.decisions).outcome {
             try await release(entry, keys.decisions, of: account)

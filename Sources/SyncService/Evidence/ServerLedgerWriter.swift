@@ -11,6 +11,8 @@ struct ServerLedgerWriter: Sendable {
     let policy: TrustPolicy?
     let catalog: Catalog?
     let now: @Sendable () -> Int64
+    /// True if purchases that a façade has derived are matched with those of stores.
+    var matchesDerived = false
     private let limits = LedgerLimits.standard
 
     init(
@@ -52,12 +54,26 @@ struct ServerLedgerWriter: Sendable {
             if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
             guard ledger != former else { return nil }
+            if matchesDerived { try await matchDerived(of: account, in: &ledger) }
             if isLimited { try check(ledger.ledger, former.ledger, key) }
             mayHaveWritten = true
             return LedgerDocument(ledger: ledger.ledger).encoded()
         }
         guard mayHaveWritten else { return stored?.version }
         return try await confirm(account, key) ? stored?.version : nil
+    }
+
+    /// Refuses the derived purchases of the account's ledger that are transactions of stores.
+    private func matchDerived(
+        of account: Account, in server: inout ServerLedger
+    ) async throws(BackendError) {
+        let key = try LedgerKeys(account).ledger
+        guard let catalog, case .found(let entry) = try await records.backend.read(key).outcome else { return }
+        let ledger = try await decoder.ledger(in: entry, under: key)
+        guard ledger.hasDerivedPurchase else { return }
+        let now = Timestamp(milliseconds: now())
+        let matches = DerivedPurchases.matches(account: ledger, server: server.ledger, catalog: catalog, now: now)
+        server.decide(about: matches, catalog: catalog, at: now)
     }
 
     /// Checks that the server ledger of `account` has room for `facts`. Writes nothing.

@@ -18,7 +18,8 @@ struct DecodedDecisions: Sendable {
             guard case .acceptance(let acceptance) = Fact(record), case .refused = acceptance.decision else {
                 return nil
             }
-            return acceptance.transaction
+            // A derived purchase is refused for good: it never becomes free.
+            return acceptance.transaction.store == DerivedPurchases.store ? nil : acceptance.transaction
         }.sorted()
     }
 

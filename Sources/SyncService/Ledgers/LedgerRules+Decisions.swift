@@ -28,6 +28,19 @@ extension LedgerRules {
         return try await decide(about: newPurchases, beyond: known, refused, for: &attempt)
     }
 
+    /// Refuses the derived purchases of a ledger that are transactions of stores.
+    ///
+    /// - Returns: The new version of the decisions; `nil` if no decision was made.
+    func decideAboutDerived(in ledger: Ledger) async throws(BackendError) -> EntryVersion? {
+        guard environment.writer.matchesDerived, let catalog = environment.writer.catalog, ledger.hasDerivedPurchase
+        else { return nil }
+        let now = Timestamp(milliseconds: host.now())
+        return try await environment.writer.update(account) { (server) async throws(BackendError) in
+            let matches = DerivedPurchases.matches(account: ledger, server: server.ledger, catalog: catalog, now: now)
+            server.decide(about: matches, catalog: catalog, at: now)
+        }
+    }
+
     private var minute: Int64 { host.now() / 60_000 }
 
     /// Returns `true` if there are refusals that were not reconsidered in this minute.

@@ -186,9 +186,10 @@ final class LedgerRules: ForwardingBackend {
         let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
-            relatedVersion =
+            let decided =
                 try await decide(about: newPurchases, beyond: change.known, change.decided, for: &attempt)
                 ?? change.decided?.version
+            relatedVersion = try await decideAboutDerived(in: change.sent) ?? decided
             isOver = false
             outcome = try await base.write(change.value, to: key, if: change.condition).outcome
         } catch {

@@ -1,4 +1,4 @@
-import EntitlementSync
+package import EntitlementSync
 import SyncCore
 import Synchronization
 
@@ -19,16 +19,16 @@ enum Caller: Sendable {
 }
 
 /// A device of an account. One object serves all requests with the same token.
-final class AccountCaller: Sendable {
-    let account: Account
+package final class AccountCaller: Sendable {
+    package let account: Account
     let keys: LedgerKeys
     let scope: KeyScope
     /// The name in the log.
-    let name: String
+    package let name: String
     /// `nil` for tokens of another issuer.
     let session: String?
     /// The credential epoch of the account at the time the token was checked.
-    let epoch: Int64
+    package let epoch: Int64
     /// The time at which another issuer made the token, in milliseconds since 1970 UTC, if the token states it.
     let issued: Int64?
     /// The end of the token's validity, in milliseconds since 1970 UTC.

@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+import ParseFacade
 import SQLiteStorage
 import ServiceLifecycle
 import SyncAgent
@@ -39,6 +40,7 @@ struct Serve: ConfiguredCommand {
     @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
     @OptionGroup(title: "Evidence options") var evidence: EvidenceOptions
     @OptionGroup(title: PlayAPIOptions.title) var playAPI: PlayAPIOptions
+    @OptionGroup(title: "Parse options") var parse: ParseOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
     @Option(help: .setting("web"))
@@ -79,6 +81,7 @@ struct Serve: ConfiguredCommand {
         var configuration: ServiceConfiguration
         var cryptography: ServerCryptography
         var web: WebFolder?
+        var parse: ParseConfiguration?
         var store: StoreURL
     }
 
@@ -93,6 +96,8 @@ struct Serve: ConfiguredCommand {
         configuration.callerLimits = limits.callers
         try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         try playAPI.apply(to: &configuration, package: evidence.playPackage, secrets: listening.secrets)
+        let parse = try parse.configuration(catalog: configuration.catalog)
+        configuration.hasFacade = parse != nil
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
@@ -100,7 +105,7 @@ struct Serve: ConfiguredCommand {
         try checkCertificate(limits.listener, logger)
         return Plan(
             host: host, limits: limits, logger: logger, configuration: configuration, cryptography: cryptography,
-            web: try openWeb(), store: try storeURL())
+            web: try openWeb(), parse: parse, store: try storeURL())
     }
 
     /// Throws if the certificate or its key cannot be used.
@@ -198,8 +203,14 @@ struct Serve: ConfiguredCommand {
                 metrics.note(note)
                 if note.isRefusal { logger.notice("\(note)") }
             })
+        let facade = plan.parse.map { configuration in
+            let parse = ParseServer(configuration, service) { logger.notice("\($0)") }
+            return Responder.Facade(
+                answers: { parse.answers($0) }, respond: { await parse.respond(to: $0) },
+                refusalOfLongBody: { parse.refusalOfLongBody() })
+        }
         let responder = Responder(
-            service, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
+            service, facade: facade, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
             limits: plan.limits.listener, host: plan.host, accessLog: accessLog, logger: logger)
         return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
     }

@@ -11,7 +11,7 @@ extension Setting {
     static let opposites = ["sign-up": "no-sign-up", "no-sign-up": "sign-up"]
 
     /// All settings, in the order of Docs/Operations.md.
-    static let all: [Setting] = network + accounts + catalogue + evidence + limits + device
+    static let all: [Setting] = network + accounts + catalogue + evidence + parse + limits + device
 
     private static let both: Set<Command> = [.serve, .run]
 
@@ -130,6 +130,20 @@ extension Setting {
             "stripe-price", "SYNCD_STRIPE_PRICES", .list, "price=product",
             "The product of a price of Stripe, for invoices; repeat for others. Stripe sends no prices with a one-time "
                 + "Checkout session, which needs the product in its metadata \(StripeVerifier.productKey)"),
+    ]
+
+    private static let parse = [
+        Setting(
+            "parse", "SYNCD_PARSE", .text, "app-id",
+            "Answer apps that use a Parse SDK with this application id, with the same accounts"),
+        Setting("parse-path", "SYNCD_PARSE_PATH", .text, "path", "The path of the Parse API", default: "/parse"),
+        Setting(
+            "parse-field", "SYNCD_PARSE_FIELDS", .list, "name=shape:group",
+            "A field of the user that holds the end of a group: ExpirationDate=date:random, or dates for an array "
+                + "whose last element is the end; repeat for others"),
+        Setting(
+            "parse-classes", "SYNCD_PARSE_CLASSES", .list, "class",
+            "A class whose objects are kept for their owner, such as Purchase; repeat for others"),
     ]
 
     private static let limits = [

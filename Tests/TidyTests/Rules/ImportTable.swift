@@ -56,6 +56,7 @@ struct ImportTable {
         Row(
             module: "SyncService", folder: "Sources/SyncService",
             imports: ["EntitlementSync", "StoreEvidence", "SyncProtocol"]),
+        Row(module: "ParseFacade", folder: "Sources/ParseFacade", imports: ["SyncService"]),
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [

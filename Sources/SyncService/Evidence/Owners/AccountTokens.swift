@@ -1,6 +1,6 @@
-import EntitlementSync
+package import EntitlementSync
 import HTTPTypes
-import SyncCore
+package import SyncCore
 
 /// The tokens by which stores name accounts: `appAccountToken`, `obfuscatedAccountId`, `client_reference_id`.
 ///
@@ -139,20 +139,20 @@ struct AccountTokens: Sendable {
 }
 
 /// An account and its incarnation in a record of the server.
-struct AccountIdentity: Codable, Hashable, Sendable {
+package struct AccountIdentity: Codable, Hashable, Sendable {
     private var name: String
     private var incarnation: String
 
-    init(_ account: Account) { (name, incarnation) = (account.name ?? "", account.incarnation) }
+    package init(_ account: Account) { (name, incarnation) = (account.name ?? "", account.incarnation) }
 
     /// The account; `nil` for a record that names none.
-    var account: Account? { try? Account(name, incarnation: incarnation) }
+    package var account: Account? { try? Account(name, incarnation: incarnation) }
 }
 
 /// The keys under which the server keeps what it holds about an account outside the account's own keys. An erasure
 /// deletes all of them.
-enum Holdings {
-    static func prefix(of account: Account) -> String {
+package enum Holdings {
+    package static func prefix(of account: Account) -> String {
         let parts = [account.name ?? "", account.incarnation].map(LedgerKeys.escaped)
         return KeyScope.serverPrefix + "holdings/" + parts.joined(separator: "/") + "/"
     }
@@ -172,7 +172,7 @@ extension RecordStore {
     }
 
     /// The records under `prefix`, page by page.
-    func forEach<Value: Codable & Sendable>(
+    package func forEach<Value: Codable & Sendable>(
         under prefix: String, as type: Value.Type = Value.self,
         _ body: (EntryKey, Versioned<Value>) async throws(BackendError) -> Void
     ) async throws(BackendError) {

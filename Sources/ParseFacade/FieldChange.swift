@@ -1,0 +1,66 @@
+import Entitlements
+
+/// The change that a save makes to the fields of a user or of an object: values, and the operations of `__op`.
+struct FieldChange: Sendable {
+    private let body: [String: JSONValue]
+
+    init(_ body: [String: JSONValue]) { self.body = body }
+
+    /// True if applying the change twice differs from applying it once.
+    var isRelative: Bool {
+        body.values.contains { ["Add", "Increment"].contains($0.members?["__op"]?.string ?? "") }
+    }
+
+    /// Applies the change.
+    ///
+    /// - Parameter isRepeated: True if the change was applied before, so that relative operations change nothing.
+    /// - Returns: The new values of fields with operations.
+    func apply(to fields: inout [String: JSONValue], isRepeated: Bool) throws(ParseError) -> [String: JSONValue] {
+        var results: [String: JSONValue] = [:]
+        for (name, value) in body {
+            guard let members = value.members, let operation = members["__op"]?.string else {
+                fields[name] = value
+                continue
+            }
+            switch operation {
+            case "Delete": fields[name] = nil
+            case "Increment":
+                guard case .integer(let amount)? = members["amount"] else {
+                    throw ParseError(111, "the amount of an increment must be a whole number")
+                }
+                var number: Int64 = 0
+                switch fields[name] {
+                case .integer(let known)?: number = known
+                case nil, .null?: break
+                default: throw ParseError(111, "schema mismatch for \(name); expected Number")
+                }
+                let (sum, overflow) = number.addingReportingOverflow(isRepeated ? 0 : amount)
+                guard !overflow else { throw ParseError(111, "the sum of \(name) is too large") }
+                fields[name] = .integer(sum)
+            case "Add", "AddUnique", "Remove":
+                fields[name] = try list(operation, fields[name], members["objects"], name, isRepeated)
+            default: throw ParseError(111, "The \(operation.prefix(32)) operator is not supported.")
+            }
+            results[name] = fields[name]
+        }
+        return results
+    }
+
+    private func list(
+        _ operation: String, _ known: JSONValue?, _ objects: JSONValue?, _ name: String, _ isRepeated: Bool
+    ) throws(ParseError) -> JSONValue {
+        guard case .array(let objects)? = objects else { throw ParseError(107, "objects must be an array") }
+        var list: [JSONValue] = []
+        switch known {
+        case .array(let elements)?: list = elements
+        case nil, .null?: break
+        default: throw ParseError(111, "schema mismatch for \(name); expected Array")
+        }
+        switch operation {
+        case "Remove": list.removeAll { objects.contains($0) }
+        case "AddUnique": for object in objects where !list.contains(object) { list.append(object) }
+        default: if !isRepeated { list += objects }
+        }
+        return .array(list)
+    }
+}

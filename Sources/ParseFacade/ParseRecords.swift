@@ -1,0 +1,89 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncService
+
+/// The façade's record of a user, under the account's holdings.
+struct ParseUser: Codable, Hashable, Sendable {
+    var objectID: String
+    var username: String
+    /// Times in milliseconds since 1970 UTC.
+    var createdAt: Int64
+    var updatedAt: Int64
+    /// The other fields, a JSON object.
+    var fields = "{}"
+    /// The key of the entry of the anonymous id; `nil` for a user with a password.
+    var anonymous: String?
+    /// The increments that were applied last, so that a repeated one is applied once.
+    var applied: [Applied] = []
+
+    /// A request that was applied.
+    struct Applied: Codable, Hashable, Sendable {
+        var digest: String
+        var at: Int64
+    }
+
+    /// The largest size of all fields, in bytes.
+    static let byteLimit = 64 << 10
+
+    static func key(of account: Account) throws(BackendError) -> EntryKey {
+        try EntryKey(Holdings.prefix(of: account) + "parse/user")
+    }
+}
+
+/// The objects of one class that a user owns, under the account's holdings.
+struct ParseObjects: Codable, Hashable, Sendable {
+    struct Item: Codable, Hashable, Sendable {
+        var id: String
+        var createdAt: Int64
+        var updatedAt: Int64
+        /// The digest of the request that created it.
+        var digest: String
+        /// A JSON object.
+        var fields: String
+    }
+
+    var items: [Item] = []
+
+    /// The largest size of all objects of a class and an account, in bytes.
+    static let byteLimit = 256 << 10
+
+    /// The size of the objects, with an allowance for what is kept beside the fields.
+    var byteCount: Int { items.reduce(0) { $0 + $1.fields.utf8.count + 160 } }
+
+    static func key(of name: String, _ account: Account) throws(BackendError) -> EntryKey {
+        try EntryKey(Holdings.prefix(of: account) + "parse/objects/" + name)
+    }
+}
+
+/// A session or an anonymous id, in the server's own keys: the account that it belongs to.
+///
+/// It has the members of `AccountIdentity`, so that an erasure finds and deletes it.
+struct ParseEntry: Codable, Hashable, Sendable {
+    var name: String
+    var incarnation: String
+    /// The credential epoch in which the session began.
+    var epoch: Int64 = 0
+    /// The end of the session, in milliseconds since 1970 UTC.
+    var expires: Int64 = .max
+
+    init(_ account: Account, epoch: Int64 = 0, expires: Int64 = .max) {
+        (name, incarnation, self.epoch, self.expires) = (account.name ?? "", account.incarnation, epoch, expires)
+    }
+
+    var account: Account? { try? Account(name, incarnation: incarnation) }
+
+    static let prefix = KeyScope.serverPrefix + "parse/"
+}
+
+/// The dates of one installation in one account, by group, under the account's holdings.
+struct ParseDates: Codable, Hashable, Sendable {
+    var groups: [String: SeenDates] = [:]
+    /// The time of the last change, in milliseconds since 1970 UTC.
+    var changed: Int64 = 0
+
+    /// The number of installations of an account, and of accounts of an installation.
+    static let limit = 32
+
+    static func prefix(of account: Account) -> String { Holdings.prefix(of: account) + "parse/dates/" }
+}

@@ -1,0 +1,141 @@
+import Entitlements
+import HTTPTypes
+import SyncProtocol
+import SyncService
+import Synchronization
+
+/// A request in the form that all SDKs' requests have in common.
+///
+/// The SDK of iOS sends a read with parameters as POST with `_method`. The SDK of JavaScript sends everything in a body
+/// of the type `text/plain`, also what other SDKs put into header fields.
+struct ParseRequest: Sendable {
+    var method: String
+    /// The parts of the path below that of the API.
+    var path: [String]
+    /// The parameters of a read.
+    var parameters: [String: JSONValue] = [:]
+    /// The members of the body, without those that begin with an underscore.
+    var body: [String: JSONValue] = [:]
+    var applicationID: String?
+    var sessionToken: String?
+    var installationID: String?
+    var requestID: String?
+    var peer: String
+    /// The length of the body in bytes.
+    var byteCount = 0
+    /// The caller, once it is known. The requests of a batch share it.
+    let noted: NotedCaller
+
+    /// The name of a caller, for the log.
+    final class NotedCaller: Sendable {
+        private let value = Mutex<String?>(nil)
+
+        var name: String? { value.withLock { $0 } }
+
+        func set(_ name: String) { value.withLock { $0 = name } }
+    }
+
+    /// The longest body, in bytes.
+    static let byteLimit = 1 << 16
+
+    /// Reads a request whose path is below `root`.
+    ///
+    /// - Throws: ``ParseError`` for a malformed request.
+    init(_ request: ServiceRequest, root: String) throws(ParseError) {
+        noted = NotedCaller()
+        let fields = request.head.headerFields
+        let target = request.head.path ?? ""
+        let path = target.prefix { $0 != "?" }
+        self.path = path.dropFirst(root.count).split(separator: "/").map(String.init)
+        method = request.head.method.rawValue
+        peer = request.peer
+        applicationID = Self.field("X-Parse-Application-Id", fields)
+        sessionToken = Self.field("X-Parse-Session-Token", fields)
+        installationID = Self.field("X-Parse-Installation-Id", fields)
+        requestID = Self.field("X-Parse-Request-Id", fields)
+        byteCount = request.body.count
+        guard byteCount <= Self.byteLimit else {
+            throw ParseError(116, "the body must have at most \(Self.byteLimit) bytes, not \(byteCount)", status: 413)
+        }
+        try readBody(request.body)
+        try readQuery(target.dropFirst(path.count + 1))
+        if method == "GET" { parameters.merge(body) { $1 } }
+    }
+
+    /// A request of a batch, with the session and the installation of `outer`.
+    init(method: String, path: [String], body: [String: JSONValue], in outer: ParseRequest) {
+        (self.method, self.path, self.body, noted) = (method, path, body, outer.noted)
+        (applicationID, sessionToken) = (outer.applicationID, outer.sessionToken)
+        (installationID, peer) = (outer.installationID, outer.peer)
+        byteCount = 0
+        if method == "GET" { parameters = body }
+    }
+
+    private mutating func readBody(_ bytes: [UInt8]) throws(ParseError) {
+        guard !bytes.isEmpty else { return }
+        let value: JSONValue
+        do throws(JSONSyntaxError) { value = try JSONValue(parsing: bytes) } catch {
+            throw ParseError(107, "the body must be a JSON object: \(error)")
+        }
+        guard case .object(let members) = value else {
+            throw ParseError(107, "the body must be a JSON object, not \(value.typeName)")
+        }
+        for (name, member) in members {
+            switch name {
+            case "_method": if method == "POST", let text = member.string { method = text.uppercased() }
+            case "_ApplicationId": applicationID = applicationID ?? member.string
+            case "_SessionToken": sessionToken = sessionToken ?? member.string
+            case "_InstallationId": installationID = installationID ?? member.string
+            case "_RequestId": requestID = requestID ?? member.string
+            case _ where name.hasPrefix("_"): break
+            default: body[name] = member
+            }
+        }
+    }
+
+    private mutating func readQuery(_ text: Substring) throws(ParseError) {
+        guard !text.isEmpty else { return }
+        // In a query of a form, a plus sign is a space.
+        let plain = String(text.map { $0 == "+" ? " " : $0 })
+        guard let query = WireQuery(plain[...]) else {
+            throw ParseError(107, "the query must be percent-encoded UTF-8")
+        }
+        for pair in query.pairs { parameters[pair.name] = .string(pair.value) }
+    }
+
+    private static func field(_ name: String, _ fields: HTTPFields) -> String? {
+        guard let name = HTTPField.Name(name), let value = fields[name], (1...256).contains(value.utf8.count) else {
+            return nil
+        }
+        return value
+    }
+
+    /// The condition of a find: names and the values that they must equal.
+    ///
+    /// - Throws: ``ParseError`` with the code 102 for any other condition.
+    func condition() throws(ParseError) -> [String: JSONValue] {
+        var value = parameters["where"] ?? .object([:])
+        if let text = value.string {
+            guard let parsed = try? JSONValue(parsing: text.utf8) else {
+                throw ParseError(102, "where must be a JSON object")
+            }
+            value = parsed
+        }
+        guard case .object(let members) = value else { throw ParseError(102, "where must be a JSON object") }
+        var condition: [String: JSONValue] = [:]
+        for (name, member) in members {
+            if case .object(let operators) = member, operators.keys.contains(where: { $0.hasPrefix("$") }) {
+                guard operators.count == 1, let equal = operators["$eq"] else {
+                    throw ParseError(102, "bad constraint: only equality and $eq are supported")
+                }
+                condition[name] = equal
+            } else {
+                guard !name.hasPrefix("$") else {
+                    throw ParseError(102, "bad constraint: \(name.prefix(32)) is not supported")
+                }
+                condition[name] = member
+            }
+        }
+        return condition
+    }
+}

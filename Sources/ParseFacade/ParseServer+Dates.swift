@@ -1,0 +1,160 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncService
+
+// The ends of groups, and the purchases that written dates mean.
+extension ParseServer {
+    /// The largest number of purchases that are derived for an account in one day.
+    static let dailyLimit = 20
+
+    /// The end of each group that a field shows.
+    func ends(for caller: AccountCaller) async throws -> [GroupID: Timestamp] {
+        guard let catalog = gateway.catalog else { return [:] }
+        let ledgers = try await gateway.ledgers(of: caller)
+        let replay = Replay(Facts(account: ledgers.account, server: ledgers.server), catalog: catalog)
+        var ends: [GroupID: Timestamp] = [:]
+        for field in configuration.fields.values { ends[field.group] = end(of: field.group, replay) }
+        return ends
+    }
+
+    private func end(of group: GroupID, _ replay: Replay) -> Timestamp? {
+        replay.timelines[group]?.periods.map(\.end).max()
+    }
+
+    /// Records what a written date means. Writing it again changes nothing.
+    func record(_ date: Timestamp, _ field: ParseConfiguration.ExpiryField, _ caller: ParseCaller) async throws {
+        guard let catalog = gateway.catalog else { return }
+        let now = Timestamp(milliseconds: gateway.host.now())
+        let (group, account) = (field.group, caller.account.account)
+        let (own, others) = try await dates(of: account, group, besides: caller.installation)
+        let joined = SeenDates(joining: [own] + (try await ownDates(group, caller)))
+        var situation = ExpiryRules.Situation(own: joined, now: now)
+        situation.others = others
+        let isWritten = own.written.contains { $0.date == date.milliseconds }
+        let id = gateway.digest(
+            of: ["\(account)", account.incarnation, group.rawValue, caller.installation, "\(date.milliseconds)"]
+                .joined(separator: "\n"))
+        let transaction = TransactionReference(store: DerivedPurchases.store, id: TransactionID(String(id.prefix(32))))
+        var line: String?
+        try await gateway.record(for: caller.account) { ledger, server in
+            line = nil
+            let facts = Facts(account: ledger, server: server)
+            let replay = Replay(facts, catalog: catalog)
+            situation.end = end(of: group, replay)
+            situation.asserted = facts.assertions.filter { $0.reference.group == group }.map(\.reference.until)
+            situation.isRepeated = isWritten || facts[transaction] != nil
+            let time = facts.latestTime.next(at: now)
+            switch field.rules.outcome(of: date, in: situation) {
+            case .nothing: return []
+            case .purchase(let product):
+                let recent = facts.purchases.filter {
+                    $0.transaction.store == DerivedPurchases.store
+                        && now.milliseconds - $0.date.milliseconds < 86_400_000
+                }
+                guard recent.count < Self.dailyLimit else {
+                    throw ParseError(155, "this account has too many purchases today", status: 429, retryAfter: 3_600)
+                }
+                let purchase = Purchase(
+                    transaction: transaction, product: product, terms: catalog.terms(of: product), date: now,
+                    stamp: Stamp(logicalTime: time))
+                return [.purchase(purchase)]
+            case .assertion(let until, let isConflict):
+                if isConflict { line = "no sum of products explains the date \(date.iso); kept until \(until.iso)" }
+                guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return [] }
+                let reference = Assertion.Reference(
+                    group: group, source: SourceID(DerivedPurchases.store.rawValue), until: until)
+                return [
+                    .assertion(
+                        Assertion(
+                            reference, assertedAt: now, recordedAt: now, replica: replica, logicalTime: time))
+                ]
+            }
+        }
+        if let line { onConflict("parse account=\(caller.account.name.singleLine) group=\(group): \(line)") }
+        try await change(group, caller) { $0.noteWritten(date, at: now) }
+    }
+
+    /// Notes the dates that an installation is served.
+    func noteServed(_ ends: [GroupID: Timestamp], to caller: ParseCaller) async throws {
+        let now = Timestamp(milliseconds: gateway.host.now())
+        for (group, end) in ends.sorted(by: { $0.key < $1.key }) {
+            try await change(group, caller) { $0.noteServed(end, at: now) }
+        }
+    }
+
+    private func datesKey(_ caller: ParseCaller) throws(BackendError) -> EntryKey {
+        try EntryKey(
+            ParseDates.prefix(of: caller.account.account) + gateway.digest(of: "dates " + caller.installation))
+    }
+
+    private func indexPrefix(_ installation: String) -> String {
+        ParseEntry.prefix + "installations/" + gateway.digest(of: "dates " + installation) + "/"
+    }
+
+    private func change(_ group: GroupID, _ caller: ParseCaller, _ body: (inout SeenDates) -> Bool) async throws {
+        let (key, account) = (try datesKey(caller), caller.account.account)
+        var isNew = false
+        if try await gateway.records.read(key, as: ParseDates.self) == nil {
+            isNew = true
+            try await makeRoom(in: account)
+            let name = gateway.digest(of: "\(account) \(account.incarnation)")
+            let entry = try EntryKey(indexPrefix(caller.installation) + name)
+            try await AccountEntries(records: gateway.records)
+                .note(entry, of: account, under: ParseEntry.prefix + "installations/", atMost: ParseDates.limit)
+            _ = try await gateway.records.update(entry) { (_: AccountIdentity?) in AccountIdentity(account) }
+        }
+        let now = gateway.host.now()
+        _ = try await gateway.records.update(key) { (known: ParseDates?) in
+            var dates = known ?? ParseDates()
+            guard body(&dates.groups[group.rawValue, default: SeenDates()]) else { return nil }
+            dates.changed = now
+            return dates
+        }
+        guard isNew, try await gateway.epoch(of: account) == nil else { return }
+        // The account was erased meanwhile.
+        try await gateway.records.remove(key, as: ParseDates.self) { _ in true }
+    }
+
+    /// Forgets the installation that was seen least recently if the account has too many.
+    private func makeRoom(in account: Account) async throws {
+        var all: [(key: EntryKey, changed: Int64)] = []
+        try await gateway.records.forEach(under: ParseDates.prefix(of: account), as: ParseDates.self) { key, held in
+            all.append((key, held.value.changed))
+        }
+        guard all.count >= ParseDates.limit, let oldest = all.min(by: { $0.changed < $1.changed }) else { return }
+        try await gateway.records.remove(oldest.key, as: ParseDates.self) { _ in true }
+    }
+
+    /// The dates of the caller's installation in the accounts that it has used.
+    private func ownDates(_ group: GroupID, _ caller: ParseCaller) async throws -> [SeenDates] {
+        let name = gateway.digest(of: "dates " + caller.installation)
+        var parts: [SeenDates] = []
+        let page = try await gateway.records.backend.list(
+            prefix: indexPrefix(caller.installation), after: nil, limit: ParseDates.limit
+        ).outcome
+        for item in page.items {
+            guard let account = try await gateway.records.read(item.key, as: AccountIdentity.self)?.value.account else {
+                continue
+            }
+            let key = try EntryKey(ParseDates.prefix(of: account) + name)
+            if let dates = try await gateway.records.read(key, as: ParseDates.self)?.value.groups[group.rawValue] {
+                parts.append(dates)
+            }
+        }
+        return parts
+    }
+
+    /// The dates of an installation in the account, and those of its other installations.
+    private func dates(
+        of account: Account, _ group: GroupID, besides installation: String
+    ) async throws -> (own: SeenDates, others: [SeenDates]) {
+        let own = gateway.digest(of: "dates " + installation)
+        var found: (own: SeenDates, others: [SeenDates]) = (SeenDates(), [])
+        try await gateway.records.forEach(under: ParseDates.prefix(of: account), as: ParseDates.self) { key, held in
+            guard let dates = held.value.groups[group.rawValue] else { return }
+            if key.text.hasSuffix("/" + own) { found.own = dates } else { found.others.append(dates) }
+        }
+        return found
+    }
+}

@@ -1,0 +1,119 @@
+import Entitlements
+import SyncCore
+import SyncService
+
+// Objects of the configured classes. Each belongs to the user that created it.
+extension ParseServer {
+    func objects(_ request: ParseRequest, _ name: String, _ rest: [String]) async throws -> Reply {
+        try await withCaller(request) { caller in
+            let key = try ParseObjects.key(of: name, caller.account.account)
+            switch (request.method, rest.count) {
+            case ("GET", 0):
+                let condition = try request.condition()
+                let known = try await gateway.records.read(key, as: ParseObjects.self)?.value ?? ParseObjects()
+                let found = known.items.map(members).filter { members in
+                    condition.allSatisfy { members[$0.key] == $0.value }
+                }
+                return Reply(body: .object(["results": .array(found.map(JSONValue.object))]))
+            case ("GET", 1):
+                let known = try await gateway.records.read(key, as: ParseObjects.self)?.value
+                guard let item = known?.items.first(where: { $0.id == rest[0] }) else { throw ParseError.notFound }
+                return Reply(body: .object(members(of: item)))
+            case ("POST", 0): return try await create(request, name, key, caller)
+            case ("PUT", 1): return try await update(request, rest[0], key, caller)
+            case ("DELETE", 1):
+                var isKnown = false
+                _ = try await gateway.records.update(key) { (known: ParseObjects?) in
+                    guard var objects = known else { return nil }
+                    isKnown = objects.items.contains { $0.id == rest[0] }
+                    objects.items.removeAll { $0.id == rest[0] }
+                    return objects
+                }
+                guard isKnown else { throw ParseError.notFound }
+                return Reply(body: .object([:]))
+            default: throw ParseError(119, "this operation on \(name) is not supported")
+            }
+        }
+    }
+
+    private func members(of item: ParseObjects.Item) -> [String: JSONValue] {
+        var members = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
+        members["objectId"] = .string(item.id)
+        members["createdAt"] = .string(Timestamp(milliseconds: item.createdAt).iso)
+        members["updatedAt"] = .string(Timestamp(milliseconds: item.updatedAt).iso)
+        return members
+    }
+
+    /// The members that an app sets.
+    private func change(_ request: ParseRequest) throws(ParseError) -> FieldChange {
+        for name in request.body.keys where !ParseName.isField(name) && name != "__type" {
+            throw ParseError(105, "Invalid field name: \(name.prefix(64)).")
+        }
+        let own: Set = ["objectId", "createdAt", "updatedAt", "className", "__type"]
+        return FieldChange(request.body.filter { !own.contains($0.key) })
+    }
+
+    private func create(
+        _ request: ParseRequest, _ name: String, _ key: EntryKey, _ caller: ParseCaller
+    ) async throws -> Reply {
+        let (id, now, change) = (randomText(10), gateway.host.now(), try change(request))
+        var fields: [String: JSONValue] = [:]
+        _ = try change.apply(to: &fields, isRepeated: false)
+        let text = JSONValue.object(fields).text
+        let digest = gateway.digest(of: request.requestID ?? "\(caller.installation) \(text)")
+        let limit = request.requestID == nil ? Self.repetition : .max
+        var item = ParseObjects.Item(id: id, createdAt: now, updatedAt: now, digest: digest, fields: text)
+        var isFull = false
+        _ = try await gateway.records.update(key) { (known: ParseObjects?) in
+            var objects = known ?? ParseObjects()
+            isFull = false
+            if let earlier = objects.items.last(where: { $0.digest == digest && now - $0.createdAt <= limit }) {
+                item = earlier
+                return nil
+            }
+            objects.items.append(item)
+            isFull = objects.byteCount > ParseObjects.byteLimit
+            return isFull ? nil : objects
+        }
+        guard !isFull else {
+            throw ParseError(116, "the objects of a class can have at most \(ParseObjects.byteLimit) bytes for a user")
+        }
+        return Reply(
+            status: 201,
+            body: .object([
+                "objectId": .string(item.id), "createdAt": .string(Timestamp(milliseconds: item.createdAt).iso),
+            ]), location: "\(configuration.path)/classes/\(name)/\(item.id)")
+    }
+
+    private func update(
+        _ request: ParseRequest, _ id: String, _ key: EntryKey, _ caller: ParseCaller
+    ) async throws -> Reply {
+        let (now, change) = (gateway.host.now(), try change(request))
+        let digest = gateway.digest(
+            of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
+        let limit = request.requestID == nil ? Self.repetition : .max
+        var (answer, failure): ([String: JSONValue], ParseError?) = ([:], nil)
+        let saved = try await gateway.records.update(key) { (known: ParseObjects?) in
+            guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
+            var item = objects.items[index]
+            var fields = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
+            let isRepeated = item.digest == digest && now - item.updatedAt <= limit
+            do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
+                failure = error
+                return nil
+            }
+            (item.fields, item.updatedAt) = (JSONValue.object(fields).text, now)
+            if change.isRelative { item.digest = digest }
+            objects.items[index] = item
+            guard objects.byteCount <= ParseObjects.byteLimit else {
+                failure = ParseError(116, "the objects of a class can have at most \(ParseObjects.byteLimit) bytes")
+                return nil
+            }
+            return objects
+        }
+        if let failure { throw failure }
+        guard saved != nil else { throw ParseError.notFound }
+        answer["updatedAt"] = .string(Timestamp(milliseconds: now).iso)
+        return Reply(body: .object(answer))
+    }
+}

@@ -1,0 +1,67 @@
+import Entitlements
+
+extension JSONValue {
+    /// The JSON text on one line, with members in order of their names.
+    var text: String {
+        switch self {
+        case .null: "null"
+        case .bool(let flag): flag ? "true" : "false"
+        case .integer(let number): String(number)
+        case .number(let text): text
+        case .string(let text): JSON.string(text).text()
+        case .array(let elements): "[" + elements.map(\.text).joined(separator: ",") + "]"
+        case .object(let members):
+            "{"
+                + members.sorted { $0.key < $1.key }
+                .map { JSON.string($0.key).text() + ":" + $0.value.text }.joined(separator: ",") + "}"
+        }
+    }
+
+    /// The members of an object; `nil` for any other value.
+    var members: [String: JSONValue]? { if case .object(let members) = self { members } else { nil } }
+
+    /// The text of a string; `nil` for any other value.
+    var string: String? { if case .string(let text) = self { text } else { nil } }
+
+    /// A date as Parse writes it.
+    static func date(_ date: Timestamp) -> JSONValue {
+        .object(["__type": .string("Date"), "iso": .string(date.iso)])
+    }
+
+    /// The date of a value of the type `Date`; `nil` for any other value.
+    var date: Timestamp? {
+        guard let members, members["__type"] == .string("Date"), let text = members["iso"]?.string else { return nil }
+        return try? Timestamp(text)
+    }
+}
+
+extension Timestamp {
+    /// The text with exactly three digits of milliseconds.
+    var iso: String {
+        let text = "\(self)"
+        // The description may leave out a zero fraction.
+        guard let point = text.lastIndex(of: ".") else { return String(text.dropLast()) + ".000Z" }
+        let fraction = text[text.index(after: point)...].dropLast()
+        return text[..<point] + "." + fraction + String(repeating: "0", count: max(0, 3 - fraction.count)) + "Z"
+    }
+}
+
+/// A refusal as Parse answers it.
+struct ParseError: Error {
+    var code: Int
+    var message: String
+    var status: Int
+    var retryAfter: Int64?
+
+    init(_ code: Int, _ message: String, status: Int? = nil, retryAfter: Int64? = nil) {
+        (self.code, self.message, self.retryAfter) = (code, message, retryAfter)
+        self.status = status ?? (code == 101 ? 404 : code == 1 ? 500 : 400)
+    }
+
+    var json: JSONValue { .object(["code": .integer(Int64(code)), "error": .string(message)]) }
+
+    static let wrongCredentials = ParseError(101, "Invalid username/password.")
+    static let notFound = ParseError(101, "Object not found.")
+    static let invalidSession = ParseError(209, "Invalid session token")
+    static let nameTaken = ParseError(202, "Account already exists for this username.")
+}

@@ -1,0 +1,61 @@
+package import EntitlementSync
+package import SyncCore
+
+/// The entries of an account elsewhere in the store: further names, sessions of a façade. An erasure deletes them.
+///
+/// Each entry is a record with the members of ``AccountIdentity``. The account's own list is written first, so that an
+/// erasure finds every entry.
+package struct AccountEntries: Sendable {
+    private let records: RecordStore
+
+    package init(records: RecordStore) { self.records = records }
+
+    private struct List: Codable, Hashable, Sendable { var keys: [String] = [] }
+
+    /// Notes an entry that is about to be written.
+    ///
+    /// - Parameters:
+    ///   - key: The entry's key.
+    ///   - prefix: The prefix of the entries of its kind.
+    ///   - limit: The number of entries of that kind. The oldest ones are deleted.
+    package func note(
+        _ key: EntryKey, of account: Account, under prefix: String, atMost limit: Int = 100
+    ) async throws(BackendError) {
+        var surplus: [String] = []
+        _ = try await records.update(try Self.key(of: account)) { (known: List?) in
+            var list = known ?? List()
+            surplus = []
+            guard !list.keys.contains(key.text) else { return nil }
+            list.keys.append(key.text)
+            let kind = list.keys.filter { $0.hasPrefix(prefix) }
+            surplus = Array(kind.prefix(max(0, kind.count - limit)))
+            list.keys.removeAll { surplus.contains($0) }
+            return list
+        }
+        for text in surplus { try await remove(text, of: account) }
+    }
+
+    /// Deletes an entry.
+    package func remove(_ key: EntryKey, of account: Account) async throws(BackendError) {
+        try await remove(key.text, of: account)
+        _ = try await records.update(try Self.key(of: account)) { (known: List?) in
+            guard var list = known, list.keys.contains(key.text) else { return nil }
+            list.keys.removeAll { $0 == key.text }
+            return list
+        }
+    }
+
+    /// Deletes all entries of `account`.
+    func erase(_ account: Account) async throws(BackendError) {
+        guard let list = try await records.read(try Self.key(of: account), as: List.self)?.value else { return }
+        for text in list.keys { try await remove(text, of: account) }
+    }
+
+    private func remove(_ text: String, of account: Account) async throws(BackendError) {
+        try await records.remove(try EntryKey(text), as: AccountIdentity.self) { $0.account == account }
+    }
+
+    private static func key(of account: Account) throws(BackendError) -> EntryKey {
+        try EntryKey(Holdings.prefix(of: account) + "entries")
+    }
+}

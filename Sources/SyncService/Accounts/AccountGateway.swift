@@ -1,0 +1,215 @@
+package import EntitlementSync
+package import Entitlements
+import HTTPTypes
+package import SyncCore
+import SyncProtocol
+
+/// The accounts of a service, for a façade with a wire of its own.
+///
+/// The façade's requests are limited, and wait for and delay an erasure, like those under `/v1`.
+package struct AccountGateway: Sendable {
+    private let service: EntitlementService
+
+    /// The accounts of `service`.
+    package init(_ service: EntitlementService) { self.service = service }
+
+    /// The server's records.
+    package var records: RecordStore { service.accounts.records }
+    /// The server's catalogue.
+    package var catalog: Catalog? { service.configuration.catalog }
+    /// The clock and the source of randomness.
+    package var host: HostServices { service.host }
+
+    /// The digest of a secret, in hexadecimal.
+    package func digest(of text: String) -> String {
+        Hexadecimal.text(service.accounts.cryptography.digest(of: Array(text.utf8)))
+    }
+
+    /// Unpredictable bytes.
+    package func randomBytes(_ count: Int) -> [UInt8] { service.accounts.cryptography.randomBytes(count) }
+
+    /// The kind of a request without a valid session.
+    package enum Stranger { case signUp, logIn, other }
+
+    /// Serves a request of an address.
+    ///
+    /// - Throws: ``RequestError`` if the address must wait, the store's error if the clock is wrong, and the error of
+    ///   `body`.
+    package func serving<Value>(_ peer: String, _ body: () async throws -> Value) async throws -> Value {
+        try service.limiter.admit(peer, now: host.now())
+        try service.clockGuard.check()
+        let epoch = service.requests.start()
+        defer { service.requests.finish(epoch) }
+        return try await body()
+    }
+
+    /// Counts a request without a valid session.
+    package func admit(_ stranger: Stranger, _ peer: String) throws(RequestError) {
+        let kind: RequestLimiter.UnauthenticatedKind =
+            switch stranger {
+            case .signUp: .signUp
+            case .logIn: .logIn
+            case .other: .other
+            }
+        try service.limiter.admit(stranger: peer, kind, now: host.now())
+    }
+
+    /// Serves a request of an account under the account's limits.
+    package func serving<Value>(
+        _ caller: AccountCaller, isRead: Bool, byteCount: Int, _ body: () async throws -> Value
+    ) async throws -> Value {
+        let ticket = try service.limiter.enter(
+            account: caller.account.name ?? "", isRead: isRead, byteCount: byteCount, now: host.now())
+        defer { service.limiter.requests.give(ticket) }
+        return try await body()
+    }
+
+    /// Creates the account `id` with a further name.
+    ///
+    /// - Parameter password: `nil` for an account that has none yet.
+    /// - Returns: `nil` if the name is taken.
+    package func signUp(
+        _ id: String, alias: String, password: String?, peer: String
+    ) async throws -> AccountCaller? {
+        let accounts = service.accounts
+        guard accounts.configuration.allowsSignUp else {
+            throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
+        }
+        guard AccountName.isAllowed(alias) else { throw RequestError(.badRequest, AccountName.rule) }
+        guard try await accounts.aliases.resolve(alias) == alias, try await accounts.credentials.record(alias) == nil
+        else { return nil }
+        // A hash of random bytes cannot be guessed.
+        let secret = password ?? Hexadecimal.text(randomBytes(32))
+        let hash = try await accounts.credentials.hash(secret, peer: peer)
+        guard let credential = try await accounts.credentials.create(id, password: hash, recoveryCodes: []) else {
+            throw BackendError(.busy, message: "the id of the new account is taken; try again")
+        }
+        guard try await accounts.aliases.claim(id, for: credential.account),
+            try await accounts.aliases.claim(alias, for: credential.account)
+        else {
+            try await accounts.aliases.release(id, of: credential.account)
+            try await accounts.credentials.undoCreation(credential)
+            return nil
+        }
+        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
+        return try await caller(credential.account, epoch: credential.epoch)
+    }
+
+    /// The account of a name and password.
+    ///
+    /// - Throws: ``RequestError`` with the code `invalid_grant` for a wrong name or password.
+    package func logIn(_ name: String, password: String, peer: String) async throws -> AccountCaller? {
+        let accounts = service.accounts
+        let credential = try await accounts.credentials.check(
+            password: password, of: try await accounts.aliases.resolve(name), peer: peer)
+        guard try await accounts.credentials.isCurrent(credential) else { return nil }
+        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
+        return try await caller(credential.account, epoch: credential.epoch)
+    }
+
+    /// The caller of a session that began in `epoch`; `nil` if the epoch has ended or the account was erased.
+    package func caller(_ account: Account, epoch: Int64) async throws(BackendError) -> AccountCaller? {
+        guard let name = account.name,
+            let held = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self),
+            held.value.activeAccount == account, held.value.epoch == epoch
+        else { return nil }
+        return try AccountCaller(
+            account, epoch: epoch, erased: held.value.erased, session: "facade", expires: .max, isErased: false,
+            recordVersion: held.version)
+    }
+
+    /// The current epoch of an account; `nil` if it was erased.
+    package func epoch(of account: Account) async throws(BackendError) -> Int64? {
+        guard let name = account.name, let record = try await service.accounts.credentials.record(name),
+            record.activeAccount == account
+        else { return nil }
+        return record.epoch
+    }
+
+    /// Gives a further name to the caller's account.
+    ///
+    /// - Returns: `false` if it is taken.
+    package func claim(_ alias: String, for caller: AccountCaller) async throws -> Bool {
+        guard AccountName.isAllowed(alias) else { throw RequestError(.badRequest, AccountName.rule) }
+        return try await service.accounts.aliases.claim(alias, for: caller.account)
+    }
+
+    /// Takes a further name from the caller's account.
+    package func release(_ alias: String, of caller: AccountCaller) async throws(BackendError) {
+        try await service.accounts.aliases.release(alias, of: caller.account)
+    }
+
+    /// Replaces the password of the caller's account, and ends all its sessions.
+    ///
+    /// - Returns: The caller in the epoch after the change.
+    package func setPassword(
+        _ password: String, of caller: AccountCaller, peer: String
+    ) async throws -> AccountCaller? {
+        let longest = Credentials.passwordByteCounts.upperBound
+        guard (1...longest).contains(password.utf8.count) else {
+            throw RequestError(.badRequest, "a password must be 1 to \(longest) bytes, not \(password.utf8.count)")
+        }
+        let hash = try await service.accounts.credentials.hash(password, peer: peer)
+        let changed = try await service.accounts.credentials.change(caller.credential) { record in
+            (record.password, record.recoveryCodes) = (hash, [])
+            record.epoch += 1
+        }
+        guard let changed else { throw RequestError.outdatedCredential }
+        service.authenticator.forget(account: changed.name)
+        try await service.accounts.sessions.clear(before: changed)
+        service.hub.wakeUp()
+        return try await self.caller(changed.account, epoch: changed.epoch)
+    }
+
+    /// The account's ledger and the server's ledger about it.
+    package func ledgers(of caller: AccountCaller) async throws(BackendError) -> (account: Ledger, server: Ledger) {
+        let (entry, server) = try await entry(of: caller)
+        return (try await ledger(in: entry, caller.keys.ledger), server)
+    }
+
+    /// Adds facts to the account's ledger, as a device does.
+    ///
+    /// - Parameter facts: Computes the facts from both ledgers. It runs again if the ledger changes meanwhile.
+    package func record(
+        for caller: AccountCaller, _ facts: (_ account: Ledger, _ server: Ledger) throws -> [Fact]
+    ) async throws {
+        let rules = ErasureGuard(base: service.ledgerRules(of: caller), records: records, caller: caller)
+        for _ in 0..<16 {
+            let (entry, server) = try await entry(of: caller)
+            let known = try await ledger(in: entry, caller.keys.ledger)
+            let new = try facts(known, server)
+            guard !new.isEmpty else { return }
+            let value = LedgerDocument(ledger: known.joined(with: Ledger(new.map(\.record)))).encoded()
+            let precondition = entry.map { Precondition.matches($0.version) } ?? .absent
+            if case .written = try await rules.write(value, to: caller.keys.ledger, if: precondition).outcome {
+                service.hub.wakeUp()
+                return
+            }
+        }
+        throw BackendError(.busy, operation: .write, message: "the ledger keeps changing; try again")
+    }
+
+    private func entry(of caller: AccountCaller) async throws(BackendError) -> (ledger: Entry?, server: Ledger) {
+        var entry: Entry?
+        if case .found(let found) = try await records.backend.read(caller.keys.ledger).outcome { entry = found }
+        var server: Entry?
+        if case .found(let found) = try await records.backend.read(caller.keys.decisions).outcome { server = found }
+        return (entry, try await ledger(in: server, caller.keys.decisions))
+    }
+
+    private func ledger(in entry: Entry?, _ key: EntryKey) async throws(BackendError) -> Ledger {
+        guard let entry else { return Ledger() }
+        return try await service.ledgers.decoder.ledger(in: entry, under: key)
+    }
+}
+
+extension AccountGateway {
+    /// The refusal that reports `error`. Errors of the store go to the log, and clients do not see their text.
+    package func refusal(_ error: any Error) -> RequestError {
+        if let error = error as? RequestError { return error }
+        let cause = error as? BackendError ?? BackendError(.other, message: "unexpected", cause: error)
+        let problem = Problem.report(of: cause, service.onError)
+        let status = HTTPResponse.Status(code: problem.status)
+        return RequestError(status, problem.detail, retryAfter: problem.status == 503 ? 1 : nil)
+    }
+}

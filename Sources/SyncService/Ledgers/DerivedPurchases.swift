@@ -1,0 +1,140 @@
+package import Entitlements
+
+/// The purchases that a façade has derived from dates, because the client stated no transaction, and the transactions
+/// of stores that they turn out to be.
+///
+/// Such a purchase counts until the store's own transaction is known. It is then refused, so that the purchase does not
+/// count twice.
+package enum DerivedPurchases {
+    /// The store of derived purchases, and the source of assertions about them.
+    package static let store: StoreID = "parse"
+    /// The largest time between a derived purchase and the transaction that it is, in milliseconds.
+    package static let window: Int64 = 3_600_000
+
+    /// A derived purchase that is a transaction of a store.
+    package struct Match: Hashable, Sendable {
+        /// The derived purchase.
+        package var purchase: TransactionReference
+        /// The transaction.
+        package var transaction: TransactionReference
+        /// The assertion that replaces the derived purchase if its duration is another one: the client added several
+        /// purchases at once.
+        package var assertion: Assertion?
+
+        /// The reason of the refusal. It names the transaction, so that no other purchase is matched with it.
+        package var reason: String { "is \(transaction)" }
+    }
+
+    /// The derived purchases of two ledgers that are transactions of stores and are not refused yet, one to one.
+    ///
+    /// - Parameters:
+    ///   - account: The account's ledger.
+    ///   - server: The ledger that only the server writes.
+    ///   - catalog: The catalogue of the server.
+    ///   - now: The server's time.
+    package static func matches(account: Ledger, server: Ledger, catalog: Catalog, now: Timestamp) -> [Match] {
+        let facts = Facts(account: account, server: server)
+        let (derived, sold) = candidates(facts, catalog)
+        guard !derived.isEmpty, !sold.isEmpty else { return [] }
+        var taken = Set(facts.acceptances.values.compactMap(\.refusalReason))
+        var matches: [Match] = []
+        // The same duration is preferred, so pairs of another one are only made of what is left.
+        for isSame in [true, false] {
+            for purchase in derived where !matches.contains(where: { $0.purchase == purchase.transaction }) {
+                let near = sold.filter { other in
+                    distance(purchase, other) <= window && other.isOfGroup(of: purchase, catalog)
+                        && (other.duration(catalog) == purchase.duration(catalog)) == isSame
+                        && !taken.contains("is \(other.transaction)")
+                }
+                let nearest = near.min {
+                    (distance(purchase, $0), $0.transaction) < (distance(purchase, $1), $1.transaction)
+                }
+                guard let nearest else { continue }
+                var match = Match(purchase: purchase.transaction, transaction: nearest.transaction)
+                taken.insert(match.reason)
+                if !isSame {
+                    let others = Set(sold.filter { distance(purchase, $0) <= window }.map(\.transaction))
+                    match.assertion = assertion(of: purchase, account, server, without: others, catalog, facts, now)
+                }
+                matches.append(match)
+            }
+        }
+        return matches
+    }
+
+    /// The purchases of time that count: the derived ones, and those of stores.
+    private static func candidates(_ facts: Facts, _ catalog: Catalog) -> (derived: [Purchase], sold: [Purchase]) {
+        let counting = facts.purchases.filter { purchase in
+            purchase.duration(catalog) != nil && facts.acceptances[purchase.transaction]?.refusalReason == nil
+        }
+        return (
+            counting.filter { $0.transaction.store == store }, counting.filter { $0.transaction.store != store }
+        )
+    }
+
+    private static func distance(_ left: Purchase, _ right: Purchase) -> Int64 {
+        abs(left.date.milliseconds - right.date.milliseconds)
+    }
+
+    /// The assertion until the end that `purchase` has without the transactions `others`.
+    private static func assertion(
+        of purchase: Purchase, _ account: Ledger, _ server: Ledger, without others: Set<TransactionReference>,
+        _ catalog: Catalog, _ facts: Facts, _ now: Timestamp
+    ) -> Assertion? {
+        guard let group = purchase.group(catalog) else { return nil }
+        let (account, server) = (account.removing(others), server.removing(others))
+        let replay = Replay(
+            Facts(account: account, server: server), catalog: catalog, environment: purchase.transaction.environment)
+        let periods = replay.snapshot(at: now)[group: group]?.periods ?? []
+        guard let end = periods.first(where: { $0.transaction == purchase.transaction })?.end else { return nil }
+        // After all transactions that may be part of the sum, so that none of them comes on top of it.
+        let assertedAt = Timestamp(milliseconds: purchase.date.milliseconds + window)
+        guard let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16)) else { return nil }
+        return Assertion(
+            Assertion.Reference(
+                group: group, source: SourceID(store.rawValue), until: end,
+                environment: purchase.transaction.environment),
+            assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: facts.latestTime.next(at: now))
+    }
+}
+
+extension ServerLedger {
+    /// Refuses derived purchases that are transactions of stores.
+    package mutating func decide(about matches: [DerivedPurchases.Match], catalog: Catalog, at now: Timestamp) {
+        for match in matches {
+            decide(.refused(match.reason), about: [match.purchase], at: now)
+            if let assertion = match.assertion { _ = add([.assertion(assertion)], catalog: catalog, at: now) }
+        }
+    }
+}
+
+extension Ledger {
+    /// True if the ledger has a derived purchase.
+    package var hasDerivedPurchase: Bool { transactions.contains { $0.store == DerivedPurchases.store } }
+
+    fileprivate func removing(_ transactions: Set<TransactionReference>) -> Ledger {
+        Ledger(
+            records.filter { record in
+                guard case .purchase(let purchase) = Fact(record) else { return true }
+                return !transactions.contains(purchase.transaction)
+            })
+    }
+}
+
+extension Acceptance {
+    fileprivate var refusalReason: String? { if case .refused(let reason) = decision { reason } else { nil } }
+}
+
+extension Purchase {
+    private func kind(_ catalog: Catalog) -> ProductKind? { (terms ?? catalog.terms(of: product))?.kind }
+
+    fileprivate func duration(_ catalog: Catalog) -> CalendarDuration? {
+        if case .nonRenewing(_, let duration)? = kind(catalog) { duration.multiplied(by: quantity) } else { nil }
+    }
+
+    fileprivate func group(_ catalog: Catalog) -> GroupID? { kind(catalog)?.group }
+
+    fileprivate func isOfGroup(of other: Purchase, _ catalog: Catalog) -> Bool {
+        group(catalog) == other.group(catalog) && transaction.environment == other.transaction.environment
+    }
+}

@@ -1,0 +1,140 @@
+import Entitlements
+import ParseFacade
+import SyncService
+import Testing
+
+@Suite("The rules for written expiry dates")
+struct ExpiryRulesTests {
+    private let rules: ExpiryRules
+    private let now: Timestamp
+    private static let (three, six): (ProductID, ProductID) = (
+        "com.back40.InsomniOwl.3monthsOfRandom", "com.back40.InsomniOwl.6monthsOfRandom"
+    )
+
+    init() throws {
+        rules = try #require(ExpiryRules(try tutorialCatalog(), group: "random"))
+        now = try Timestamp("2026-01-15T12:00:00Z")
+    }
+
+    private func at(_ text: String) throws -> Timestamp { try Timestamp(text + "T12:00:00Z") }
+
+    /// The outcome of a written date for an installation that was served and has written dates.
+    private func outcome(
+        _ written: Timestamp, served: [Timestamp] = [], written earlier: [Timestamp] = [], end: Timestamp? = nil,
+        others: [Timestamp] = [], repeated: Bool = false
+    ) -> ExpiryRules.Outcome {
+        var own = SeenDates()
+        for (index, date) in served.enumerated() {
+            _ = own.noteServed(date, at: Timestamp(milliseconds: now.milliseconds - 1_000 + Int64(index)))
+        }
+        for (index, date) in earlier.enumerated() {
+            _ = own.noteWritten(date, at: Timestamp(milliseconds: now.milliseconds - 500 + Int64(index)))
+        }
+        var situation = ExpiryRules.Situation(own: own, now: now)
+        (situation.end, situation.isRepeated) = (end, repeated)
+        var other = SeenDates()
+        for date in others { _ = other.noteServed(date, at: now) }
+        situation.others = [other]
+        return rules.outcome(of: written, in: situation)
+    }
+
+    @Test("R1: a date that was written before means nothing, also if a later date was served meanwhile")
+    func repeated() throws {
+        let (base, date) = (try at("2026-02-01"), try at("2026-05-01"))
+        #expect(outcome(date, served: [base], end: base) == .purchase(Self.three))
+        #expect(outcome(date, served: [base], end: base, repeated: true) == .nothing(.repeated))
+    }
+
+    @Test("R2: an echo means nothing, but two devices that were served one date and write the same one both bought")
+    func echo() throws {
+        let (base, date) = (try at("2026-02-01"), try at("2026-05-01"))
+        #expect(outcome(base, served: [base], end: base) == .nothing(.echo))
+        #expect(outcome(date, written: [date], end: date) == .nothing(.echo))
+        // Another device has bought first, so the end equals the written date.
+        #expect(outcome(date, served: [base], end: date, others: [base, date]) == .purchase(Self.three))
+    }
+
+    @Test("R3: the last date of the installation is the base, so another device's purchase does not change the product")
+    func bases() throws {
+        let base = try at("2026-02-01")
+        // From the end, the same date would be three months.
+        #expect(outcome(try at("2026-08-01"), served: [base], end: try at("2026-05-01")) == .purchase(Self.six))
+        // Two purchases offline, one after the other.
+        let first = try at("2026-05-01")
+        #expect(outcome(try at("2026-08-01"), served: [base], written: [first], end: first) == .purchase(Self.three))
+        // A first purchase.
+        #expect(outcome(try at("2026-04-15")) == .purchase(Self.three))
+        // The sample of 2016 adds to a date that is long past.
+        #expect(outcome(try at("2025-05-01"), served: [try at("2025-02-01")]) == .purchase(Self.three))
+        // The device adds months in its own time zone, and clamps to the end of a month.
+        let clamped = try at("2026-02-28")
+        #expect(outcome(clamped, served: [try at("2025-11-30")]) == .purchase(Self.three))
+    }
+
+    @Test("R4: the sum of two products stands for a write that was lost")
+    func sum() throws {
+        let base = try at("2026-02-01")
+        #expect(
+            outcome(try at("2026-11-01"), served: [base], end: base)
+                == .assertion(until: try at("2026-11-01"), isConflict: false))
+    }
+
+    @Test("R5: a first purchase by a clock that is some weeks wrong is a purchase now")
+    func wrongClock() throws {
+        #expect(outcome(try at("2026-05-10")) == .purchase(Self.three))
+        #expect(outcome(try at("2026-06-25")) == .purchase(Self.six))
+    }
+
+    @Test("R6: any other later date counts for one product at most, and is a conflict")
+    func conflict() throws {
+        #expect(
+            outcome(try at("2036-01-01"), end: try at("2026-02-01"))
+                == .assertion(until: try at("2026-08-01"), isConflict: true))
+    }
+
+    @Test("R8: a lower date means nothing")
+    func lower() throws {
+        let base = try at("2028-02-01")
+        #expect(outcome(try at("2026-02-20"), served: [base], end: base) == .nothing(.lower))
+    }
+
+    private func purchase(_ id: String, _ product: ProductID, seconds: Int64, store: StoreID) throws -> Fact {
+        .purchase(
+            Purchase(
+                transaction: TransactionReference(store: store, id: TransactionID(id)), product: product,
+                terms: try tutorialCatalog().terms(of: product),
+                date: Timestamp(milliseconds: now.milliseconds + seconds * 1_000),
+                stamp: Stamp(logicalTime: LogicalTime(rawValue: 1))))
+    }
+
+    /// The end of the group after the server has matched derived purchases with those of the store.
+    private func end(_ facts: [Fact]) throws -> Timestamp? {
+        let catalog = try tutorialCatalog()
+        let account = Ledger(facts.map(\.record))
+        var server = ServerLedger()
+        for _ in 0..<2 {
+            let matches = DerivedPurchases.matches(account: account, server: server.ledger, catalog: catalog, now: now)
+            server.decide(about: matches, catalog: catalog, at: now)
+        }
+        let replay = Replay(Facts(account: account, server: server.ledger), catalog: catalog)
+        return replay.snapshot(at: now)[group: "random"]?.periods.map(\.end).max()
+    }
+
+    @Test("R7: a transaction of the store within an hour is the derived purchase, one to one")
+    func match() throws {
+        let derived = try purchase("d", Self.three, seconds: 0, store: "parse")
+        let sold = try purchase("s", Self.three, seconds: -20, store: "app-store")
+        #expect(try end([derived, sold]) == Timestamp("2026-04-15T11:59:40Z"))
+        // Two purchases within the hour, and one transaction so far.
+        let second = try purchase("d2", Self.three, seconds: 60, store: "parse")
+        #expect(try end([derived, second, sold]) == Timestamp("2026-07-15T11:59:40Z"))
+        // More than an hour apart.
+        let late = try purchase("s", Self.three, seconds: 3_700, store: "app-store")
+        #expect(try end([derived, late]) == Timestamp("2026-07-15T12:00:00Z"))
+        // A sum: the store knows of three months, and later of three more.
+        let sum = try purchase("d", Self.six, seconds: 0, store: "parse")
+        #expect(try end([sum, sold]) == Timestamp("2026-07-15T12:00:00Z"))
+        let other = try purchase("s2", Self.three, seconds: 30, store: "app-store")
+        #expect(try end([sum, sold, other]) == Timestamp("2026-07-15T12:00:00Z"))
+    }
+}

@@ -1,0 +1,85 @@
+import Entitlements
+import Foundation
+import HTTPTypes
+import ParseFacade
+import ServiceTestSupport
+import SyncCore
+import SyncService
+
+/// An answer of the façade.
+struct ParseReply {
+    var status: Int
+    var fields: HTTPFields
+    var body: [UInt8]
+
+    /// A text member of the JSON body; `nil` if it is missing or not a text.
+    subscript(member: String) -> String? { members[member] as? String }
+
+    var members: [String: Any] {
+        (try? JSONSerialization.jsonObject(with: Data(body))) as? [String: Any] ?? [:]
+    }
+}
+
+/// A façade over a service in this process, and the requests of apps.
+struct ParseStage {
+    let clock = TestClock(1_800_000_000_000)
+    let store = MemoryBackend()
+    let service: EntitlementService
+    let parse: ParseServer
+
+    init(shape: String = "date", policy: TrustPolicy = .trusted) async throws {
+        let tutorial = try tutorialCatalog()
+        var rules = tutorial.policy
+        rules.rules.consumables = .shared
+        let catalog = try Catalog(products: tutorial.products, entitlements: tutorial.entitlements, policy: rules)
+        service = try await .open(
+            store, clock: clock,
+            configure: { configuration in
+                (configuration.catalog, configuration.hasFacade, configuration.policy) = (catalog, true, policy)
+            })
+        var configuration = try ParseConfiguration(applicationID: "owls")
+        try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)
+        try configuration.addClass("Purchase")
+        parse = ParseServer(configuration, service)
+    }
+
+    /// Sends a request as an app does.
+    func ask(
+        _ method: String, _ path: String, _ body: String = "", token: String? = nil, installation: String? = "i1",
+        application: String? = "owls", request: String? = nil, peer: String = "192.0.2.1"
+    ) async -> ParseReply {
+        var fields = HTTPFields()
+        let values = [
+            ("X-Parse-Application-Id", application), ("X-Parse-Session-Token", token),
+            ("X-Parse-Installation-Id", installation), ("X-Parse-Request-Id", request),
+        ]
+        for (name, value) in values {
+            if let name = HTTPField.Name(name), let value { fields[name] = value }
+        }
+        let head = HTTPRequest(
+            method: HTTPRequest.Method(method) ?? .get, scheme: "http", authority: "x", path: "/parse" + path,
+            headerFields: fields)
+        let answer = await parse.respond(to: ServiceRequest(head, body: Array(body.utf8), peer: peer))
+        var bytes: [UInt8] = []
+        if case .bytes(let body) = answer.body { bytes = body }
+        return ParseReply(status: answer.response.status.code, fields: answer.response.headerFields, body: bytes)
+    }
+
+    /// A signed-up user.
+    struct User {
+        var id: String
+        var token: String
+    }
+
+    func signUp(_ name: String = "owl", _ password: String = "pw") async -> User {
+        let reply = await ask("POST", "/users", #"{"username":"\#(name)","password":"\#(password)"}"#)
+        return User(id: reply["objectId"] ?? "", token: reply["sessionToken"] ?? "")
+    }
+
+    func text(_ reply: ParseReply) -> String { String(decoding: reply.body, as: UTF8.self) }
+
+    /// The date `months` after the time of the clock.
+    func date(months: Int64, days: Int64 = 0) -> String {
+        "\(Timestamp(milliseconds: clock.now).adding(CalendarDuration(months: months, days: days)))"
+    }
+}
