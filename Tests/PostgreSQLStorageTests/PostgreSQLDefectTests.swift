@@ -23,7 +23,7 @@ struct PostgreSQLDefectTests {
             """
             CREATE FUNCTION @.at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN
-                IF NEW.key = 'slow' THEN PERFORM pg_sleep(0.5); END IF;
+                IF NEW.key = 'slow' THEN PERFORM pg_sleep(2); END IF;
                 IF NEW.key = 'bad' THEN RAISE 'no commit' USING ERRCODE = '40001'; END IF;
                 RETURN NEW;
             END $$;
@@ -39,8 +39,8 @@ struct PostgreSQLDefectTests {
         _ = try await fast.write([0], to: EntryKey("first"), if: .any)
         async let written = slow.write([1], to: EntryKey("slow"), if: .any)
         try await waitUntil("the slow commit") {
-            try store.sql("SELECT count(*) FROM pg_locks WHERE relation = '@.entry'::regclass AND mode LIKE 'RowEx%'")
-                != "0"
+            try store.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%@.entry%'") != "0"
         }
         _ = try await fast.write([2], to: EntryKey("fast"), if: .any)
         var page = try await fast.changes(since: nil, limit: 100).outcome

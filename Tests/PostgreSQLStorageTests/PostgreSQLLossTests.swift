@@ -132,17 +132,20 @@ struct PostgreSQLLossTests {
         }
         try primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
         for process in stalled { process.wait() }
+        // A write ends with this query. Other commits of the store may wait as well.
+        let writes = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%synchronous_standby_names%'"
+        try await waitUntil("the end of the former writes") { try primary.sql("SELECT count(*) \(writes)") == "0" }
         // An operator who cancels the wait turns it into a success with a warning.
         async let cancelled = expectKind(.unavailable) { try await backend.write([3], to: EntryKey("c"), if: .absent) }
         try await waitUntil("the cancellation") {
-            try primary.sql(
-                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
+            try primary.sql("SELECT count(pg_cancel_backend(pid)) \(writes)") != "0"
         }
         #expect(await cancelled?.disposition == .outcomeUnknown)
+        try await waitUntil("the end of the former write") { try primary.sql("SELECT count(*) \(writes)") == "0" }
         // An operator who resets the setting releases the commits that wait, as if there were a standby.
         async let released = expectKind(.unavailable) { try await backend.write([5], to: EntryKey("r"), if: .absent) }
         try await waitUntil("the commit that waits") {
-            try primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
+            try primary.sql("SELECT count(*) \(writes)") != "0"
         }
         try primary.sql("ALTER SYSTEM RESET synchronous_standby_names")
         try primary.sql("SELECT pg_reload_conf()")

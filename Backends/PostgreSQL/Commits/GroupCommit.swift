@@ -70,7 +70,8 @@ struct GroupCommit {
             open.removeAll { $0 == failed }
         }
         report(answer)
-        for number in alone + open {
+        // Those in `alone` may wait for their rows, so they come last.
+        for number in open + alone {
             performAlone(number)
             report(answer)
         }
