@@ -70,6 +70,29 @@ struct EventStreamTests {
         #expect(count > 0)
     }
 
+    @Test("A device whose stream ends when its account is erased receives the marker after it reconnects")
+    func erasure() async throws {
+        let stream = try await Reader(service, token: alice["access_token"])
+        await put("a", as: alice)
+        await service.followChanges()
+        let token = alice["access_token"]
+        let erased = await service.ask(
+            .post, "/v1/accounts/self/erasure", token: token, json: ["password": "correct horse"])
+        #expect(erased.status == 204)
+        await service.followChanges()
+        var last = ""
+        while let event = try await stream.next() { if !event.lastEventID.isEmpty { last = event.lastEventID } }
+        let again = try await Reader(service, token: token, last: last)
+        var changes: [String] = []
+        while changes.isEmpty, let event = try await again.next() {
+            if event.name == "change" { changes.append(event.data) }
+        }
+        #expect(changes.count == 1 && changes[0].contains("/ledger\""), "\(changes)")
+        let path = "/v1/kv/accounts/alice/\(alice["incarnation"] ?? "")/ledger"
+        #expect(await service.ask(.put, path + "?if=any", token: token, body: [1]).status == 403)
+        #expect(await service.ask(.delete, path + "?if=any", token: token).status == 403)
+    }
+
     private func put(_ name: String, as session: Reply) async {
         let path = "/v1/kv/accounts/\(session["account"] ?? "")/\(session["incarnation"] ?? "")/\(name)"
         #expect(await service.ask(.put, path + "?if=any", token: session["access_token"], body: [1]).status == 200)

@@ -14,8 +14,9 @@ package final class KeyScope: Sendable {
     let readable: Set<EntryKey>
     /// The keys under ``prefix`` that the caller may only read.
     let readOnly: Set<EntryKey>
-    /// True if only the keys in ``readable`` can be reached.
-    let isEmpty: Bool
+    /// True if the account was erased. Then only ``ledger``, which holds the marker of the erasure, and ``readable`` can
+    /// be reached, and nothing can be written.
+    let isErased: Bool
     /// The account's ledger, which has its own limit.
     let ledger: EntryKey?
 
@@ -24,12 +25,13 @@ package final class KeyScope: Sendable {
 
     /// The scope of the operator: every key except the server's own.
     package static let everything = KeyScope(
-        prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false, ledger: nil)
+        prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isErased: false, ledger: nil)
 
     /// The keys of `account`, its entry in the directory, and the markers of its erased incarnations.
     ///
     /// - Parameter erased: The erased incarnations of the account. If `account` is one of them, only its own marker and
-    ///   the directory entry can be reached, as ``ErasedAccountView`` shows it.
+    ///   the directory entry can be reached, as ``ErasedAccountView`` shows it. The marker is also listed and followed,
+    ///   because the streams of the account's devices end when the erasure begins, before the marker is written.
     static func account(
         _ account: Account, _ keys: LedgerKeys, erased: [String]
     ) throws(BackendError) -> KeyScope {
@@ -38,33 +40,33 @@ package final class KeyScope: Sendable {
         }
         var readable: Set = [try LedgerKeys.directoryEntry(of: name)]
         let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
-        if isErased { readable.insert(keys.ledger) }
         for incarnation in erased where !isErased {
             guard let account = try? Account(name, incarnation: incarnation) else { continue }
             readable.insert(try LedgerKeys(account).ledger)
         }
         return KeyScope(
-            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased,
+            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isErased: isErased,
             ledger: keys.ledger)
     }
 
     private init(
-        prefix: String, exclusion: String?, readable: Set<EntryKey>, readOnly: Set<EntryKey>, isEmpty: Bool,
+        prefix: String, exclusion: String?, readable: Set<EntryKey>, readOnly: Set<EntryKey>, isErased: Bool,
         ledger: EntryKey?
     ) {
         (self.prefix, self.exclusion, self.readable) = (prefix, exclusion, readable)
-        (self.readOnly, self.isEmpty, self.ledger) = (readOnly, isEmpty, ledger)
+        (self.readOnly, self.isErased, self.ledger) = (readOnly, isErased, ledger)
     }
 
     /// Returns `true` if the caller may read `key`.
     func mayRead(_ key: EntryKey) -> Bool { contains(key) || readable.contains(key) }
 
     /// Returns `true` if the caller may write or delete `key`.
-    func mayWrite(_ key: EntryKey) -> Bool { contains(key) && !readOnly.contains(key) }
+    func mayWrite(_ key: EntryKey) -> Bool { !isErased && contains(key) && !readOnly.contains(key) }
 
     /// Returns `true` if `key` is listed and followed.
     func contains(_ key: EntryKey) -> Bool {
-        guard !isEmpty, key.hasPrefix(prefix) else { return false }
+        if isErased { return key == ledger }
+        guard key.hasPrefix(prefix) else { return false }
         guard let exclusion else { return true }
         return !key.hasPrefix(exclusion)
     }
@@ -82,7 +84,6 @@ package final class KeyScope: Sendable {
 
     /// The prefix to list in order to find all reachable keys that begin with `asked`; `nil` if none can be reached.
     func listing(of asked: String) -> String? {
-        if isEmpty { return nil }
         if asked.utf8.starts(with: prefix.utf8) { return asked }
         return prefix.utf8.starts(with: asked.utf8) ? prefix : nil
     }
