@@ -141,9 +141,10 @@ public final class PostgreSQLBackend: KeyValueBackend {
         return Answer(try await ChangeFeed(store: store).page(since: cursor, prefix: prefix, limit: limit))
     }
 
-    /// Returns the position after the latest change; `nil` if nothing has ever changed.
+    /// Returns the position after the latest change, and the time of the database server; `nil` if nothing has ever
+    /// changed.
     public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        Answer(try await ChangeFeed(store: store).latest())
+        try await ChangeFeed(store: store).latest()
     }
 
     /// Signals after every change of this process or another one.

@@ -16,14 +16,15 @@ struct PostgreSQLDefectTests {
 
     private func open(_ defects: Defects) throws -> PostgreSQLBackend { try store.open { $0.defects = defects } }
 
-    /// Makes commits that change `table` slow or impossible, for the key `slow` or `bad`.
+    /// Makes commits that change `table` wait while the table `hold` has a row, or fail, for the key `slow` or `bad`.
     private func addTrigger(to table: String) async throws {
         _ = try await open([]).latestCursor()
         try store.sql(
             """
+            CREATE TABLE @.hold AS SELECT 1;
             CREATE FUNCTION @.at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN
-                IF NEW.key = 'slow' THEN PERFORM pg_sleep(2); END IF;
+                WHILE NEW.key = 'slow' AND EXISTS (SELECT FROM @.hold) LOOP PERFORM pg_sleep(0.01); END LOOP;
                 IF NEW.key = 'bad' THEN RAISE 'no commit' USING ERRCODE = '40001'; END IF;
                 RETURN NEW;
             END $$;
@@ -46,6 +47,7 @@ struct PostgreSQLDefectTests {
         var page = try await fast.changes(since: nil, limit: 100).outcome
         var keys = page.changes.map(\.key.text)
         #expect(keys == ["first", "fast"])
+        try store.sql("DELETE FROM @.hold")
         _ = try await written
         page = try await fast.changes(since: page.cursor, limit: 100).outcome
         keys += page.changes.map(\.key.text)

@@ -100,6 +100,27 @@ struct PostgreSQLRefusalTests {
         try await expect(.permissionDenied, at: "\(url)?sslmode=require", saying: "TLS", "sslmode=disable")
     }
 
+    @Test("a certificate of an unknown authority or another host, and accepts the one that the URL names")
+    func unknownCertificates() async throws {
+        let server = try PostgreSQLServer()
+        let schema = server.freshSchema()
+        let file = folder.path(of: "pgpass")
+        try Data("*:*:*:*:\(PostgreSQLServer.password)\n".utf8).write(to: URL(filePath: file))
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+        func url(_ certificate: String) -> String {
+            "postgres://postgres@127.0.0.1:\(server.port)/postgres?schema=\(schema)&passfile=\(file)"
+                + "&sslrootcert=\(certificate)"
+        }
+        let other = try server.offerTLS(as: "DNS:db.example.com")
+        try await expect(.permissionDenied, at: url(other), saying: "certificate", "sslrootcert=FILE")
+        let right = try server.offerTLS(as: "IP:127.0.0.1")
+        try await expect(.permissionDenied, at: url(other), saying: "certificate", "sslrootcert=FILE")
+        try await expect(.permissionDenied, at: url("/nowhere.pem"), saying: "certificate", "sslrootcert=FILE")
+        _ = try await PostgreSQLBackend(url(right)).write([1], to: EntryKey("k"), if: .absent)
+        let secured = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = "
+        #expect(try server.sql("\(secured) 'EntitlementSync' AND NOT ssl") == "0")
+    }
+
     @Test("a user without permissions, and serves one that may only read and write the tables")
     func permissions() async throws {
         let user = "plain_\(store.schema)"

@@ -192,6 +192,32 @@ public final class PostgreSQLServer: Sendable {
     /// The log of the server.
     public var log: String { (try? String(contentsOfFile: "\(folder)/server.log", encoding: .utf8)) ?? "" }
 
+    /// Makes the server offer TLS to new connections, with a self-signed certificate for `name`, such as
+    /// `IP:127.0.0.1`.
+    ///
+    /// - Returns: The path of the certificate.
+    public func offerTLS(as name: String) throws -> String {
+        let (certificate, key) = ("\(folder)/\(freshSchema()).pem", "\(folder)/\(freshSchema()).key")
+        let command =
+            Self.ownerPrefix + [
+                "/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=\(name)", "-addext",
+                "subjectAltName=\(name)", "-batch",
+            ]
+        try Self.run(command[0], arguments: Array(command.dropFirst()))
+        for (setting, value) in [("ssl_cert_file", certificate), ("ssl_key_file", key), ("ssl", "on")] {
+            try sql("ALTER SYSTEM SET \(setting) = '\(value)'")
+        }
+        try sql("SELECT pg_reload_conf()")
+        let limit = ContinuousClock.now + .seconds(60)
+        // A connection has the settings that the server has when it begins.
+        while try sql("SHOW ssl_cert_file") != certificate {
+            guard ContinuousClock.now < limit else { throw Failure(description: log) }
+            _ = poll(nil, 0, 10)
+        }
+        return certificate
+    }
+
     /// Writes the store in `schema` to a file, and returns its path.
     public func dump(schema: String) throws -> String {
         let file = "\(folder)/\(freshSchema()).sql"

@@ -17,12 +17,12 @@ struct ChangeFeed {
         return [Statement(.waitLonger, .integer(Int64(limit))), Statement(.sequence)]
     }
 
-    /// The latest change; `nil` if nothing was ever changed.
-    func latest() async throws(BackendError) -> ChangeCursor? {
-        let rows = try await store.read([sequencing, [Statement(.latest)]], .changes)[1][0]
-        let cursor = Self.cursor(in: rows, 0)
+    /// The latest change, and the server's time; `nil` if nothing was ever changed.
+    func latest() async throws(BackendError) -> Answer<ChangeCursor?> {
+        let rows = try await store.read([sequencing, [Statement(.latest), Statement(.clock)]], .changes)[1]
+        let cursor = Self.cursor(in: rows[0], 0)
         store.connector.note(cursor)
-        return cursor
+        return Answer(cursor, serverTime: rows[1].integer(0, 0))
     }
 
     /// The keys that changed after `cursor`.

@@ -23,6 +23,8 @@ enum Query: String, CaseIterable, Sendable {
     case sequence
     /// The number and tag of the latest change.
     case latest
+    /// The server's time in milliseconds since 1970 UTC.
+    case clock
     /// number: the tag of that change.
     case change
     /// number, limit, limit of changes to look at: number, tag, key, version, true if deleted, true if it is the
@@ -55,7 +57,7 @@ enum Query: String, CaseIterable, Sendable {
         switch self {
         case .read, .list, .current, .countKeys: readingText
         case .writeAlways, .writeAbsent, .writeMatching, .deleteAlways, .waitLonger, .standbys: writingText
-        case .sequence, .latest, .change, .changes, .changesFiltered, .changesOfKeys, .mark, .sweep: feedText
+        case .sequence, .latest, .clock, .change, .changes, .changesFiltered, .changesOfKeys, .mark, .sweep: feedText
         }
     }
 
@@ -142,6 +144,8 @@ enum Query: String, CaseIterable, Sendable {
             UPDATE @.feed SET n = n + (SELECT count(*) FROM numbered)
             WHERE id = 0 AND (SELECT count(*) FROM numbered) > 0
             """
+        case .clock:
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         case .change:
             "SELECT tag FROM @.change WHERE n = $1::bigint"
         case .changes:

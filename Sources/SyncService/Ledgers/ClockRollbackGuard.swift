@@ -4,7 +4,8 @@ import Synchronization
 /// A guard against a wrong clock of this server. Decisions that a wrong clock has dated are final.
 ///
 /// A server whose clock is wrong refuses writes; other servers continue. The first rule that applies decides:
-/// - A store that reports its own time decides (``Answer/serverTime``): the clock is wrong if it differs from it.
+/// - A store that reports its own time decides: the clock is wrong if it differs from the ``Answer/serverTime`` of
+///   ``KeyValueBackend/latestCursor()``. PostgreSQL reports it, files and SQLite do not.
 /// - The clock is wrong if it is behind the latest time in the store: it was set back.
 /// - The clock is wrong if it is ahead of that of another server over the store. Of two servers that differ, the one
 ///   that is ahead stops, because the other one would have stopped if it had been set back.
@@ -226,7 +227,7 @@ package final class ClockRollbackGuard: Sendable {
 
     private func readStoreClock() async throws(BackendError) {
         let start = elapsed()
-        let time = try await records.backend.read(try Self.key()).serverTime
+        let time = try await records.backend.latestCursor().serverTime
         state.withLock { $0.store = time.map { Reading(time: $0, read: start) } }
     }
 

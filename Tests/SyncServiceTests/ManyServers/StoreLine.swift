@@ -48,9 +48,7 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         await state.withLock { $0.beforeReading }?(key)
         try pass("read")
-        var answer = try await base.read(key, unless: knownVersion)
-        answer.serverTime = state.withLock { $0.time }
-        return answer
+        return try await base.read(key, unless: knownVersion)
     }
 
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
@@ -72,6 +70,13 @@ final class StoreLine: ForwardingBackend, SynchronousReading {
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         try pass("list")
         return try await base.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try pass("changes")
+        var answer = try await base.latestCursor()
+        answer.serverTime = state.withLock { $0.time }
+        return answer
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
