@@ -12,9 +12,9 @@ from runbook import Failure
 class Client(threading.Thread):
     """Writes an entry again and again, and reads it every fourth time. Repeats what was not acknowledged."""
 
-    def __init__(self, number, ports):
+    def __init__(self, number, ports, name="client"):
         super().__init__(daemon=True)
-        name = f"client{number}"
+        name = f"{name}{number}"
         # The clients spread over the ports.
         self.name, self.ports, self.turn = name, ports, number
         self.connection = None
@@ -30,7 +30,7 @@ class Client(threading.Thread):
         if status != 201:
             raise Failure(f"{name}: the account was answered with {status}: {answer[:200]!r}")
         account = json.loads(answer)
-        self.token = account["access_token"]
+        self.token, self.refresh_token = account["access_token"], account["refresh_token"]
         self.path = f"/v1/kv/accounts/{name}/{account['incarnation']}/note"
         self.tag = None
 
@@ -86,6 +86,8 @@ class Client(threading.Thread):
             self.tag, self.is_moved = self.tag_seen, False
         elif status == 412:
             raise Failure(f"the entry has {answer!r}, after {self.acknowledged} was acknowledged")
+        elif status == 401:
+            self.refresh()
         elif status in (502, 503, 504) or (status == 500 and b"outcomeUnknown" in answer):
             self.unknown += 1
             time.sleep(0.02)
@@ -100,8 +102,21 @@ class Client(threading.Thread):
                 if int(answer) < self.acknowledged:
                     raise Failure(f"a read has {answer!r}, after {self.acknowledged} was acknowledged")
                 self.reads += 1
-            elif status not in (502, 503, 504):
+            elif status not in (401, 502, 503, 504):
                 raise Failure(f"a read was answered with {status}: {answer[:200]!r}")
+
+    def refresh(self):
+        """Replaces the access token, which is valid for ten minutes."""
+        try:
+            status, answer = self.request(
+                "POST", "/v1/sessions", {"grant_type": "refresh_token", "refresh_token": self.refresh_token})
+        except (OSError, http.client.HTTPException):
+            return
+        if status == 200:
+            session = json.loads(answer)
+            self.token, self.refresh_token = session["access_token"], session["refresh_token"]
+        elif status not in (502, 503, 504):
+            raise Failure(f"the refresh was answered with {status}: {answer[:200]!r}")
 
     def note(self):
         now = time.monotonic()
@@ -112,6 +127,7 @@ class Client(threading.Thread):
 def compare(clients):
     """Compares every entry with what its client saw acknowledged."""
     for client in clients:
+        client.refresh()
         status, answer = client.request("GET", client.path, None, {"Authorization": f"Bearer {client.token}"})
         if status != 200 or not client.acknowledged <= int(answer) <= client.sent:
             raise Failure(f"{client.name}: {status} {answer!r}, after {client.acknowledged} was acknowledged")

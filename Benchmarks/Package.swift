@@ -104,6 +104,18 @@ let package = Package(
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
             ]),
+        .executableTarget(
+            name: "fleet",
+            dependencies: [
+                "BenchmarkSupport",
+                .product(name: "CurlTransport", package: "EntitlementSync"),
+                .product(name: "EntitlementSync", package: "EntitlementSync"),
+                .product(name: "Entitlements", package: "EntitlementSync"),
+                .product(name: "HTTPStorage", package: "EntitlementSync"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "SyncCore", package: "EntitlementSync"),
+                .product(name: "SyncProtocol", package: "EntitlementSync"),
+            ]),
         // Load on a store in PostgreSQL, for peers/database.py.
         .executableTarget(
             name: "database-load",

@@ -44,7 +44,14 @@ struct TwoServersTests {
     /// The time until all of `clients` refuse `token`.
     private func timeUntilRefusal(of token: String, at clients: [AccountClient]) async -> Duration {
         await ContinuousClock().measure {
-            for client in clients { while await refusal(of: token, at: client) == nil { await Task.yield() } }
+            for client in clients {
+                var refusal: AccountError.Kind?
+                while refusal == nil {
+                    refusal = await self.refusal(of: token, at: client)
+                    await Task.yield()
+                }
+                #expect(refusal == .sessionOver)
+            }
         }
     }
 
@@ -119,14 +126,14 @@ struct TwoServersTests {
                 group.addTask {
                     let backend = try HTTPBackend(server: url, transport: transport, token: token)
                     var number = 0
-                    do {
+                    do throws(BackendError) {
                         while true {
                             _ = try await backend.write([1], to: EntryKey("\(home)\(writer)-\(number)"), if: .absent)
                             acknowledge.yield()
                             number += 1
                         }
                     } catch {
-                        // The erasure ends the writer.
+                        #expect(error.kind == .permissionDenied, "only the erasure ends a writer: \(error)")
                     }
                 }
             }

@@ -1,5 +1,6 @@
 #if PostgreSQL
 import CurlTransport
+import Foundation
 import HTTPStorage
 import HTTPTypes
 import PostgreSQLTestSupport
@@ -22,10 +23,10 @@ struct PostgreSQLServersTests {
     }
 
     /// Starts a server over the store, to which it connects through `port`.
-    private func server(through port: Int) throws -> ServerProcess {
+    private func server(through port: Int, _ options: [String] = []) throws -> ServerProcess {
         try ServerProcess(
             store: "postgres://postgres@127.0.0.1:\(port)/postgres?sslmode=disable&schema=\(schema)",
-            options: ["--name", "http://localhost"], environment: ["PGPASSWORD": PostgreSQLServer.password])
+            options: ["--name", "http://localhost"] + options, environment: ["PGPASSWORD": PostgreSQLServer.password])
     }
 
     /// The status of a request with `token`.
@@ -35,6 +36,22 @@ struct PostgreSQLServersTests {
         // Longer than the server waits for the database.
         let answer = try await transport.send(request, body: [], timeout: .seconds(60), maximumByteCount: 1 << 20)
         return answer.response.status.code
+    }
+
+    @Test("One whose clock differs from the database's does not start; the others write on")
+    func clocks() async throws {
+        let right = try server(through: database.port)
+        for (hours, word) in [(2.0, "ahead of"), (-2, "behind")] {
+            let time = Date(timeIntervalSinceNow: hours * 3_600).formatted(.iso8601)
+            let failure = #expect(throws: ServerProcess.Failure.self) {
+                try server(through: database.port, ["--at", time])
+            }
+            #expect(failure?.description.contains("s \(word) the store's own clock: set it right") == true)
+        }
+        let client = try AccountClient(server: right.url, transport: transport)
+        let session = try await client.signUp("alice", password: Self.password).session
+        #expect(try await status("/v1/accounts/self", session.accessToken, at: right) == 200)
+        #expect(right.stop() == 0)
     }
 
     @Test("One that is cut off answers 503, and then refuses what was revoked meanwhile; the others write on")

@@ -3,10 +3,12 @@ import Foundation
 /// A `syncd serve` process on 127.0.0.1 with an SQLite store.
 package final class BenchmarkServer {
     /// `http://127.0.0.1:PORT`, or `https`.
-    package let url: String
+    package private(set) var url = ""
     /// The PEM file of the certificate authority, or `nil` for plain HTTP.
     package let certificates: String?
-    private let process = Process()
+    private var process = Process()
+    private let program: String
+    private let arguments: [String]
 
     /// Starts `program` with its store and certificate in `folder`, and with more options of `syncd serve`.
     package init(program: String, folder: String, isSecure: Bool = false, options: [String] = []) throws {
@@ -22,8 +24,18 @@ package final class BenchmarkServer {
         if let certificates {
             arguments += ["--tls-certificate", certificates, "--tls-key", certificates]
         }
+        (self.program, self.arguments) = (program, arguments)
+        try start()
+    }
+
+    /// Starts the server again after ``end()``, at the same address.
+    package func start() throws {
+        process = Process()
         process.executableURL = URL(fileURLWithPath: program)
         process.arguments = arguments
+        if let port = url.split(separator: ":").last, let place = arguments.firstIndex(of: "127.0.0.1:0") {
+            process.arguments?[place] = "127.0.0.1:\(port)"
+        }
         // Password hashing is not measured here.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
             .merging(["SYNCD_PASSWORD_COST": "10"]) { $1 }

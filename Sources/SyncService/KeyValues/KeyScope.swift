@@ -14,8 +14,8 @@ package final class KeyScope: Sendable {
     let readable: Set<EntryKey>
     /// The keys under ``prefix`` that the caller may only read.
     let readOnly: Set<EntryKey>
-    /// True if the account was erased. Then only ``ledger``, which holds the marker of the erasure, and ``readable`` can
-    /// be reached, and nothing can be written.
+    /// True if the account was erased. Then only ``readable`` and ``ledger``, which holds the marker of the erasure, can
+    /// be read, and nothing can be written.
     let isErased: Bool
     /// The account's ledger, which has its own limit.
     let ledger: EntryKey?
