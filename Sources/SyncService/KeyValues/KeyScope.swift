@@ -14,7 +14,7 @@ package final class KeyScope: Sendable {
     let readable: Set<EntryKey>
     /// The keys under ``prefix`` that the caller may only read.
     let readOnly: Set<EntryKey>
-    /// True if the account was erased. Then only ``readable`` and ``ledger``, which holds the marker of the erasure, can
+    /// True if the account was erased. Then only ``readable`` and ``ledger``, which has the marker of the erasure, can
     /// be read, and nothing can be written.
     let isErased: Bool
     /// The account's ledger, which has its own limit.
