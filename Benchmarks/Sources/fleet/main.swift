@@ -45,7 +45,7 @@ defer { server.end() }
 let sharing = try CurlClient()
 let client = try AccountClient(server: server.url, transport: sharing)
 let session = try await client.signUp("fleet", password: "correct horse").session
-let catalog = try Catalog(products: [.nonConsumable("owl")], entitlements: [])
+let catalog = try Catalog(json: Array(#"{"products":[{"id":"owl","type":"nonConsumable"}]}"#.utf8))
 
 try await withThrowingTaskGroup(of: Void.self) { group in
     var configuration = CurlClient.Configuration()
