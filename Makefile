@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release deb image dist test soak scale nightly mutants threads lint docs bench database peers proto clean
+.PHONY: help setup demo release deb image dist test soak scale move nightly mutants threads lint docs bench database peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
@@ -67,6 +67,13 @@ soak: setup ## Soak the stores and a server, then simulate until a seed fails; F
 scale: release ## Load three servers over one PostgreSQL, kill a server and the primary, and print a table
 	@.ci/setup haproxy postgresql python3
 	.ci/scale --syncd .build/release/syncd
+
+ACCOUNTS ?= 1000000
+move: release ## Move a store with ACCOUNTS accounts from SQLite to PostgreSQL while a server works
+	@.ci/setup postgresql python3
+	swift build $(BENCHMARKS) --product crowd
+	.ci/move --syncd .build/release/syncd --accounts $(ACCOUNTS) \
+		--crowd "$$(swift build $(BENCHMARKS) --show-bin-path)/crowd"
 
 mutants: setup ## Insert one deliberate bug at a time into the engine; the simulation must detect each
 	.ci/mutants

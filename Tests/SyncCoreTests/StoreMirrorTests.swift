@@ -37,6 +37,38 @@ struct StoreMirrorTests {
         #expect(mirror.report.deletedCount == 1)
     }
 
+    /// A store in use: clients change it before each page of keys, and it keeps only its latest changes.
+    private struct BusyStore: ForwardingBackend {
+        static let retainedCount: UInt64 = 1_000
+        let base: any KeyValueBackend
+
+        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+            for number in 0..<400 {
+                _ = try await base.write([UInt8(number % 256)], to: EntryKey("hot\(number % 3)"), if: .any)
+            }
+            return try await base.list(prefix: prefix, after: cursor, limit: limit)
+        }
+
+        func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+            let latest = try await base.latestCursor().outcome?.sequence ?? 0
+            guard let cursor, latest - cursor.sequence <= Self.retainedCount else {
+                throw BackendError(.cursorExpired, message: "forgotten")
+            }
+            return try await base.changes(since: cursor, limit: limit)
+        }
+    }
+
+    @Test("A copy keeps up with a store that forgets its changes long before everything is copied")
+    func busy() async throws {
+        for number in 0..<3_000 { try await put(1, at: "k\(number)") }
+        var mirror = try await StoreMirror(from: BusyStore(base: source), to: target)
+        try await mirror.copy()
+        #expect(try await mirror.follow() <= 3)
+        #expect(try await content(of: target).count == 3_004, "with the mark")
+        try await mirror.finish()
+        #expect(try await content(of: target) == content(of: source))
+    }
+
     @Test("A copy that is interrupted at any call ends with the same entries, although the source changes meanwhile")
     func interrupted() async throws {
         let seed = printedSeed("StoreMirrorTests interrupted")

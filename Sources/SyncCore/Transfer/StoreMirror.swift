@@ -95,25 +95,24 @@ public struct StoreMirror: Sendable {
     }
 
     /// Copies all entries that differ, and deletes from the target what the source lacks. Does nothing if a previous
-    /// copy was complete.
+    /// copy was complete. Applies the changes of the source meanwhile, because it forgets old ones.
     ///
     /// - Parameter onProgress: Called with the report so far after each batch of entries.
     /// - Throws: The first error of either store. What was copied until then stays.
     public mutating func copy(onProgress: (Report) -> Void = { _ in }) async throws(BackendError) {
         guard !isComplete else { return }
-        // Changes during the copy are applied afterwards.
-        let start = try await source.latestCursor().outcome
+        position = try await source.latestCursor().outcome
         try await removeSurplus()
         var cursor: EntryKey?
         repeat {
             let page = try await source.list(prefix: "", after: cursor, limit: Self.pageSize).outcome
             try await equalize(page.items.map(\.key))
+            try await applyChanges()
             cursor = page.next
             onProgress(report)
         } while cursor != nil
-        position = start
         isComplete = true
-        try await save(start)
+        try await save(position)
     }
 
     /// Applies the changes of the source since the last call.
@@ -124,6 +123,11 @@ public struct StoreMirror: Sendable {
     @discardableResult
     public mutating func follow() async throws(BackendError) -> Int {
         precondition(isComplete, "copy() must be complete first")
+        return try await applyChanges()
+    }
+
+    @discardableResult
+    private mutating func applyChanges() async throws(BackendError) -> Int {
         var count = 0
         while true {
             let page = try await source.changes(since: position, limit: Self.pageSize).outcome
@@ -131,7 +135,8 @@ public struct StoreMirror: Sendable {
             count += page.changes.count
             if page.cursor != position {
                 position = page.cursor
-                try await save(position)
+                // A position in the mark states that the copy is complete.
+                if isComplete { try await save(position) }
             }
             if !page.hasMore { return count }
         }
@@ -157,6 +162,7 @@ public struct StoreMirror: Sendable {
         repeat {
             let page = try await target.list(prefix: "", after: cursor, limit: Self.pageSize).outcome
             try await equalize(page.items.map(\.key))
+            try await applyChanges()
             cursor = page.next
         } while cursor != nil
     }

@@ -38,6 +38,7 @@ struct StoreTransfer {
     /// Makes `target` equal to the source, and applies every change until the process is ended.
     func follow(into target: any KeyValueBackend) async throws {
         var mirror = try await mirrored(in: target)
+        try await mirror.follow()
         note("copied; \(from.text) may be in use, and its changes follow until you interrupt the command")
         let host = HostServices.system
         while true {
