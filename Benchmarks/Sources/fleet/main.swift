@@ -70,7 +70,13 @@ try await withThrowingTaskGroup(of: Void.self) { group in
             account: Account(session.account, incarnation: session.incarnation))
         group.addTask { await device.run(pollingEvery: .seconds(900)) }
     }
-    while record.recoveredCount < count { try await pause(0.1) }
+    while record.recoveredCount < count {
+        guard record.now < 120 else {
+            server.end()
+            exitWithFailure("only \(record.recoveredCount) of \(count) devices got an answer within 120 s")
+        }
+        try await pause(0.1)
+    }
     try await pause(2)
     server.end()
     _ = record.restart()
@@ -89,5 +95,9 @@ try await withThrowingTaskGroup(of: Void.self) { group in
         print("  \(Int(share * 100)) % after \(((back[index] - returned) * 10).rounded() / 10) s")
     }
     print("devices in the busiest second: \(most(back))")
+    guard back.count == count else {
+        server.end()
+        exitWithFailure("\(count - back.count) devices did not come back")
+    }
     group.cancelAll()
 }

@@ -15,7 +15,7 @@ public struct StoreMirror: Sendable {
     private let target: any KeyValueBackend
     /// The version of the mark in the target.
     private var markVersion: EntryVersion?
-    /// The position in the source up to which the target is equal; `nil` before the copy is complete, or if the source
+    /// The position in the source up to which its changes were applied; `nil` before the copy begins, or if the source
     /// has never changed.
     private var position: ChangeCursor?
 
@@ -126,6 +126,7 @@ public struct StoreMirror: Sendable {
         return try await applyChanges()
     }
 
+    /// Applies the changes of the source since ``position``, and returns the number of changed keys.
     @discardableResult
     private mutating func applyChanges() async throws(BackendError) -> Int {
         var count = 0
