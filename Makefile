@@ -44,12 +44,13 @@ dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
 	swift package resolve
 	Packaging/dist
 
-test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, short benchmarks
-	@.ci/setup apache2-bin chromium curl nginx nodejs openssl python3 python3-venv $(DATABASE)
+test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, verifiers of grants, short benchmarks
+	@.ci/setup apache2-bin chromium curl nginx nodejs openssl python3 python3-cryptography python3-venv $(DATABASE)
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/fuzz-api
 	.ci/check-docs --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
+	.ci/check-grants --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/check-proxy --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/restore-drill --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"

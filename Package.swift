@@ -271,7 +271,7 @@ let package = Package(
         .target(
             name: "ServiceTestSupport",
             dependencies: [
-                "Checksums", "SyncCore", "SyncProtocol", "SyncService", "TestSupport",
+                "Checksums", "Entitlements", "SyncCore", "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ], path: "Tests/ServiceTestSupport"),
         .testTarget(
@@ -305,8 +305,8 @@ let package = Package(
         .testTarget(
             name: "SyncServerTests",
             dependencies: [
-                "Checksums", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
-                "TestSupport", "syncd",
+                "Checksums", "Entitlements", "LoadTesting", "StoreEvidence", "SyncCore", "SyncCoreTesting",
+                "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),

@@ -79,13 +79,17 @@ public final class Shop {
     ///     the data of this app.
     ///   - environment: The environment whose purchases count. Others are recorded, and grant nothing. `nil` for the
     ///     environment in which the App Store runs the app, which is the sandbox in TestFlight and in Apple's review.
+    ///   - trust: The authority that decides which purchases count. With `.signed(by:)` only what the server has signed
+    ///     for this device grants access.
     public convenience init(
-        catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment? = nil
+        catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment? = nil,
+        trust: TrustSource = .ledger
     ) {
-        self.init(
-            ShopSettings(
-                catalog: catalog, server: server, folder: folder,
-                environment: environment.map { EnvironmentID($0.rawValue) }))
+        var settings = ShopSettings(
+            catalog: catalog, server: server, folder: folder,
+            environment: environment.map { EnvironmentID($0.rawValue) })
+        settings.trust = trust
+        self.init(settings)
     }
 
     init(_ settings: ShopSettings) { self.settings = settings }

@@ -20,6 +20,8 @@ struct ShopSettings: Sendable {
     var folder: URL?
     /// The environment whose purchases count; `nil` for that of the App Store.
     var environment: EnvironmentID?
+    /// The authority that decides which purchases count.
+    var trust = TrustSource.ledger
     /// The language of product names.
     var language = Locale.current.language.languageCode?.identifier ?? "en"
     /// StoreKit; `nil` on systems without it.
@@ -86,7 +88,7 @@ struct ShopSettings: Sendable {
             let local = local ?? FileBackend(folder: folder.appending(path: "purchases").path)
             guard let server else {
                 let store = try await EntitlementStore(
-                    catalog: catalog, local: local, environment: environment, host: host)
+                    catalog: catalog, local: local, remote: nil, environment: environment, trust: trust, host: host)
                 return await parts(store, local, nil, nil, onEvent)
             }
             let transport = try transport ?? Self.platformTransport()
@@ -99,7 +101,7 @@ struct ShopSettings: Sendable {
                 server: server, transport: transport, host: host, token: tokens.token(refused:))
             let store = try await EntitlementStore(
                 catalog: catalog, local: local, remote: remote.retrying(host: host), environment: environment,
-                host: host)
+                trust: trust, host: host)
             return await parts(store, local, client, tokens, onEvent)
         } catch {
             throw ShopError(error)

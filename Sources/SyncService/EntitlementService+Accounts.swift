@@ -5,11 +5,12 @@ import SyncCore
 import SyncProtocol
 
 extension WireTarget.Place {
-    /// Returns `true` if `method` needs no authentication.
-    func isOpen(to method: HTTPRequest.Method) -> Bool {
+    /// Returns `true` if a request needs no access token.
+    func isOpen(to request: HTTPRequest) -> Bool {
         switch self {
-        case .devices, .catalog, .notifications: true
-        case .accounts, .sessions: method == .post
+        case .devices, .catalog, .notifications, .contentCheck, .keySet: true
+        case .accounts, .sessions: request.method == .post
+        case .contentSessions: !request.headerFields.contains(.authorization)
         default: false
         }
     }
@@ -33,6 +34,9 @@ extension EntitlementService {
                 ])
             }
         case .notifications(let store): return try await notification(of: store, request)
+        case .contentSessions: return try await contentSession(presenting: request)
+        case .contentCheck: return try await contentCheck(request.head)
+        case .keySet: return try await keySet()
         default: return try catalog(request)
         }
     }
@@ -85,6 +89,8 @@ extension EntitlementService {
             try await devices.decide(code, isApproved: isApproved, by: credential, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query, request)
+        case .grants: return try await grant(of: caller, target.query)
+        case .contentSessions: return try await contentSession(of: caller)
         case .transactions: return try await transactions(of: caller, request)
         case .ownToken: return try await token(of: caller, request)
         case .ownExport: return try await export(of: caller, request)

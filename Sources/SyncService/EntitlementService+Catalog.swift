@@ -34,38 +34,47 @@ extension EntitlementService {
     func entitlements(of caller: AccountCaller, _ query: WireQuery, _ request: ServiceRequest) async throws
         -> TransportAnswer
     {
-        guard let catalog = configuration.catalog else {
-            throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
-        }
-        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
         var asked: Timestamp?
         if let text = query["at"] {
             do throws(TimestampError) { asked = try Timestamp(text) } catch {
                 throw RequestError(.badRequest, "at: \(error)")
             }
         }
-        var environment = EnvironmentID.production
-        if let text = query["environment"] {
-            environment = EnvironmentID(text)
-            do throws(IdentifierError) { try environment.validate() } catch {
-                throw RequestError(.badRequest, "environment: \(error)")
-            }
-        }
+        let environment = try environment(in: query)
         let instant = { @Sendable [asked, host] in asked ?? Timestamp(milliseconds: host.now()) }
-        let json: [UInt8]
-        if let known = try await known(of: caller.keys, environment, at: instant()) {
-            json = known
-        } else {
-            json = try await derived(of: caller, catalog, environment, at: instant)
-        }
+        let json = try await entitlements(of: caller, environment, at: instant).json
         guard request.reserveAnswer(json.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
         return try .json { json }
     }
 
-    /// The cached answer, if the store still has the versions from which it was derived.
+    /// The environment that a request names, or production.
+    func environment(in query: WireQuery) throws(RequestError) -> EnvironmentID {
+        guard let text = query["environment"] else { return .production }
+        let environment = EnvironmentID(text)
+        do throws(IdentifierError) { try environment.validate() } catch {
+            throw RequestError(.badRequest, "environment: \(error)")
+        }
+        return environment
+    }
+
+    /// The entitlements of an account, from the cache if the store still has the versions from which they were derived.
+    ///
+    /// - Throws: ``RequestError`` for an erased account, or if there is no catalogue.
+    func entitlements(
+        of caller: AccountCaller, _ environment: EnvironmentID, at instant: @Sendable () -> Timestamp
+    ) async throws -> EntitlementsAnswer.Reading {
+        guard let catalog = configuration.catalog else {
+            throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
+        }
+        guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
+        if let known = try await known(of: caller.keys, environment, at: instant()) { return known }
+        return try await derived(of: caller, catalog, environment, at: instant)
+    }
+
+    /// The cached entitlements, if they are current.
     private func known(
         of keys: LedgerKeys, _ environment: EnvironmentID, at instant: Timestamp
-    ) async throws -> [UInt8]? {
+    ) async throws -> EntitlementsAnswer.Reading? {
         guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant)
         else { return nil }
         let results = try await store.read([
@@ -75,13 +84,13 @@ extension EntitlementService {
         for (result, version) in zip(results, [known.ledger, known.decisions]) {
             guard try result.get() == (version == nil ? .absent : .unchanged) else { return nil }
         }
-        return known.json(at: instant)
+        return known.reading(at: instant)
     }
 
     private func derived(
         of caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID,
         at instant: @Sendable () -> Timestamp
-    ) async throws -> [UInt8] {
+    ) async throws -> EntitlementsAnswer.Reading {
         let keys = caller.keys
         // Without the policy in the server ledger, statements of clients would count.
         try await ledgerRules(of: caller).checkPolicy()

@@ -13,11 +13,14 @@ package final class EntitlementService: Sendable {
     let host: HostServices
     let onError: @Sendable (BackendError) -> Void
     let authenticator: Authenticator
+    let keys: KeyRing
     let accounts: AccountService
     let devices: DeviceGrants
     let owners: TransactionOwners
     let recorder: EvidenceRecorder
     let failures = FailureLimiter()
+    let contentPasses = ContentPasses()
+    let contentLines = ContentLines()
     let onEvidence: @Sendable (EvidenceNote) -> Void
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
@@ -75,6 +78,7 @@ package final class EntitlementService: Sendable {
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         let keys = KeyRing(store, cryptography, host: host, freshness: freshness) { clockGuard.isWrong }
         try await keys.load()
+        self.keys = keys
         let authenticator = Authenticator(
             store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
         let sessions = Sessions(
@@ -175,16 +179,18 @@ package final class EntitlementService: Sendable {
         return answer
     }
 
-    /// The answer to a read of one entry, the most frequent request, on the caller's thread. `nil` for any other
-    /// request, for a token that is not cached, and for an entry that the store does not have in memory;
-    /// ``respond(to:)`` answers those.
+    /// The answer to a read of one entry or to a check of a path, the most frequent requests, on the caller's thread.
+    /// `nil` for any other request, for a token that is not cached, and for an entry that the store does not have in
+    /// memory; ``respond(to:)`` answers those.
     ///
     /// - Parameters:
     ///   - peer: The client's address.
     ///   - longest: The longest value to answer with, in bytes.
     package func fastRead(_ request: HTTPRequest, peer: String, longest: Int = .max) -> ServiceAnswer? {
-        guard request.method == .get, let field = request.headerFields.value(of: .authorization),
-            let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
+        guard request.method == .get, let target = try? WireTarget(request) else { return nil }
+        if case .contentCheck = target.place { return fastContentCheck(request, peer: peer) }
+        guard let field = request.headerFields.value(of: .authorization), case .key(let key) = target.place,
+            ledgers.synchronousStore != nil
         else { return nil }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
@@ -237,9 +243,13 @@ package final class EntitlementService: Sendable {
         let epoch = place.isErasure ? nil : requests.start()
         defer { if let epoch { requests.finish(epoch) } }
         do {
-            if place.isOpen(to: request.head.method) {
-                // Notifications are limited by failed verifications, because a store sends them in bursts.
-                if case .notifications = place {} else { try admitUnauthenticated(place, peer: request.peer) }
+            if place.isOpen(to: request.head) {
+                // Notifications are limited by failed verifications, because a store sends them in bursts. Checks of
+                // all clients come from one web server.
+                switch place {
+                case .notifications, .contentCheck: break
+                default: try admitUnauthenticated(place, peer: request.peer)
+                }
                 return ServiceAnswer(try await respondUnauthenticated(target, request), route: place.route)
             }
             let caller = try await identify(request.head, peer: request.peer)

@@ -27,9 +27,8 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(
                 name: "Server",
                 subcommands: [
-                    Serve.self, ConfigCommand.self, Doctor.self, StoreCommand.self, EvidenceCommand.self,
-                    NotificationsCommand.self,
-                    Audit.self,
+                    Serve.self, ConfigCommand.self, Doctor.self, StoreCommand.self, KeysCommand.self,
+                    EvidenceCommand.self, NotificationsCommand.self, Audit.self,
                 ]),
         ])
 }

@@ -1,4 +1,5 @@
 import Checksums
+package import Entitlements
 package import SyncCore
 package import SyncService
 
@@ -46,6 +47,33 @@ package struct PlainCryptography: ServiceCryptography {
         ].map { text(Array($0.utf8)) }
         let statement = parts.joined(separator: ".")
         return statement + "." + text(authenticationCode(of: Array(statement.utf8), key: key.bytes))
+    }
+
+    package func publicKey(of key: SigningKey) throws(CryptographyError) -> [UInt8] { digest(of: key.bytes) }
+
+    package func sign(_ payload: [UInt8], type: String, with key: SigningKey) throws(CryptographyError) -> String {
+        let statement = [Array(type.utf8), Array(key.id.utf8), payload].map(text).joined(separator: ".")
+        return statement + "." + text(authenticationCode(of: Array(statement.utf8), key: key.bytes))
+    }
+
+    package func verify(
+        _ token: String, type: String, keys: [SigningKey]
+    ) throws(TokenRefusal) -> (payload: [UInt8], key: String) {
+        let parts = token.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 4, plain(parts[0]) == type, let key = keys.first(where: { $0.id == plain(parts[1]) }),
+            let payload = plain(parts[2]),
+            text(authenticationCode(of: Array(parts[..<3].joined(separator: ".").utf8), key: key.bytes)) == parts[3]
+        else { throw TokenRefusal("forged") }
+        return (Array(payload.utf8), key.id)
+    }
+
+    /// The members of the grant on lines, which no verifier accepts.
+    package func sign(
+        _ grant: SignedGrant, with key: GrantKey, by root: SigningKey
+    ) async throws(CryptographyError) -> String {
+        let items = grant.items.map { "\($0.entitlement)=\($0.until.map { "\($0)" } ?? "-")" }
+        return ([grant.account, grant.device, grant.environment.rawValue, "\(grant.expires)"] + items)
+            .joined(separator: "\n")
     }
 
     package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {

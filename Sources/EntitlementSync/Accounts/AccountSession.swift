@@ -15,6 +15,7 @@ final class AccountSession: Sendable {
         let catalog: Catalog
         let environment: EnvironmentID
         let clock: TrustedClock
+        let trust: TrustSource
         let turns: Turns
     }
 
@@ -24,6 +25,8 @@ final class AccountSession: Sendable {
     let entries: LedgerEntries
     let dependsOnRemote: Bool
     private let cache = Mutex<LocalState?>(nil)
+    /// The versions of the ledger and the decisions when this object last fetched a grant.
+    private let grantedVersions = Mutex<[EntryVersion?]>([])
 
     /// Creates the session of `account`. Reads nothing.
     init(_ account: Account, _ dependencies: Dependencies) throws(EntitlementError) {
@@ -36,8 +39,8 @@ final class AccountSession: Sendable {
             dependencies.remoteLabel != nil && (rules.expiry.dependsOnRemote || rules.flags.dependsOnRemote)
     }
 
-    /// The replay of the last state. Used to compute how long to wait.
-    var lastReplay: Replay? { cache.withLock { $0?.replay } }
+    /// The last state. Used to compute how long to wait.
+    var lastState: LocalState? { cache.withLock { $0 } }
 
     /// Reads the local store in one batch, and gives the clock the marks that it holds.
     ///
@@ -63,6 +66,9 @@ final class AccountSession: Sendable {
         if !account.isAnonymous {
             requests.append(ReadRequest(keys.knownDecisions, unless: cached?.decisions.version))
         }
+        let needsGrant = dependencies.trust.verifier != nil && !account.isAnonymous
+        let knownGrant = try? cached?.grant.get()
+        if needsGrant { requests.append(ReadRequest(keys.grant)) }
         let knownReplica = try? cached?.replica.get()
         requests.append(ReadRequest(keys.replica, unless: knownReplica?.version))
         if let marks = dependencies.clock.readRequest { requests.append(marks) }
@@ -75,22 +81,31 @@ final class AccountSession: Sendable {
         let decisions =
             account.isAnonymous
             ? VersionedLedger() : try entries.decode(&results, keys.knownDecisions, cached: cached?.decisions)
+        let heldGrant = needsGrant ? results.removeFirst() : nil
         let replica = decodeReplica(results.removeFirst(), cached: knownReplica)
         if let marks = results.first { dependencies.clock.take(marks) }
+
+        let grant = decodeGrant(heldGrant, for: (try? replica.get())?.id, cached: knownGrant)
 
         if var cached, cached.account.version == ledger.version, cached.device.version == device.version,
             cached.remote?.version == remote?.version, cached.decisions.version == decisions.version
         {
-            (cached.replica, cached.hasSynced) = (replica, hasSynced)
+            (cached.replica, cached.hasSynced, cached.grant) = (replica, hasSynced, grant)
             cached.turn = Turn(read: turn, written: turn)
             return remember(cached)
         }
         return remember(
             LocalState(
                 account: ledger, device: device, remote: remote, decisions: decisions, replica: replica,
-                hasSynced: hasSynced, turn: Turn(read: turn, written: turn), isAnonymous: account.isAnonymous,
+                hasSynced: hasSynced, grant: grant, turn: Turn(read: turn, written: turn), isAnonymous: account.isAnonymous,
                 after: cached?.replay ?? emptyReplay))
     }
+
+    /// Returns `true` if this object fetched the account's grant when the facts had these versions.
+    func isGrantCurrent(for versions: [EntryVersion?]) -> Bool { grantedVersions.withLock { $0 == versions } }
+
+    /// Remembers the versions of the facts for which a grant was fetched.
+    func noteGrant(of versions: [EntryVersion?]) { grantedVersions.withLock { $0 = versions } }
 
     private var emptyReplay: Replay {
         Replay(Facts(account: Ledger()), catalog: dependencies.catalog, environment: dependencies.environment)
@@ -122,7 +137,7 @@ final class AccountSession: Sendable {
                 account: target == .account ? ledger : state.account,
                 device: target == .device ? ledger : state.device,
                 remote: state.remote, decisions: state.decisions, replica: state.replica, hasSynced: state.hasSynced,
-                turn: Turn(read: state.turn.read, written: dependencies.turns.next()),
+                grant: state.grant, turn: Turn(read: state.turn.read, written: dependencies.turns.next()),
                 isAnonymous: account.isAnonymous, after: state.replay))
     }
 

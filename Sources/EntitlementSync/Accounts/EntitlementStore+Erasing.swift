@@ -151,6 +151,9 @@ extension EntitlementStore {
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         let entries = LedgerEntries(backend: local)
         for key in [keys.device, keys.remote] { try await entries.replace(key) { _ in .erased } }
+        do throws(BackendError) { _ = try await local.delete(keys.grant, if: .any) } catch {
+            throw EntitlementError(error)
+        }
         if try await entries.read(keys.knownDecisions).version != nil {
             try await entries.replace(keys.knownDecisions) { _ in .erased }
         }

@@ -16,6 +16,8 @@ package struct LedgerKeys: Sendable {
     let remote: EntryKey
     /// The remotes with which this device has synced this account.
     let knownRemotes: EntryKey
+    /// The grant that the account's server has signed for this device.
+    let grant: EntryKey
     /// The replica id under which this store writes facts.
     let replica: EntryKey
     /// The marks of this device's clock.
@@ -36,6 +38,7 @@ package struct LedgerKeys: Sendable {
         knownDecisions = try EntryKey("device/" + path + "/decisions")
         isAnonymous = account.isAnonymous
         knownRemotes = try EntryKey("device/" + path + "/meetings")
+        grant = try EntryKey("device/" + path + "/grant")
         replica = try EntryKey("device/replica")
     }
 

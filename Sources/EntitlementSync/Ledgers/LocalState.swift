@@ -17,6 +17,8 @@ struct LocalState: Sendable {
     /// True if the local facts are the account's facts as far as can be known: there is no remote, the account is
     /// anonymous, or this device has synced with the remote before. An error concerns only access.
     var hasSynced: Result<Bool, EntitlementError>
+    /// The grant for this device; `nil` if there is none, or if none is needed. An error concerns only access.
+    var grant: Result<HeldGrant?, EntitlementError>
     /// The position of this state among those that the store has read and written.
     var turn: Turn
     /// The claim of the account that adopted this anonymous ledger. From then on the contents belong to that account,
@@ -42,11 +44,11 @@ struct LocalState: Sendable {
     /// - Parameter isAnonymous: True if the ledgers are those of the anonymous account, which others may claim.
     init(
         account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger,
-        replica: Result<Replica?, EntitlementError>, hasSynced: Result<Bool, EntitlementError>, turn: Turn,
-        isAnonymous: Bool, after earlier: Replay
+        replica: Result<Replica?, EntitlementError>, hasSynced: Result<Bool, EntitlementError>,
+        grant: Result<HeldGrant?, EntitlementError>, turn: Turn, isAnonymous: Bool, after earlier: Replay
     ) {
         (self.account, self.device, self.remote, self.decisions) = (account, device, remote, decisions)
-        (self.replica, self.hasSynced, self.turn) = (replica, hasSynced, turn)
+        (self.replica, self.hasSynced, self.grant, self.turn) = (replica, hasSynced, grant, turn)
         claim = isAnonymous ? account.ledger.claim : nil
         let isReadable = claim == nil
         replay = earlier.advanced(

@@ -149,7 +149,9 @@ extension EntitlementStore {
     private func context(
         of state: LocalState, in session: AccountSession
     ) throws(EntitlementError) -> AccessContext {
-        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: try state.hasSynced.get())
+        AccessContext(
+            isSignedIn: !session.account.isAnonymous, hasRestored: try state.hasSynced.get(),
+            limit: try limit(of: state, at: now))
     }
 }
 

@@ -143,10 +143,12 @@ extension EntitlementStore {
     }
 
     private func pause(_ longest: Duration, notice: Duration) -> Duration {
-        guard let replay = session.lastReplay else { return longest }
-        let now = now
+        guard let state = session.lastState else { return longest }
+        let (replay, now) = (state.replay, now)
+        // A grant that cannot be read has no end.
+        let limit = (try? limit(of: state, at: now)) ?? nil
         let boundaries = [
-            replay.nextBoundary(after: now),
+            replay.nextBoundary(after: now), limit?.nextBoundary(after: now),
             replay.nextBoundary(after: Timestamp(milliseconds: now.milliseconds + notice.milliseconds))
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
@@ -230,7 +232,7 @@ extension EntitlementStore {
 
 extension Duration {
     /// The duration in whole milliseconds, limited to 10,000 years.
-    fileprivate var milliseconds: Int64 {
+    var milliseconds: Int64 {
         let seconds = min(components.seconds, 315_576_000_000)
         return seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
     }

@@ -88,9 +88,14 @@ extension EntitlementStore {
             throw .erased(session.account)
         }
         let contradictions = contradictions(in: report, after: current)
-        let after = try await publish(
-            try await store(report, answered, contradictions, current, for: session), of: session)
-        if let refusal { throw EntitlementError(remote: refusal) }
+        var stored = try await store(report, answered, contradictions, current, for: session)
+        var failure = refusal.map { EntitlementError(remote: $0) }
+        // What the sync has stored is published in any case.
+        do throws(EntitlementError) { stored = try await renewGrant(of: session, in: stored) } catch {
+            failure = failure ?? error
+        }
+        let after = try await publish(stored, of: session)
+        if let failure { throw failure }
         return (
             SyncReport(
                 received: report.received.map { Fact($0) }, didSend: report.remoteGains,

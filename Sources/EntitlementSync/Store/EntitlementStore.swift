@@ -66,13 +66,16 @@ public final class EntitlementStore: Sendable {
     ///     ``logIn(_:adoptAnonymous:)``, or the anonymous account if there is none.
     ///   - environment: The environment whose transactions count.
     ///   - clock: The clock that decides access.
+    ///   - trust: The authority that decides which facts grant access.
     ///   - host: The clock, timer and random source of the host. Tests replace them.
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
         evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account? = nil,
-        environment: EnvironmentID = .production, clock: ClockSource = .trusted, host: HostServices = .system
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
+        host: HostServices = .system
     ) async throws(EntitlementError) {
+        try trust.check(catalog)
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
                 .unsuitableStore, "\(local.label) cannot write conditionally, but the local store must")
@@ -97,7 +100,7 @@ public final class EntitlementStore: Sendable {
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
         dependencies = AccountSession.Dependencies(
             local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
-            catalog: catalog, environment: environment, clock: clock, turns: Turns())
+            catalog: catalog, environment: environment, clock: clock, trust: trust, turns: Turns())
         currentSession = Mutex(try AccountSession(owner, dependencies))
         try await publish(session)
         // Without its marks the clock would believe the device.
@@ -140,12 +143,12 @@ public final class EntitlementStore: Sendable {
     /// - Throws: The errors of the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account? = nil,
-        environment: EnvironmentID = .production, clock: ClockSource = .trusted,
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
         host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: remote as any KeyValueBackend,
-            account: account, environment: environment, clock: clock, host: host)
+            account: account, environment: environment, clock: clock, trust: trust, host: host)
     }
 
     /// The time that decides access. See ``ClockSource/trusted``.

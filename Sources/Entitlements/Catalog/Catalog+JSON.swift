@@ -16,13 +16,14 @@ extension Catalog {
 
     init(_ root: JSONReader) throws(InputError) {
         let members = try root.object()
-        try members.allow("products", "entitlements", "policy")
+        try members.allow("products", "entitlements", "policy", "content")
         var products: [Product] = []
         for reader in try members.required("products").array() { products.append(try Product(reader)) }
         var entitlements: [Entitlement] = []
         for reader in try members["entitlements"]?.array() ?? [] { entitlements.append(try Entitlement(reader)) }
         try self.init(
-            products: products, entitlements: entitlements, policy: try members["policy"].map(Policy.init) ?? Policy())
+            products: products, entitlements: entitlements, policy: try members["policy"].map(Policy.init) ?? Policy(),
+            content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [])
     }
 }
 
@@ -108,6 +109,23 @@ extension Entitlement.Source {
         case ("units", 2): self = .units(ProductID(parts[1]))
         default: throw reader.error("must be one of product:ID, group:ID, units:ID, not \"\(text.singleLine)\"")
         }
+    }
+}
+
+extension ContentRule {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("path", "group", "entitlement", "by", "maximumLevel")
+        let source: Source
+        switch (members["group"], members["entitlement"]) {
+        case (let group?, nil): source = .group(GroupID(try group.string()))
+        case (nil, let entitlement?): source = .entitlement(EntitlementID(try entitlement.string()))
+        default: throw reader.error("a rule needs either a group or an entitlement")
+        }
+        self.init(
+            path: try members.required("path").string(), source: source,
+            basis: try named(try members.required("by"), among: Basis.allCases, \.rawValue),
+            maximumLevel: try members["maximumLevel"]?.integer() ?? 1)
     }
 }
 

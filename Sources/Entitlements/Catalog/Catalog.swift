@@ -9,6 +9,8 @@ public struct Catalog: Sendable {
     public let entitlements: [Entitlement]
     /// The bonus and the conflict rules.
     public let policy: Policy
+    /// The rules that open paths of a web server, in the order of the catalogue.
+    public let content: [ContentRule]
 
     private let productIndex: [ProductID: Int]
     private let entitlementIndex: [EntitlementID: Int]
@@ -16,9 +18,13 @@ public struct Catalog: Sendable {
     /// Creates a catalogue.
     ///
     /// - Throws: ``InputError`` if an id is invalid or used twice, if units, levels or durations are out of range, if
-    ///   a group contains more than one kind of product, or if an entitlement has no known source.
-    public init(products: [Product], entitlements: [Entitlement] = [], policy: Policy = Policy()) throws(InputError) {
-        try CatalogChecker(products: products, entitlements: entitlements, policy: policy).check()
+    ///   a group contains more than one kind of product, if an entitlement has no known source, or if a content rule
+    ///   is malformed.
+    public init(
+        products: [Product], entitlements: [Entitlement] = [], policy: Policy = Policy(), content: [ContentRule] = []
+    ) throws(InputError) {
+        try CatalogChecker(products: products, entitlements: entitlements, policy: policy, content: content).check()
+        self.content = content
         self.products = products.sorted { $0.id < $1.id }
         self.entitlements = entitlements.sorted { $0.id < $1.id }
         self.policy = policy
@@ -30,6 +36,7 @@ public struct Catalog: Sendable {
     init(_ catalog: Catalog, policy: Policy) {
         products = catalog.products
         entitlements = catalog.entitlements
+        content = catalog.content
         self.policy = policy
         productIndex = catalog.productIndex
         entitlementIndex = catalog.entitlementIndex

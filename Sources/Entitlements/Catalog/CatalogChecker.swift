@@ -3,6 +3,7 @@ struct CatalogChecker {
     let products: [Product]
     let entitlements: [Entitlement]
     let policy: Policy
+    var content: [ContentRule] = []
 
     static let unitRange: ClosedRange<Int64> = 1...1_000_000
 
@@ -11,6 +12,43 @@ struct CatalogChecker {
         try checkEntitlements()
         guard policy.bonus.isWithinBounds else {
             throw InputError(path: "policy.bonus", reason: "a bonus must be at most 100 years")
+        }
+        try checkContent()
+    }
+
+    private func checkContent() throws(InputError) {
+        guard content.count <= ContentRule.maximumCount else {
+            throw InputError(path: "content", reason: "there must be at most \(ContentRule.maximumCount) rules")
+        }
+        let groups = Set(products.compactMap(\.kind.group))
+        var seen: Set<[UInt8]> = []
+        for (index, rule) in content.enumerated() {
+            let path = "content[\(index)]"
+            if let reason = rule.objection { throw InputError(path: "\(path).path", reason: reason) }
+            guard seen.insert(Array(rule.path.utf8)).inserted else {
+                throw InputError(path: "\(path).path", reason: "\"\(rule.path.singleLine)\" has two rules")
+            }
+            guard (1...1_000).contains(rule.maximumLevel) else {
+                throw InputError(
+                    path: "\(path).maximumLevel",
+                    reason: "a level must be 1 (highest) to 1,000, not \(rule.maximumLevel)")
+            }
+            switch rule.source {
+            case .group(let group):
+                guard groups.contains(group) else {
+                    throw InputError(
+                        path: "\(path).group", reason: "no product is in group \"\(group.rawValue.singleLine)\"")
+                }
+            case .entitlement(let id):
+                guard entitlements.contains(where: { $0.id == id }) else {
+                    throw InputError(
+                        path: "\(path).entitlement", reason: "there is no entitlement \"\(id.rawValue.singleLine)\"")
+                }
+                guard rule.basis == .now, rule.maximumLevel == 1 else {
+                    throw InputError(
+                        path: "\(path).entitlement", reason: "a rule with an entitlement is by now, without a level")
+                }
+            }
         }
     }
 

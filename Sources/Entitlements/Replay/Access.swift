@@ -32,6 +32,8 @@ public enum Access: Hashable, Sendable {
         /// A product that grants access requires an account, and no account is signed in.
         case signInNeeded
         /// No purchase is known, and this store has never reached its remote. Restoring may find one.
+        ///
+        /// Also if ``AccessContext/limit`` does not confirm a purchase. A sync or a restore fetches a new confirmation.
         case restoreNeeded
         /// A purchase was requested and awaits approval.
         case pendingApproval
@@ -91,10 +93,13 @@ public struct AccessContext: Hashable, Sendable {
     ///
     /// `true` if there is no remote, or if it has been reached at least once.
     public var hasRestored: Bool
+    /// The most access that a decision may grant, whatever the facts say; `nil` for no limit.
+    public var limit: AccessLimit?
 
-    /// Creates a context. By default an account is signed in and its facts are complete.
-    public init(isSignedIn: Bool = true, hasRestored: Bool = true) {
+    /// Creates a context. By default an account is signed in, its facts are complete, and nothing limits them.
+    public init(isSignedIn: Bool = true, hasRestored: Bool = true, limit: AccessLimit? = nil) {
         self.isSignedIn = isSignedIn
         self.hasRestored = hasRestored
+        self.limit = limit
     }
 }

@@ -20,7 +20,10 @@ extension Replay {
     }
 
     func access(to entitlement: Entitlement, at instant: Timestamp, context: AccessContext) -> Access {
-        if let grant = grant(of: entitlement, at: instant) { return .granted(grant) }
+        if let grant = grant(of: entitlement, at: instant) {
+            guard let limit = context.limit else { return .granted(grant) }
+            return limit.limiting(grant, of: entitlement.id, at: instant, isSignedIn: context.isSignedIn)
+        }
         let products = products(granting: entitlement)
         if products.contains(where: { isPending($0.id) }) { return .denied(.pendingApproval) }
         if !context.isSignedIn, products.contains(where: \.requiresAccount) { return .denied(.signInNeeded) }

@@ -98,6 +98,13 @@ struct StoreObject {
         return try content { () throws(InputError) in try StoreObject(reader) }
     }
 
+    /// The members, each of which must be an object, in ascending order of their names.
+    func entries() throws(EvidenceError) -> [(name: String, object: StoreObject)] {
+        try members.all.map { (name, reader) throws(EvidenceError) in
+            (name, try content { () throws(InputError) in try StoreObject(reader) })
+        }
+    }
+
     /// Returns an array of objects; empty if the member is missing or null.
     func objects(_ name: String) throws(EvidenceError) -> [StoreObject] {
         guard let reader = members[name] else { return [] }

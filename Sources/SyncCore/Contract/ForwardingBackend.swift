@@ -48,6 +48,9 @@ extension ForwardingBackend {
     /// The wrapper itself if it receives evidence, otherwise the receiver of ``base``.
     public var evidenceReceiver: (any EvidenceReceiver)? { self as? any EvidenceReceiver ?? base.evidenceReceiver }
 
+    /// The wrapper itself if it signs grants, otherwise the signer of ``base``.
+    public var grantIssuer: (any GrantIssuer)? { self as? any GrantIssuer ?? base.grantIssuer }
+
     /// Reads one key from ``base``.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>

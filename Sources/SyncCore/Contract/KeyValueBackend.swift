@@ -26,7 +26,7 @@
 ///   the listing fail.
 /// - Pass the conformance checks of `SyncCoreTesting`.
 ///
-/// **What has a default implementation:** ``requiringExisting``, ``evidenceReceiver``, the two batch methods,
+/// **What has a default implementation:** ``requiringExisting``, ``evidenceReceiver``, ``grantIssuer``, the two batch methods,
 /// ``changes(since:prefix:limit:)``, ``latestCursor()`` and ``signals()``. A backend that keeps no sequence of changes
 /// and sends no signals implements two properties and four methods. ``MemoryBackend`` is a complete implementation to
 /// start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only what it changes.
@@ -60,6 +60,11 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// The default is the backend itself if it conforms to ``EvidenceReceiver``.
     var evidenceReceiver: (any EvidenceReceiver)? { get }
+
+    /// The signer of grants at the server of this store; `nil` if no server signs them.
+    ///
+    /// The default is the backend itself if it conforms to ``GrantIssuer``.
+    var grantIssuer: (any GrantIssuer)? { get }
 
     /// Reads one key.
     ///
@@ -158,6 +163,9 @@ extension KeyValueBackend {
 
     /// The backend itself if it receives evidence.
     public var evidenceReceiver: (any EvidenceReceiver)? { self as? any EvidenceReceiver }
+
+    /// The backend itself if it signs grants.
+    public var grantIssuer: (any GrantIssuer)? { self as? any GrantIssuer }
 
     /// Reads one key unconditionally.
     public func read(_ key: EntryKey) async throws(BackendError) -> Answer<ReadOutcome> {

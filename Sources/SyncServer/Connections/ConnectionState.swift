@@ -46,6 +46,8 @@ struct ConnectionState {
         var leastBodyByteCount: Int
         /// The time for the client to close its side after the last answer.
         var close = TimeAmount.seconds(1)
+        /// The time for the first request of a connection that was accepted shortly before the shutdown.
+        var firstRequest = TimeAmount.seconds(1)
         /// The time for the client to receive the last piece of an event stream that the server ends.
         var streamEnd = TimeAmount.seconds(2)
 
@@ -77,6 +79,9 @@ struct ConnectionState {
     private(set) var isEndingStream = false
     /// True if the current request was refused before it was complete.
     private var isIncomplete = false
+    /// True until the first request. Its bytes may already be here when the shutdown starts, so the connection waits
+    /// for them.
+    private var isNew = true
     /// The last time that input arrived or all output had been sent.
     private var latestActivity: NIODeadline
     /// True if output was flushed that may not be sent yet.
@@ -102,6 +107,7 @@ extension ConnectionState {
     /// - Parameter closes: `true` if the client expects the connection to close after the answer.
     mutating func receiveHead(closes: Bool) {
         (phase, headerEnd, bodyEnd, byteCount, isIncomplete) = (.receiving, nil, nil, 0, false)
+        (isNew, closeEnd) = (false, nil)
         if closes { isLast = true }
     }
 
@@ -217,7 +223,7 @@ extension ConnectionState {
     /// Records that no input is buffered: all of it is answered, or is part of the current request.
     mutating func settle(_ now: NIODeadline) -> Action {
         switch phase {
-        case .idle where !isStream && (isInputClosed || isQuiescing): finish(now)
+        case .idle where !isStream && (isInputClosed || isQuiescing && !isNew): finish(now)
         // An incomplete request must not be processed.
         case .receiving where isInputClosed: .close
         default: .none
@@ -231,6 +237,7 @@ extension ConnectionState {
         switch phase {
         case .receiving: (bodyEnd, byteCount) = (now + timeouts.lateBody, 0)
         case .streaming: return .endStream
+        case .idle where isNew && !isStream: closeEnd = now + timeouts.firstRequest
         default: break
         }
         return .none
@@ -248,7 +255,9 @@ extension ConnectionState {
         if Self.isDue(writeEnd, now) || Self.isDue(stallEnd, now) || Self.isDue(headerEnd, now) { return .closeSlow }
         if !isStream, latestActivity + timeouts.silence <= now { return .closeSlow }
         switch phase {
-        case .idle: return isStream || latestActivity + timeouts.idle > now ? .none : .close
+        case .idle:
+            if isNew, Self.isDue(closeEnd, now) { return .close }
+            return isStream || latestActivity + timeouts.idle > now ? .none : .close
         case .receiving: return tickBody(now)
         case .answering, .closed: return .none
         case .streaming, .halfClosed: return Self.isDue(closeEnd, now) ? .close : .none

@@ -107,7 +107,8 @@ package struct Responder: Sendable {
     package func route(_ request: ServiceRequest) async -> ServiceAnswer {
         let target = request.head.path ?? ""
         // The service treats HEAD as GET itself.
-        if target.utf8.starts(with: "/v1/".utf8) || handlers.answers(target) { return await handlers.respond(request) }
+        let isOfService = target.utf8.starts(with: "/v1/".utf8) || target == EntitlementService.keySetPath
+        if isOfService || handlers.answers(target) { return await handlers.respond(request) }
         var request = request
         if request.head.method == .head { request.head.method = .get }
         let path = OperationalEndpoint.path(of: request.head)

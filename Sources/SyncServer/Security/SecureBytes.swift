@@ -29,6 +29,11 @@ enum UnpaddedBase64 {
         Data(bytes).base64EncodedString().replacing("=", with: "")
     }
 
+    /// Encodes base64url, as JSON Web Tokens use it (RFC 7515, section 2).
+    static func urlSafeText(of bytes: [UInt8]) -> String {
+        text(of: bytes).replacing("+", with: "-").replacing("/", with: "_")
+    }
+
     static func bytes(of text: some StringProtocol) -> [UInt8]? {
         let padded = String(text) + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
         guard let data = Data(base64Encoded: padded), self.text(of: Array(data)) == String(text) else { return nil }

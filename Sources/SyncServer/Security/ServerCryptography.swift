@@ -1,4 +1,5 @@
 import Crypto
+package import Entitlements
 package import SyncService
 
 #if canImport(FoundationEssentials)
@@ -66,6 +67,48 @@ package final class ServerCryptography: ServiceCryptography {
     /// Signs a token with `EdDSA`. The header names the key.
     package func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
         try await tokens.sign(claims, with: key)
+    }
+
+    /// Derives the public part of an Ed25519 key.
+    package func publicKey(of key: SigningKey) throws(CryptographyError) -> [UInt8] {
+        do {
+            return Array(try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes).publicKey.rawRepresentation)
+        } catch {
+            throw CryptographyError("the key \(key.id) cannot be read: \(error)")
+        }
+    }
+
+    /// Signs a payload with `EdDSA`.
+    package func sign(_ payload: [UInt8], type: String, with key: SigningKey) throws(CryptographyError) -> String {
+        let header = JSON.object([("alg", .string("EdDSA")), ("kid", .string(key.id)), ("typ", .string(type))])
+        let signed = [Array(header.line.utf8), payload].map(UnpaddedBase64.urlSafeText).joined(separator: ".")
+        do {
+            let signer = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+            return signed + "." + UnpaddedBase64.urlSafeText(of: Array(try signer.signature(for: Array(signed.utf8))))
+        } catch {
+            throw CryptographyError("cannot sign: \(error)")
+        }
+    }
+
+    /// Verifies a signature by `EdDSA`.
+    package func verify(
+        _ token: String, type: String, keys: [SigningKey]
+    ) throws(TokenRefusal) -> (payload: [UInt8], key: String) {
+        let token = try WebToken(token)
+        guard token.header.alg == TokenIssuer.algorithm else { throw TokenRefusal("its algorithm is not EdDSA") }
+        guard token.header.typ == type else { throw TokenRefusal("its type is not \(type)") }
+        guard let key = keys.first(where: { $0.id == token.header.kid }),
+            let signer = try? Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes),
+            signer.publicKey.isValidSignature(token.signature, for: token.signedBytes)
+        else { throw TokenRefusal("its signature is wrong, or this server does not have the key that it names") }
+        return (token.payload, key.id)
+    }
+
+    /// Signs a grant, see ``GrantSigner``.
+    package func sign(
+        _ grant: SignedGrant, with key: GrantKey, by root: SigningKey
+    ) async throws(CryptographyError) -> String {
+        try await GrantSigner.sign(grant, with: key, by: root)
     }
 
     /// Verifies a token by the rules of the issuer that it names. The token chooses the key, but not the algorithm or

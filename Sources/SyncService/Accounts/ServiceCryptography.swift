@@ -1,3 +1,5 @@
+package import Entitlements
+
 /// The cryptography of accounts and tokens. The service itself contains none, so that it builds on every platform and
 /// a simulation can replace the slow hashing of passwords.
 package protocol ServiceCryptography: Sendable {
@@ -27,6 +29,23 @@ package protocol ServiceCryptography: Sendable {
 
     /// A token of `claims`, signed by `key`, which is named in its header: a JWT (RFC 7519) by EdDSA (RFC 8037).
     func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String
+
+    /// The public part of a key: 32 bytes.
+    func publicKey(of key: SigningKey) throws(CryptographyError) -> [UInt8]
+
+    /// A JSON Web Signature (RFC 7515) of `payload` by EdDSA, in compact form, whose header names the type and the key.
+    func sign(_ payload: [UInt8], type: String, with key: SigningKey) throws(CryptographyError) -> String
+
+    /// The payload of a signature of this type by one of `keys`, and the name of the key.
+    ///
+    /// - Throws: ``TokenRefusal`` for any other text.
+    func verify(
+        _ token: String, type: String, keys: [SigningKey]
+    ) throws(TokenRefusal) -> (payload: [UInt8], key: String)
+
+    /// `grant`, signed by `key`, with a statement of `root` about the key in its header: JSON Web Signatures (RFC 7515)
+    /// by EdDSA. Their members and types are described in Docs/Grants.md.
+    func sign(_ grant: SignedGrant, with key: GrantKey, by root: SigningKey) async throws(CryptographyError) -> String
 
     /// The content of `token`, if it is valid at `now` (milliseconds since 1970 UTC) and for this audience, and was
     /// signed with one of `keys` or of a configured issuer's keys, by the algorithm of that key.

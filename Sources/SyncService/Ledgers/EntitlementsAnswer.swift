@@ -1,14 +1,24 @@
 import Entitlements
 import SyncCore
 
-/// The JSON of `/v1/entitlements` about one ledger. It is valid until the next boundary; only the member `at` differs.
+/// The entitlements of one ledger: the JSON of `/v1/entitlements`, and the access. Both are valid until the next
+/// boundary; only the member `at` differs.
 struct EntitlementsAnswer: Sendable {
+    /// The answer at one instant.
+    struct Reading: Sendable {
+        /// The access to every entitlement.
+        let access: [Snapshot.EntitlementAccess]
+        /// The JSON of `/v1/entitlements`.
+        let json: [UInt8]
+    }
+
     /// The versions from which it was derived; `nil` for an absent entry.
     let (ledger, decisions): (EntryVersion?, EntryVersion?)
     /// The first instant for which the answer is valid.
     private let start: Timestamp
     /// The first later instant at which the answer may change; `nil` for none.
     private let end: Timestamp?
+    private let access: [Snapshot.EntitlementAccess]
     /// The JSON before and after the text of `at`.
     private let (head, tail): ([UInt8], [UInt8])
 
@@ -16,6 +26,7 @@ struct EntitlementsAnswer: Sendable {
     init(_ replay: Replay, at instant: Timestamp, account: String, ledger: EntryVersion?, decisions: EntryVersion?) {
         (self.ledger, self.decisions, start) = (ledger, decisions, instant)
         let snapshot = replay.snapshot(at: instant)
+        access = snapshot.access
         let json = Array(snapshot.json(account: account).text().utf8)
         // Quotation marks in a string are escaped, so only the member itself matches.
         let member = json.firstRange(of: "\"at\": \"".utf8) ?? json.startIndex..<json.startIndex
@@ -33,8 +44,10 @@ struct EntitlementsAnswer: Sendable {
     /// Returns `true` if the answer is valid at `instant`.
     func holds(at instant: Timestamp) -> Bool { instant >= start && end.map { instant < $0 } ?? true }
 
-    /// The JSON at `instant`, at which the answer must be valid.
-    func json(at instant: Timestamp) -> [UInt8] {
+    /// The answer at `instant`, at which it must be valid.
+    func reading(at instant: Timestamp) -> Reading { Reading(access: access, json: json(at: instant)) }
+
+    private func json(at instant: Timestamp) -> [UInt8] {
         guard end != start else { return head + tail }
         let text = "\(instant)".utf8
         var json: [UInt8] = []
@@ -46,7 +59,7 @@ struct EntitlementsAnswer: Sendable {
     }
 
     /// The number of bytes that the answer occupies.
-    var byteCount: Int { head.count + tail.count }
+    var byteCount: Int { head.count + tail.count + access.count * 64 }
 }
 
 extension Snapshot.Subscription {

@@ -48,7 +48,7 @@ actor LedgerDecoder {
         return decisions
     }
 
-    /// The answer about the entitlements of an account.
+    /// The entitlements of an account.
     ///
     /// - Parameters:
     ///   - environment: The environment whose facts count.
@@ -61,7 +61,7 @@ actor LedgerDecoder {
     nonisolated func entitlements(
         of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, ledger: Entry?, decisions: Entry?,
         at instant: @Sendable () -> Timestamp, charge: @Sendable (Int) throws -> Void
-    ) async throws -> [UInt8] {
+    ) async throws -> EntitlementsAnswer.Reading {
         let known = answer(of: caller.keys, environment, ledger?.version, decisions?.version, at: instant())
         if let known { return known }
         // Charges before it waits, because an account that exceeds its share must not queue up here.
@@ -74,19 +74,19 @@ actor LedgerDecoder {
     private nonisolated func answer(
         of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ decisions: EntryVersion?,
         at instant: Timestamp
-    ) -> [UInt8]? {
+    ) -> EntitlementsAnswer.Reading? {
         guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger,
             known.decisions == decisions,
             known.holds(at: instant)
         else { return nil }
-        return known.json(at: instant)
+        return known.reading(at: instant)
     }
 
     private func replay(
         _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?,
         _ decisions: Entry?,
         at instant: Timestamp
-    ) throws -> [UInt8] {
+    ) throws -> EntitlementsAnswer.Reading {
         let keys = caller.keys
         let known = answer(of: keys, environment, ledger?.version, decisions?.version, at: instant)
         if let known { return known }
@@ -99,6 +99,6 @@ actor LedgerDecoder {
             Replay(Facts(account: account, server: server), catalog: catalog, environment: environment), at: instant,
             account: "\(caller.account)", ledger: ledger?.version, decisions: decisions?.version)
         cache.insert(answer, of: keys.ledger, in: environment)
-        return answer.json(at: instant)
+        return answer.reading(at: instant)
     }
 }

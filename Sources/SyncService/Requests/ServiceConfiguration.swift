@@ -27,6 +27,10 @@ package struct ServiceConfiguration: Sendable {
     package var policy = TrustPolicy.trusted
     /// The verifiers of what stores sign.
     package var evidence = EvidenceConfiguration()
+    /// The environment whose purchases open content.
+    package var contentEnvironment = EnvironmentID.production
+    /// The signing of grants; `nil` for a server that signs none.
+    package var grants: GrantConfiguration?
     /// The lifetime of an access token, in seconds.
     package var accessTokenLifetime = 600
     /// The lifetime of a session without refresh, in seconds.

@@ -26,8 +26,15 @@ struct WireTarget: Sendable {
         case devices
         case approvals
         case entitlements
+        case grants
+        case contentSessions
+        case contentCheck
+        case keySet
         case catalog
     }
+
+    /// The path of the server's public keys (RFC 8615).
+    static let keySetPath = "/.well-known/jwks.json"
 
     let place: Place
     let query: WireQuery
@@ -62,7 +69,9 @@ struct WireTarget: Sendable {
         "/v1/notifications/google-play": .notifications(.googlePlay),
         "/v1/notifications/stripe": .notifications(.stripe),
         "/v1/sessions": .sessions, "/v1/devices": .devices, "/v1/devices/approvals": .approvals,
-        "/v1/entitlements": .entitlements, "/v1/catalog": .catalog,
+        "/v1/entitlements": .entitlements, "/v1/grants": .grants,
+        WireTarget.keySetPath: .keySet, "/v1/content-sessions": .contentSessions, "/v1/content-check": .contentCheck,
+        "/v1/catalog": .catalog,
     ]
 
     private static func place(_ path: String) throws(Failure) -> Place {
@@ -144,6 +153,10 @@ extension WireTarget.Place {
         case .devices: "/v1/devices"
         case .approvals: "/v1/devices/approvals"
         case .entitlements: "/v1/entitlements"
+        case .grants: "/v1/grants"
+        case .contentSessions: "/v1/content-sessions"
+        case .contentCheck: "/v1/content-check"
+        case .keySet: WireTarget.keySetPath
         case .catalog: "/v1/catalog"
         }
     }
@@ -151,10 +164,10 @@ extension WireTarget.Place {
     /// The accepted methods, in addition to `HEAD` and `OPTIONS`.
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .keys, .changes, .ownAccount, .ownExport, .entitlements, .catalog: [.get]
+        case .keys, .changes, .ownAccount, .ownExport, .entitlements, .grants, .contentCheck, .keySet, .catalog: [.get]
         case .key: [.get, .put, .delete]
         case .batch, .ownRecoveryCodes, .ownErasure, .recoveryCode, .erasure, .devices, .approvals, .transactions,
-            .notifications:
+            .notifications, .contentSessions:
             [.post]
         case .accounts, .ownToken: [.get, .post]
         case .ownPassword: [.put]
@@ -177,7 +190,7 @@ extension EntitlementService {
         let places: [WireTarget.Place] = [
             .keys, .key(key), .batch, .changes, .accounts, .ownAccount, .ownPassword, .ownRecoveryCodes, .ownErasure,
             .ownToken, .ownExport, .recoveryCode(of: name), .erasure(of: name), .sessions, .devices, .approvals,
-            .entitlements, .catalog, .transactions, .notifications(.appStore), .notifications(.googlePlay),
+            .entitlements, .grants, .contentSessions, .contentCheck, .keySet, .catalog, .transactions, .notifications(.appStore), .notifications(.googlePlay),
             .notifications(.stripe),
         ]
         return places.map { ($0.route, $0.methods) }

@@ -19,7 +19,7 @@ final class KeyRing: Sendable {
     /// The time for which a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
 
-    private struct Ring: Codable, Hashable, Sendable {
+    struct Ring: Codable, Hashable, Sendable {
         struct Key: Codable, Hashable, Sendable {
             var id: String
             var key: Data
@@ -83,10 +83,7 @@ final class KeyRing: Sendable {
             if !ring.keys.isEmpty, isClockWrong() { return ring }
             ring.keys.removeAll { Self.isFromTheFuture($0, now) }
             if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
-            let id = Hexadecimal.text(cryptography.randomBytes(8))
-            ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
-            // Tokens are valid for minutes, so the last two keys suffice.
-            ring.keys.removeFirst(max(0, ring.keys.count - 2))
+            add(to: &ring, now: now)
             return ring
         }
         cache.withLock { cache in
@@ -96,8 +93,39 @@ final class KeyRing: Sendable {
         }
     }
 
+    /// The stored keys, the newest one last; empty if there are none. Changes nothing.
+    func stored() async throws(BackendError) -> [Ring.Key] {
+        try await records.read(try Self.key(), as: Ring.self)?.value.keys ?? []
+    }
+
+    /// Adds a new key, if there are keys. See ``ServerKeys/rotate(removesFormer:)``.
+    func rotate(removesFormer: Bool) async throws(BackendError) {
+        let now = host.now()
+        _ = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) -> Ring? in
+            guard var ring = known else { return nil }
+            if removesFormer { ring.keys = [] }
+            add(to: &ring, now: now)
+            return ring
+        }
+    }
+
+    private func add(to ring: inout Ring, now: Int64) {
+        let id = Hexadecimal.text(cryptography.randomBytes(8))
+        ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
+        // Tokens are valid for minutes, so the last two keys suffice.
+        ring.keys.removeFirst(max(0, ring.keys.count - 2))
+    }
+
     /// The current signing key.
-    func signingKey() async throws(BackendError) -> SigningKey {
+    func signingKey() async throws(BackendError) -> SigningKey { SigningKey(try await newestKey()) }
+
+    /// The current signing key, for a grant.
+    func grantKey() async throws(BackendError) -> GrantKey {
+        let key = try await newestKey()
+        return GrantKey(SigningKey(key), created: key.created)
+    }
+
+    private func newestKey() async throws(BackendError) -> Ring.Key {
         try await refresh()
         let now = host.now()
         let newest = cache.withLock { $0.ring?.keys.last }
@@ -105,7 +133,7 @@ final class KeyRing: Sendable {
         guard let key = cache.withLock({ $0.ring?.keys.last }) else {
             throw BackendError(.damaged, message: "there is no key to sign tokens with")
         }
-        return SigningKey(id: key.id, bytes: Array(key.key))
+        return key
     }
 
     private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
@@ -118,9 +146,16 @@ final class KeyRing: Sendable {
 
     /// All keys that may have signed a token that is still valid.
     var keys: [SigningKey] {
-        cache.withLock { cache in (cache.ring?.keys ?? []).map { SigningKey(id: $0.id, bytes: Array($0.key)) } }
+        cache.withLock { cache in (cache.ring?.keys ?? []).map { SigningKey($0) } }
     }
+
+    /// Returns `true` if the cached keys contain one of this name.
+    func contains(_ id: String) -> Bool { cache.withLock { $0.ring?.keys.contains { $0.id == id } ?? false } }
 
     /// The secret from which refresh tokens are derived.
     var secret: [UInt8] { cache.withLock { Array($0.ring?.secret ?? Data()) } }
+}
+
+extension SigningKey {
+    fileprivate init(_ key: KeyRing.Ring.Key) { self.init(id: key.id, bytes: Array(key.key)) }
 }

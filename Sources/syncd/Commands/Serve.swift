@@ -40,6 +40,7 @@ struct Serve: ConfiguredCommand {
     @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
     @OptionGroup(title: "Evidence options") var evidence: EvidenceOptions
     @OptionGroup(title: PlayAPIOptions.title) var playAPI: PlayAPIOptions
+    @OptionGroup(title: "Grant and content options") var grants: GrantOptions
     @OptionGroup(title: "Parse options") var parse: ParseOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
@@ -96,6 +97,7 @@ struct Serve: ConfiguredCommand {
         configuration.callerLimits = limits.callers
         try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         try playAPI.apply(to: &configuration, package: evidence.playPackage, secrets: listening.secrets)
+        try grants.apply(to: &configuration, secrets: listening.secrets)
         let parse = try parse.configuration(catalog: configuration.catalog)
         configuration.hasFacade = parse != nil
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))

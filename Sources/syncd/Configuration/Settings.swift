@@ -11,7 +11,7 @@ extension Setting {
     static let opposites = ["sign-up": "no-sign-up", "no-sign-up": "sign-up"]
 
     /// All settings, in the order of Docs/Operations.md.
-    static let all: [Setting] = network + accounts + catalogue + evidence + parse + limits + device
+    static let all: [Setting] = network + accounts + catalogue + evidence + grants + parse + limits + device
 
     private static let both: Set<Command> = [.serve, .run]
 
@@ -130,6 +130,18 @@ extension Setting {
             "stripe-price", "SYNCD_STRIPE_PRICES", .list, "price=product",
             "The product of a price of Stripe, for invoices; repeat for others. Stripe sends no prices with a one-time "
                 + "Checkout session, which needs the product in its metadata \(StripeVerifier.productKey)"),
+    ]
+
+    private static let grants = [
+        Setting(
+            "root-key", "SYNCD_ROOT_KEY", .secretPath, "file",
+            "Sign grants (GET /v1/grants) under this root key, PEM, which syncd keys root creates"),
+        Setting(
+            "grant-days", "SYNCD_GRANT_DAYS", .number(1...30), "N",
+            "The days after which a grant expires, 1 to 30", default: "7"),
+        Setting(
+            "content-environment", "SYNCD_CONTENT_ENVIRONMENT", .text, "name",
+            "The store environment whose purchases open content, such as production or sandbox", default: "production"),
     ]
 
     private static let parse = [

@@ -198,7 +198,8 @@ struct CatalogOptions: ParsableArguments {
         if let rule = try Self.rule(flags, among: ConflictRules.flagRules, \.name, option: "--flags") {
             policy.rules.flags = rule
         }
-        return try Catalog(products: catalog.products, entitlements: catalog.entitlements, policy: policy)
+        return try Catalog(
+            products: catalog.products, entitlements: catalog.entitlements, policy: policy, content: catalog.content)
     }
 
     private static func rule<Rule>(_ name: String?, among rules: [Rule], _ nameOf: (Rule) -> String, option: String)

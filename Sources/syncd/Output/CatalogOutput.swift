@@ -3,11 +3,23 @@ import Entitlements
 extension Catalog {
     /// The catalogue as a document that reads back as the same catalogue.
     var json: JSON {
-        .object([
-            ("products", .array(products.map(\.json))),
-            ("entitlements", .array(entitlements.map(\.json))),
-            ("policy", policy.json),
-        ])
+        .object(
+            [
+                ("products", .array(products.map(\.json))), ("entitlements", .array(entitlements.map(\.json))),
+                ("policy", policy.json),
+            ] + (content.isEmpty ? [] : [("content", .array(content.map(\.json)))]))
+    }
+}
+
+extension ContentRule {
+    fileprivate var json: JSON {
+        let source: (String, JSON) =
+            switch source {
+            case .group(let id): ("group", .string(id.rawValue))
+            case .entitlement(let id): ("entitlement", .string(id.rawValue))
+            }
+        let level = maximumLevel == 1 ? [] : [("maximumLevel", JSON.number(maximumLevel))]
+        return .object([("path", .string(path)), source, ("by", .string(basis.rawValue))] + level)
     }
 }
 

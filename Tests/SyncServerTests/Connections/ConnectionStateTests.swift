@@ -163,6 +163,8 @@ struct ConnectionStateTests {
     @Test("Shutdown finishes answers, ends streams and closes idle connections")
     func quiescing() {
         var idle = connection()
+        receive(&idle, at: 0)
+        #expect(idle.endAnswer(time(0)) == .none)
         #expect(idle.quiesce(time(1)) == .none)
         #expect(idle.settle(time(1)) == .flush)
         var answering = connection()
@@ -179,9 +181,23 @@ struct ConnectionStateTests {
         #expect(second(of: .close, streaming, isUnsent: true) == 4)
     }
 
+    @Test("A connection that was just accepted has a second for its first request when the shutdown starts")
+    func new() {
+        var state = connection()
+        #expect(state.quiesce(time(1)) == .none)
+        #expect(state.settle(time(1)) == .none)
+        #expect(second(of: .close, state) == 2)
+        receive(&state, at: 1)
+        #expect(second(of: .close, state) == nil)
+        #expect(state.endAnswer(time(2)) == .none)
+        #expect(state.settle(time(2)) == .flush)
+    }
+
     @Test("Unsent output delays shutdown for at most the shutdown timeout")
     func unsent() {
         var state = connection()
+        receive(&state, at: 0)
+        #expect(state.endAnswer(time(0)) == .none)
         #expect(state.quiesce(time(1)) == .none)
         #expect(state.settle(time(1)) == .flush)
         #expect(state.flushed(time(1), isUnsent: true) == .none)

@@ -1,3 +1,4 @@
+import Entitlements
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
@@ -41,6 +42,20 @@ struct ExternalTests {
         func makeSigningKey() -> [UInt8] { wrapped.makeSigningKey() }
         func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
             try await wrapped.sign(claims, with: key)
+        }
+        func publicKey(of key: SigningKey) throws(CryptographyError) -> [UInt8] { try wrapped.publicKey(of: key) }
+        func sign(_ payload: [UInt8], type: String, with key: SigningKey) throws(CryptographyError) -> String {
+            try wrapped.sign(payload, type: type, with: key)
+        }
+        func verify(
+            _ token: String, type: String, keys: [SigningKey]
+        ) throws(TokenRefusal) -> (payload: [UInt8], key: String) {
+            try wrapped.verify(token, type: type, keys: keys)
+        }
+        func sign(
+            _ grant: SignedGrant, with key: GrantKey, by root: SigningKey
+        ) async throws(CryptographyError) -> String {
+            try await wrapped.sign(grant, with: key, by: root)
         }
     }
 

@@ -1,0 +1,158 @@
+/// A rule that opens paths of a web server to buyers.
+///
+/// The rules of a catalogue decide about paths alone. What no rule matches is closed, and of several rules that match the
+/// most specific one decides: the one with more segments, then the one whose first differing segment is literal.
+public struct ContentRule: Hashable, Sendable {
+    /// The reason for which a rule opens a path.
+    public enum Basis: String, Hashable, Sendable, CaseIterable {
+        /// `{set}` in the path is the number of a period that was paid, counted from 1 in the order of their starts. The
+        /// set stays open after the period has ended.
+        case period
+        /// `{date}` in the path, `YYYY-MM-DD`, is a day whose first instant (UTC) was paid and has begun.
+        case date
+        /// The group is active, or the entitlement is granted, now.
+        case now
+    }
+
+    /// The purchases that decide.
+    public enum Source: Hashable, Sendable {
+        /// The periods of a group.
+        case group(GroupID)
+        /// The access to an entitlement, for rules by now.
+        case entitlement(EntitlementID)
+
+        var group: GroupID? { if case .group(let id) = self { id } else { nil } }
+    }
+
+    /// A path: `/` and segments, which are literal, or `{set}` or `{date}`. With a final `/` it covers everything below.
+    public var path: String
+    /// The purchases that decide.
+    public var source: Source
+    /// The reason for which the rule opens a path.
+    public var basis: Basis
+    /// The lowest level of service for which the rule opens a path, as a number from 1, the highest level, to 1,000.
+    /// Groups without levels have level 1.
+    public var maximumLevel: Int64
+
+    /// Creates a rule.
+    public init(path: String, source: Source, basis: Basis, maximumLevel: Int64 = 1) {
+        (self.path, self.source, self.basis, self.maximumLevel) = (path, source, basis, maximumLevel)
+    }
+}
+
+/// A segment of the path of a rule.
+enum ContentSegment: Hashable, Sendable {
+    case literal(String)
+    case set
+    case date
+}
+
+extension ContentRule {
+    /// The largest number of rules in a catalogue.
+    static let maximumCount = 64
+    /// The longest path, in bytes.
+    static let pathByteCount = 255
+
+    /// True if the rule covers everything below its path.
+    var isPrefix: Bool { path.hasSuffix("/") }
+
+    /// The segments, without the empty one after a final slash.
+    var segments: [ContentSegment] {
+        path.split(separator: "/").map { text in
+            switch text {
+            case "{set}": .set
+            case "{date}": .date
+            default: .literal(String(text))
+            }
+        }
+    }
+
+    /// The reason why the path is refused; `nil` if it is valid.
+    var objection: String? {
+        guard path.hasPrefix("/"), path.utf8.count <= Self.pathByteCount else {
+            return "a path must begin with \"/\" and have at most \(Self.pathByteCount) bytes"
+        }
+        let segments = segments
+        guard let plain = ContentPath(decoded: path), plain.segments.count == segments.count else {
+            return
+                "a path must have no empty, \".\" or \"..\" segments, backslashes, percent signs or control characters"
+        }
+        let needed: ContentSegment? =
+            switch basis {
+            case .period: .set
+            case .date: .date
+            case .now: nil
+            }
+        let variables = segments.filter { if case .literal = $0 { false } else { true } }
+        guard variables == (needed.map { [$0] } ?? []) else {
+            return switch basis {
+            case .period: "a rule by period needs exactly one segment {set}"
+            case .date: "a rule by date needs exactly one segment {date}"
+            case .now: "a rule by now has neither {set} nor {date}"
+            }
+        }
+        let literals = segments.compactMap { if case .literal(let text) = $0 { text } else { nil } }
+        guard !literals.contains(where: { $0.contains("{") || $0.contains("}") }) else {
+            return "braces stand only around a whole segment: {set} or {date}"
+        }
+        return nil
+    }
+}
+
+/// The path of a request, decoded, in segments.
+package struct ContentPath: Hashable, Sendable {
+    /// The segments, without the empty one after a final slash.
+    package let segments: [String]
+    /// True if the path ends with a slash.
+    package let isFolder: Bool
+
+    /// Parses the target of a request as a client sent it: a path, percent-encoded once, and perhaps a query.
+    ///
+    /// A web server in front normalises the path before it finds a file. So everything that could make the two differ
+    /// is refused: empty segments, `.` and `..`, encoded slashes, backslashes, percent signs, control characters, and
+    /// what is not UTF-8.
+    package init?(target: String) {
+        let encoded = target.utf8.prefix { $0 != UInt8(ascii: "?") }
+        guard !encoded.contains(UInt8(ascii: "#")) else { return nil }
+        var bytes: [UInt8] = []
+        var iterator = encoded.makeIterator()
+        while let byte = iterator.next() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = iterator.next().flatMap(Self.value), let low = iterator.next().flatMap(Self.value) else {
+                return nil
+            }
+            let decoded = high << 4 | low
+            guard decoded != UInt8(ascii: "/") else { return nil }
+            bytes.append(decoded)
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else { return nil }
+        self.init(decoded: text)
+    }
+
+    /// Splits a path that is decoded.
+    init?(decoded text: String) {
+        guard text.utf8.first == UInt8(ascii: "/") else { return nil }
+        let isClean = text.utf8.allSatisfy { byte in
+            byte >= 0x20 && byte != 0x7F && byte != UInt8(ascii: "\\") && byte != UInt8(ascii: "%")
+        }
+        guard isClean else { return nil }
+        var parts = text.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).dropFirst()
+            .map { String(decoding: $0, as: UTF8.self) }
+        isFolder = parts.last?.isEmpty == true
+        if isFolder { parts.removeLast() }
+        guard parts.allSatisfy({ !$0.isEmpty && $0 != "." && $0 != ".." }) else { return nil }
+        segments = parts
+    }
+
+    private static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

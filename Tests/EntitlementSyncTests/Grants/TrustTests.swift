@@ -1,0 +1,227 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("A store that trusts only signed grants")
+struct TrustTests {
+    private let household: Household
+    private let server: GrantServer
+    private static let day: Int64 = 86_400_000
+
+    init() throws {
+        household = try Household(catalog: try Owls.catalog(consumables: .shared))
+        server = try GrantServer(household.alice, catalog: household.catalog) { [machine = household.machine] in
+            machine.milliseconds
+        }
+    }
+
+    private func device(
+        _ local: any KeyValueBackend = MemoryBackend(), account: Account? = nil,
+        environment: EnvironmentID = .production,
+        grace: Duration = .seconds(86_400)
+    ) async throws -> EntitlementStore {
+        try await EntitlementStore(
+            catalog: household.catalog, local: local, remote: server, account: account ?? household.alice,
+            environment: environment, trust: .signed(by: server, grace: grace), host: household.machine.host)
+    }
+
+    private func buyer(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
+        let device = try await device(local)
+        try await device.record(.reported(Owls.sixMonths, transaction: "t1"))
+        return device
+    }
+
+    @Test("A purchase counts when the server has signed it")
+    func confirmed() async throws {
+        let device = try await buyer()
+        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        try await device.sync()
+        let end = Timestamp(milliseconds: household.machine.milliseconds + 8 * Self.day)
+        guard case .granted(let grant) = try await device.access(to: Owls.access) else {
+            Issue.record("access is denied")
+            return
+        }
+        #expect(grant.until == end)
+        #expect(try await device.snapshot()[access: Owls.access] == .granted(grant))
+        #expect(try await device.access(to: Owls.nightOwlAccess) == .denied(.notPurchased))
+    }
+
+    @Test("Without a connection access ends at the end of the grant and its grace, not a millisecond later")
+    func offline() async throws {
+        let local = MemoryBackend()
+        let device = try await buyer(local)
+        try await device.sync()
+        let end = household.machine.milliseconds + GrantServer.lifetime + Self.day
+        household.machine.set(end - 1)
+        #expect(try await device.access(to: Owls.access).isGranted)
+        // A restart of the app needs no connection.
+        #expect(try await self.device(local).access(to: Owls.access).isGranted)
+        household.machine.set(end)
+        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await self.device(local).access(to: Owls.access) == .denied(.restoreNeeded))
+        // A clock that is set back revives nothing.
+        household.machine.set(end - 3 * Self.day)
+        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        try await device.sync()
+        #expect(try await device.access(to: Owls.access).isGranted)
+    }
+
+    @Test("A purchase that ends before the grant ends when it was bought to end")
+    func ends() async throws {
+        let device = try await device()
+        let bought = Timestamp(milliseconds: household.machine.milliseconds)
+        try await device.record(.reported(Owls.threeMonths, transaction: "t1"))
+        let end = try #require(try await device.end())
+        household.machine.set(end.milliseconds - Self.day)
+        try await device.sync()
+        #expect(bought < end)
+        household.machine.set(end.milliseconds - 1)
+        #expect(try await device.access(to: Owls.access).isGranted)
+        household.machine.set(end.milliseconds)
+        #expect(try await device.access(to: Owls.access) == .denied(.expired(end)))
+    }
+
+    @Test("Facts that the server does not confirm grant nothing")
+    func tampered() async throws {
+        let local = MemoryBackend()
+        try await buyer(local).sync()
+        server.update { $0.change = { $0.items = [] } }
+        let device = try await self.device(local)
+        try await device.record(.reported(Owls.nightOwl, transaction: "t2"))
+        try await device.sync()
+        #expect(try await device.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+    }
+
+    @Test("Bytes that the server has not signed grant nothing, and the next sync replaces them")
+    func forged() async throws {
+        let local = MemoryBackend()
+        let first = try await buyer(local)
+        try await first.sync()
+        let key = try await grantKey(in: local)
+        _ = try await local.write(Array("forged".utf8), to: key, if: .any)
+        #expect(try await first.access(to: Owls.access) == .denied(.restoreNeeded))
+        let device = try await device(local)
+        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        try await device.sync()
+        #expect(try await device.access(to: Owls.access).isGranted)
+    }
+
+    @Test("The grant of another device counts nothing")
+    func copied() async throws {
+        let (local, other) = (MemoryBackend(), MemoryBackend())
+        try await buyer(local).sync()
+        let second = try await device(other)
+        try await second.sync()
+        #expect(try await second.access(to: Owls.access).isGranted)
+        let key = try await grantKey(in: local)
+        guard case .found(let entry) = try await local.read(key).outcome else {
+            throw BackendError(.missing, message: "")
+        }
+        _ = try await other.write(entry.value, to: key, if: .any)
+        #expect(try await second.access(to: Owls.access) == .denied(.restoreNeeded))
+    }
+
+    @Test("A grant that the server signed for another account, device, environment or time is refused by its name")
+    func refused() async throws {
+        let changes: [(GrantError.Check, @Sendable (inout SignedGrant) -> Void)] = [
+            (.account, { $0.account = "bob" }), (.device, { $0.device = "other" }),
+            (.environment, { $0.environment = .sandbox }),
+            (.time, { $0.expires = $0.issued }),
+            (.time, { $0.issued = Timestamp(milliseconds: $0.issued.milliseconds + 301_000) }),
+        ]
+        for (check, change) in changes {
+            server.update { $0.change = change }
+            let device = try await buyer()
+            let error = await #expect(throws: EntitlementError.self) { try await device.sync() }
+            #expect(error?.kind == .sync)
+            #expect(error?.message.contains("refused: \(check.rawValue):") == true, "\(error?.message ?? "")")
+            #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        }
+    }
+
+    @Test("A sync that gets no grant fails, and keeps what it received")
+    func noGrant() async throws {
+        try await buyer().sync()
+        server.update { $0.failure = BackendError(.unsupported, message: "no grants") }
+        let device = try await device()
+        let error = await #expect(throws: EntitlementError.self) { try await device.sync() }
+        #expect(error?.kind == .sync)
+        #expect(try await device.end() != nil)
+        let plain = try await EntitlementStore(
+            catalog: household.catalog, local: MemoryBackend(), remote: household.remote, account: household.alice,
+            trust: .signed(by: server), host: household.machine.host)
+        let other = await #expect(throws: EntitlementError.self) { try await plain.sync() }
+        #expect(other?.message.contains("--root-key") == true)
+    }
+
+    @Test("A grant is fetched when the facts change and after half of its life, and not by other syncs")
+    func requests() async throws {
+        let device = try await buyer()
+        for _ in 0..<3 { try await device.sync() }
+        #expect(server.requestCount == 1)
+        try await device.record(.reported(Owls.nightOwl, transaction: "t2"))
+        try await device.sync()
+        #expect(server.requestCount == 2)
+        #expect(try await device.access(to: Owls.nightOwlAccess).isGranted)
+        household.machine.set(household.machine.milliseconds + GrantServer.lifetime / 2 - 1_000)
+        try await device.sync()
+        #expect(server.requestCount == 2)
+        household.machine.set(household.machine.milliseconds + 1_000)
+        try await device.sync()
+        #expect(server.requestCount == 3)
+    }
+
+    @Test("Without an account nothing is granted, and an app is told to log in")
+    func anonymous() async throws {
+        let device = try await device(account: .anonymous)
+        try await device.record(.reported(Owls.sixMonths, transaction: "t1"))
+        #expect(try await device.access(to: Owls.access) == .denied(.signInNeeded))
+    }
+
+    @Test("A catalogue with units that count on one device is refused")
+    func deviceLocal() async throws {
+        let units = Product(id: "tips", kind: .consumable(units: 3))
+        let catalog = try Catalog(
+            products: [units], entitlements: [Entitlement(id: "tip", grantedBy: [.units("tips")])])
+        let error = await #expect(throws: EntitlementError.self) {
+            try await EntitlementStore(
+                catalog: catalog, local: MemoryBackend(), remote: server, trust: .signed(by: server))
+        }
+        #expect(error?.kind == .unsuitableStore)
+    }
+
+    @Test("An erased account leaves no grant")
+    func erased() async throws {
+        let local = MemoryBackend()
+        let device = try await buyer(local)
+        try await device.sync()
+        _ = try await grantKey(in: local)
+        try await device.eraseAccount("alice")
+        #expect(try await !contents(of: local).keys.contains { $0.text.hasSuffix("/grant") })
+    }
+
+    @Test("A failed read of the grant is an error, not a denial")
+    func unreadable() async throws {
+        let local = MemoryBackend()
+        try await buyer(local).sync()
+        let isFailing = Switch()
+        let device = try await self.device(
+            FaultyBackend(local) { call in
+                isFailing.isSet && call.key?.text.hasSuffix("/grant") == true ? .permanent(.unavailable) : nil
+            })
+        #expect(try await device.access(to: Owls.access).isGranted)
+        isFailing.set()
+        let error = await #expect(throws: EntitlementError.self) { try await device.access(to: Owls.access) }
+        #expect(error?.kind == .storage)
+        isFailing.set(false)
+        #expect(try await device.access(to: Owls.access).isGranted)
+    }
+
+    private func grantKey(in local: any KeyValueBackend) async throws -> EntryKey {
+        try #require(try await contents(of: local).keys.first { $0.text.hasSuffix("/grant") })
+    }
+}
