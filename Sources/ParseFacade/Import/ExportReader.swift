@@ -168,7 +168,11 @@ package struct ExportReader {
             length += 1
             guard length <= Self.objectByteCount else { throw tooLong() }
             if isText {
-                if isEscaped { isEscaped = false } else if byte == UInt8(ascii: "\\") { isEscaped = true } else if byte
+                if isEscaped {
+                    isEscaped = false
+                } else if byte == UInt8(ascii: "\\") {
+                    isEscaped = true
+                } else if byte
                     == UInt8(ascii: "\"")
                 {
                     isText = false

@@ -1,6 +1,6 @@
-package import EntitlementSync
-package import Entitlements
-package import SyncCore
+import EntitlementSync
+import Entitlements
+import SyncCore
 package import SyncService
 
 /// Writes the users, sessions and objects of an export into the store of a server. Repeating an import changes nothing.
@@ -69,7 +69,9 @@ package struct ParseImport: Sendable {
 
     /// Imports users. Of two users that claim one name, the first one gets it.
     package func add(_ users: [ExportedUser]) async throws -> [Outcome] {
-        try await concurrently(users) { [$0.id.lowercased(), $0.username.lowercased()] } _: { user in
+        try await concurrently(users) {
+            [$0.id.lowercased(), $0.username.lowercased()]
+        } _: { user in
             do { return try await add(user) } catch let refusal as AccountImport.AccountRefusal {
                 return .refused(refusal.reason)
             }
@@ -160,7 +162,9 @@ package struct ParseImport: Sendable {
 
     /// Imports sessions. They stay valid until their end, unless the password was changed since.
     package func add(_ sessions: [ExportedSession]) async throws -> [Outcome] {
-        try await concurrently(sessions) { [$0.user] } _: { session in
+        try await concurrently(sessions) {
+            [$0.user]
+        } _: { session in
             guard session.isUsable(at: gateway.host.now()) else { return .leftOut("the session has ended") }
             guard let account = try await imported(session.user) else { return .leftOut("its user was not imported") }
             return try await add([(session.token, session.expires)], of: account)
@@ -198,7 +202,9 @@ package struct ParseImport: Sendable {
 
     /// Imports objects of a class. Each belongs to its user.
     package func add(_ objects: [ExportedObject], to name: String) async throws -> [Outcome] {
-        try await concurrently(objects) { [$0.user] } _: { object in
+        try await concurrently(objects) {
+            [$0.user]
+        } _: { object in
             guard let account = try? accounts.account(object.user),
                 try await accounts.state(of: account) == .imported
             else { return .leftOut("its user was not imported") }
@@ -214,7 +220,8 @@ package struct ParseImport: Sendable {
                 }
                 objects.items.append(item)
                 guard objects.byteCount <= ParseObjects.byteLimit else {
-                    outcome = .refused("the objects of a class can have at most \(ParseObjects.byteLimit) bytes for a user")
+                    outcome = .refused(
+                        "the objects of a class can have at most \(ParseObjects.byteLimit) bytes for a user")
                     return nil
                 }
                 outcome = .added

@@ -90,8 +90,9 @@ package struct AccountImport: Sendable {
             let isTaken = holder != name && !holder.utf8.elementsEqual((account.name ?? "").utf8)
             if isTaken { return Self.clash(of: name, account) }
         }
-        guard alias != account.name, try await records.read(
-            try AccountRecord.key(of: alias), as: AccountRecord.self)?.value.incarnation != nil
+        guard alias != account.name,
+            try await records.read(
+                try AccountRecord.key(of: alias), as: AccountRecord.self)?.value.incarnation != nil
         else { return nil }
         return Self.clash(of: alias, account)
     }
