@@ -302,7 +302,7 @@ let package = Package(
             name: "ParseFacadeTests",
             dependencies: [
                 "CurlTransport", "EntitlementSync", "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore",
-                "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport", "syncd",
+                "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

@@ -26,6 +26,8 @@ package struct ExportReader {
     private var objectCount = 0
     /// The number of bytes that were read from the source.
     package private(set) var byteCount = 0
+    /// The number of bytes that are held in memory.
+    package var bufferedByteCount: Int { buffer.count }
 
     /// A reader of the bytes that `source` returns, piece by piece, until it returns none.
     package init(_ source: @escaping () throws -> [UInt8]) { self.source = source }

@@ -146,7 +146,7 @@ struct ParseMigration {
             try await EntitlementService(
                 store, configuration: service,
                 cryptography: ServerCryptography(server: "syncd", passwords: PasswordHashing(threadCount: 1)),
-                onError: { note("\($0)") }),
+                onError: { FileHandle.standardError.write(Data("syncd: \($0)\n".utf8)) }),
             AccountImport(store, digest: digest))
         var tallies: [(Export, Tally)] = []
         for export in exports { tallies.append((export, try await add(export, with: parse))) }
