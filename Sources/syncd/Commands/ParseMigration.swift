@@ -214,29 +214,16 @@ struct ParseMigration {
         try await read(export, "importing") { batch in
             switch export.kind {
             case .users:
-                try await add(batch, export, &tally) { (value) throws(InputError) in
+                let parsed = { (value: JSONValue) throws(InputError) in
                     try ExportedUser(value, configuration, now: now)
-                } _: { user in
-                    "\(user.username.singleLine) (\(user.id.singleLine))"
-                } _: {
-                    try await parse.add($0)
                 }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
             case .sessions:
-                try await add(batch, export, &tally) { (value) throws(InputError) in
-                    try ExportedSession(value, now: now)
-                } _: { session in
-                    "session of \(session.user.singleLine)"
-                } _: {
-                    try await parse.add($0)
-                }
+                let parsed = { (value: JSONValue) throws(InputError) in try ExportedSession(value, now: now) }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
             case .objects(let name):
-                try await add(batch, export, &tally) { (value) throws(InputError) in
-                    try ExportedObject(value, now: now)
-                } _: { object in
-                    "\(name) of \(object.user.singleLine)"
-                } _: {
-                    try await parse.add($0, to: name)
-                }
+                let parsed = { (value: JSONValue) throws(InputError) in try ExportedObject(value, now: now) }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0, to: name) }
             }
         }
         return tally
@@ -245,29 +232,31 @@ struct ParseMigration {
     /// Imports a batch, and reports what is refused.
     private func add<Element>(
         _ batch: [ExportReader.Object], _ export: Export, _ tally: inout Tally,
-        _ parsed: (JSONValue) throws(InputError) -> Element, _ title: (Element) -> String,
+        _ parsed: (JSONValue) throws(InputError) -> Element,
         _ write: ([Element]) async throws -> [ParseImport.Outcome]
     ) async throws {
-        var (elements, lines) = ([Element](), [Int]())
+        var (elements, objects, refusals) = ([Element](), [ExportReader.Object](), [(line: Int, text: String)]())
         for object in batch {
             do throws(InputError) {
                 elements.append(try parsed(object.value))
-                lines.append(object.line)
+                objects.append(object)
             } catch {
                 tally.note(.refused("\(error)"))
-                noteRefusal(export, object, "\(error)")
+                refusals.append((object.line, refusal(of: object, in: export, "\(error)")))
             }
         }
         for (index, outcome) in try await write(elements).enumerated() {
             tally.note(outcome)
             guard case .refused(let reason) = outcome else { continue }
-            note("\(export.path): line \(lines[index]): refused: \(title(elements[index])): \(reason)")
+            refusals.append((objects[index].line, refusal(of: objects[index], in: export, reason)))
         }
+        for refusal in refusals.sorted(by: { $0.line < $1.line }) { note(refusal.text) }
     }
 
-    private func noteRefusal(_ export: Export, _ object: ExportReader.Object, _ reason: String) {
+    /// The line about an object that is refused.
+    private func refusal(of object: ExportReader.Object, in export: Export, _ reason: String) -> String {
         let name = Self.name(of: object.value).map { "\($0): " } ?? ""
-        note("\(export.path): line \(object.line): refused: \(name)\(reason)")
+        return "\(export.path): line \(object.line): refused: \(name)\(reason)"
     }
 
     /// The name of an object that cannot be imported, as far as it has one.
@@ -304,8 +293,8 @@ struct ParseMigration {
         guard refused == 0 else {
             throw Failure(
                 .conflict,
-                "\(refused) of the export \(refused == 1 ? "was" : "were") refused, see the lines above; correct the "
-                    + "export and import it again, which changes nothing else")
+                "\(plural(refused, "object")) of the export \(refused == 1 ? "was" : "were") refused, see above; the others "
+                    + "need not be imported again")
         }
     }
 
@@ -319,14 +308,14 @@ struct ParseMigration {
         let accounts = AccountImport(store ?? MemoryBackend(), digest: { Array(SHA256.hash(data: $0)) })
         var belongings = Belongings()
         var tallies: [(Export, Tally)] = []
-        for export in exports where export.isOfUsers {
+        for export in exports where !export.isOfUsers {
             var tally = Tally()
             try await read(export, "reading") { batch in
                 for object in batch { count(object, export, &belongings, &tally) }
             }
             tallies.append((export, tally))
         }
-        for export in exports where !export.isOfUsers {
+        for export in exports where export.isOfUsers {
             var (tally, holders) = (Tally(), [String: String]())
             try await read(export, "reading") { batch in
                 for object in batch {
@@ -356,7 +345,7 @@ struct ParseMigration {
             }
         } catch {
             tally.note(.refused("\(error)"))
-            noteRefusal(export, object, "\(error)")
+            note(refusal(of: object, in: export, "\(error)"))
         }
     }
 
@@ -367,14 +356,12 @@ struct ParseMigration {
     ) async throws -> ParseImport.Outcome {
         let user: ExportedUser
         do throws(InputError) { user = try ExportedUser(object.value, configuration, now: now) } catch {
-            noteRefusal(export, object, "\(error)")
+            note(refusal(of: object, in: export, "\(error)"))
             return .refused("\(error)")
         }
         let outcome = try await outcome(of: user, accounts, &holders)
         if case .refused(let reason) = outcome {
-            note(
-                "\(export.path): line \(object.line): refused: \(user.username.singleLine) (\(user.id.singleLine)): \(reason)"
-            )
+            note(refusal(of: object, in: export, reason))
             return outcome
         }
         progress.clear()

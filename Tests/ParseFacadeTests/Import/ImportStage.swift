@@ -1,6 +1,7 @@
 import Entitlements
 import EntitlementSync
 import Foundation
+import HTTPTypes
 import ParseFacade
 import ServiceTestSupport
 import SyncCore
@@ -75,9 +76,9 @@ extension ParseStage {
     func importer(into store: (any KeyValueBackend)? = nil, shape: String = "date") async throws -> ParseImport {
         let store = store ?? self.store
         let catalog = try tutorialCatalog()
-        let service = try await EntitlementService.open(store, clock: clock, cryptography: CountedCryptography()) {
-            ($0.catalog, $0.hasFacade) = (catalog, true)
-        }
+        let service = try await EntitlementService.open(
+            store, clock: clock, cryptography: CountedCryptography(),
+            configure: { ($0.catalog, $0.hasFacade) = (catalog, true) })
         var configuration = try ParseConfiguration(applicationID: "import")
         try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)
         let digest = CountedCryptography()

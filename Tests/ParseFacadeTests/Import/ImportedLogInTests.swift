@@ -2,6 +2,7 @@ import Foundation
 import ParseFacade
 import ServiceTestSupport
 import SyncService
+import Synchronization
 import Testing
 
 @Suite("Log-ins of imported accounts")
@@ -94,7 +95,7 @@ struct ImportedLogInTests {
         var (first, second) = (Duration.zero, Duration.zero)
         for index in stride(from: 0, to: count, by: 10) {
             // The limits for an address and a minute are not what is tested.
-            stage.clock.advance(by: 60_000)
+            stage.clock.advance(seconds: 60)
             let (name, peer) = ("owl \(index)", "10.1.\(index / 256 % 256).\(index % 256)")
             #expect(try await stage.logIn(name, OwlHashes.password(index + 1), peer: peer).status == 404, "\(name)")
             _ = cryptography.take()
