@@ -165,10 +165,13 @@ let package = Package(
                 "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
+        // Debian's libcrypt, for imported password hashes.
+        .systemLibrary(name: "CCrypt", path: "Sources/SyncServer/CCrypt", pkgConfig: "libcrypt"),
         .target(
             name: "SyncServer",
             dependencies: [
                 "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
+                .target(name: "CCrypt", condition: .when(platforms: [.linux])),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -186,7 +189,7 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
-            ], resources: [.embedInCode("Resources/openapi.yaml")]),
+            ], exclude: ["CCrypt"], resources: [.embedInCode("Resources/openapi.yaml")]),
         // The headers of Linux that Swift's Glibc module leaves out.
         .systemLibrary(name: "CLinux", path: "Sources/SyncAgent/CLinux"),
         .target(
@@ -299,7 +302,7 @@ let package = Package(
             name: "ParseFacadeTests",
             dependencies: [
                 "CurlTransport", "EntitlementSync", "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore",
-                "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport", "syncd",
+                "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

@@ -66,6 +66,8 @@ struct ParseEntry: Codable, Hashable, Sendable {
     var epoch: Int64 = 0
     /// The end of the session, in milliseconds since 1970 UTC.
     var expires: Int64 = .max
+    /// True for a session of an import. It is kept when it ends, so that another import does not begin it again.
+    var isImported: Bool?
 
     init(_ account: Account, epoch: Int64 = 0, expires: Int64 = .max) {
         (name, incarnation, self.epoch, self.expires) = (account.name ?? "", account.incarnation, epoch, expires)
@@ -74,6 +76,16 @@ struct ParseEntry: Codable, Hashable, Sendable {
     var account: Account? { try? Account(name, incarnation: incarnation) }
 
     static let prefix = KeyScope.serverPrefix + "parse/"
+
+    /// The key of the session with a digest of its token.
+    static func sessionKey(_ digest: String) throws(BackendError) -> EntryKey {
+        try EntryKey(prefix + "sessions/" + digest)
+    }
+
+    /// The key of the anonymous id with a digest.
+    static func anonymousKey(_ digest: String) throws(BackendError) -> EntryKey {
+        try EntryKey(prefix + "anonymous/" + digest)
+    }
 }
 
 /// The dates of one installation in one account, by group, under the account's holdings.

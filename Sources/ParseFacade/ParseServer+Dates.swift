@@ -42,7 +42,9 @@ extension ParseServer {
             let facts = Facts(account: ledger, server: server)
             let replay = Replay(facts, catalog: catalog)
             situation.end = end(of: group, replay)
-            situation.asserted = facts.assertions.filter { $0.reference.group == group }.map(\.reference.until)
+            let asserted = facts.assertions.map(\.reference).filter { $0.group == group }
+            situation.asserted = asserted.map(\.until)
+            situation.imported = asserted.filter { $0.source == ParseImport.source }.map(\.until)
             situation.isRepeated = isWritten || facts[transaction] != nil
             let time = facts.latestTime.next(at: now)
             switch field.rules.outcome(of: date, in: situation) {

@@ -24,7 +24,7 @@ extension ParseServer {
             throw ParseError.invalidSession
         }
         let digest = gateway.digest(of: token)
-        guard let entry = try await gateway.records.read(try sessionKey(digest), as: ParseEntry.self)?.value,
+        guard let entry = try await gateway.records.read(try ParseEntry.sessionKey(digest), as: ParseEntry.self)?.value,
             entry.expires > gateway.host.now(), let account = entry.account,
             let caller = try await gateway.caller(account, epoch: entry.epoch)
         else {
@@ -44,10 +44,6 @@ extension ParseServer {
         }
     }
 
-    private func sessionKey(_ digest: String) throws(BackendError) -> EntryKey {
-        try EntryKey(ParseEntry.prefix + "sessions/" + digest)
-    }
-
     /// Begins a session and returns its token.
     func beginSession(_ caller: AccountCaller, _ request: ParseRequest) async throws -> (String, ParseCaller) {
         let token = "r:" + gateway.randomBytes(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
@@ -55,7 +51,7 @@ extension ParseServer {
         request.noted.set(caller.name)
         let entry = ParseEntry(
             caller.account, epoch: caller.epoch, expires: gateway.host.now() + Self.sessionLifetime)
-        try await write(entry, try sessionKey(digest), "sessions/", caller.account)
+        try await write(entry, try ParseEntry.sessionKey(digest), "sessions/", caller.account)
         // The epoch may have ended since the credential was checked. The entry is void then.
         guard try await gateway.caller(caller.account, epoch: caller.epoch) != nil else {
             throw ParseError.invalidSession
@@ -100,8 +96,15 @@ extension ParseServer {
         {
             return Reply(body: .object([:]))
         }
-        try await AccountEntries(records: gateway.records)
-            .remove(try sessionKey(caller.session), of: caller.account.account)
+        let key = try ParseEntry.sessionKey(caller.session)
+        let ended = try await gateway.records.update(key) { (known: ParseEntry?) in
+            guard var entry = known, entry.isImported == true else { return nil }
+            entry.expires = 0
+            return entry
+        }
+        if ended == nil {
+            try await AccountEntries(records: gateway.records).remove(key, of: caller.account.account)
+        }
         return Reply(body: .object([:]))
     }
 
@@ -190,7 +193,7 @@ extension ParseServer {
             throw ParseError(252, "This authentication method is unsupported.")
         }
         guard id.utf8.count == 36 else { throw ParseError(251, "the id of an anonymous user must be a UUID") }
-        let key = try EntryKey(ParseEntry.prefix + "anonymous/" + gateway.digest(of: id.lowercased()))
+        let key = try ParseEntry.anonymousKey(gateway.digest(of: id.lowercased()))
         try gateway.admit(.logIn, request.peer)
         if let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value, let account = entry.account,
             let known = try await gateway.caller(account, epoch: entry.epoch)

@@ -134,6 +134,15 @@ package struct AccountDirectory: Sendable {
         }
     }
 
+    /// Removes the entry of an account that has no data. Any other incarnation stays.
+    package func forget(_ account: Account) async throws(BackendError) {
+        guard let name = account.name else { return }
+        let key = try LedgerKeys.directoryEntry(of: name)
+        try await backend.remove(key) { (entry) throws(BackendError) in
+            try Self.decode(entry, key) == DirectoryEntry(incarnation: account.incarnation)
+        }
+    }
+
     /// Records that this incarnation of the account was erased.
     package func erase(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }

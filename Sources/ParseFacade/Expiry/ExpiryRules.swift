@@ -37,6 +37,8 @@ package struct ExpiryRules: Sendable {
         package var end: Timestamp?
         /// The ends of the account's assertions in the group, such as imported dates.
         package var asserted: [Timestamp] = []
+        /// The dates of the account that were imported. Writing one of them again is an echo of the old server.
+        package var imported: [Timestamp] = []
         /// True if the installation has written this date to the account before.
         package var isRepeated = false
         /// The server's time.
@@ -63,7 +65,8 @@ package struct ExpiryRules: Sendable {
     package func outcome(of written: Timestamp, in situation: Situation) -> Outcome {
         // R1, R2.
         if situation.isRepeated { return .nothing(.repeated) }
-        if situation.own.contains(written) { return .nothing(.echo) }
+        let isImported = situation.imported.contains { abs($0.milliseconds - written.milliseconds) <= 1_000 }
+        if isImported || situation.own.contains(written) { return .nothing(.echo) }
         // R3. The order matters: the same sum may be reached from two dates.
         let (now, end) = (situation.now, situation.end)
         let known = [end].compactMap { $0 } + situation.asserted

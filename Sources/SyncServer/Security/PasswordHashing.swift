@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Hashes passwords with scrypt (RFC 7914).
+/// Hashes passwords with scrypt (RFC 7914), and verifies imported hashes by bcrypt.
 ///
 /// A hash is the text `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64 without padding. Computing it
 /// needs `128 · r · 2^ln` bytes and keeps a core busy, so it runs on one of a fixed number of threads. The queue for
@@ -84,12 +84,19 @@ package final class PasswordHashing: Sendable {
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
     }
 
-    /// Verifies `password` against the hash `text`. A wrong password takes as long as a correct one.
+    /// Verifies `password` against the hash `text`, by scrypt or bcrypt. A wrong password takes as long as a correct one.
     ///
     /// - Parameter peer: the client's address.
     /// - Returns: `true` if the password is correct.
     /// - Throws: `CryptographyError` if `text` is not a valid hash, or if too many hashes are already waiting.
     package func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
+        if BcryptHash.isMarked(text) {
+            let hash: BcryptHash
+            do throws(BcryptHash.Objection) { hash = try BcryptHash(text) } catch {
+                throw CryptographyError("a stored hash: \(error)", isPermanent: true)
+            }
+            return try await run(peer) { () throws(CryptographyError) in try hash.matches(password) }.get()
+        }
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
             let salt = UnpaddedBase64.bytes(of: parts[3]), (8...64).contains(salt.count),
@@ -108,6 +115,24 @@ package final class PasswordHashing: Sendable {
         guard password.count <= Self.passwordByteCount else {
             throw CryptographyError("the password must have at most \(Self.passwordByteCount) bytes")
         }
+        let result = try await run(peer) { () throws(any Error) in
+            // BoringSSL requires a non-null pointer even for an empty password. `Data` provides one.
+            try KDF.Scrypt.deriveKey(
+                from: Data(password), salt: Data(salt), outputByteCount: byteCount, rounds: 1 << cost.logarithm,
+                blockSize: cost.blockSize, parallelism: cost.parallelism, maxMemory: cost.byteCount * 2 + (1 << 20)
+            ).withUnsafeBytes { Array($0) }
+        }
+        do { return try result.get() } catch {
+            throw CryptographyError("cannot compute a password hash, possibly because memory is short: \(error)")
+        }
+    }
+
+    /// Runs `work` on one of the threads.
+    ///
+    /// - Throws: `CryptographyError` if too many hashes are already waiting.
+    private func run<Value: Sendable, Failure: Error>(
+        _ peer: String, _ work: @escaping @Sendable () throws(Failure) -> Value
+    ) async throws(CryptographyError) -> Result<Value, Failure> {
         let address = ClientAddress(peer)?.network
         let ticket: Budget.Ticket
         do throws(Budget.Shortage) { ticket = try await queue.enter(address) } catch {
@@ -116,15 +141,10 @@ package final class PasswordHashing: Sendable {
         defer { queue.leave(ticket) }
         do {
             return try await threads.runIfActive {
-                // BoringSSL requires a non-null pointer even for an empty password. `Data` provides one.
-                try KDF.Scrypt.deriveKey(
-                    from: Data(password), salt: Data(salt), outputByteCount: byteCount, rounds: 1 << cost.logarithm,
-                    blockSize: cost.blockSize, parallelism: cost.parallelism,
-                    maxMemory: cost.byteCount * 2 + (1 << 20)
-                ).withUnsafeBytes { Array($0) }
+                do throws(Failure) { return .success(try work()) } catch { return .failure(error) }
             }
         } catch {
-            throw CryptographyError("cannot compute a password hash, possibly because memory is short: \(error)")
+            throw CryptographyError("the threads for passwords have stopped: \(error)")
         }
     }
 }

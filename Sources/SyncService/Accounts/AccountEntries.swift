@@ -35,6 +35,37 @@ package struct AccountEntries: Sendable {
         for text in surplus { try await remove(text, of: account) }
     }
 
+    /// Notes entries that are about to be written, as many as there is room for. None is deleted.
+    ///
+    /// - Returns: The entries that are noted, also those that were noted before.
+    package func note(
+        _ keys: [EntryKey], of account: Account, under prefix: String, withRoomFor limit: Int = 100
+    ) async throws(BackendError) -> [EntryKey] {
+        var noted: [EntryKey] = []
+        _ = try await records.update(try Self.key(of: account)) { (known: List?) in
+            var list = known ?? List()
+            let before = list.keys.count
+            var room = limit - list.keys.count { $0.hasPrefix(prefix) }
+            noted = []
+            for key in keys {
+                if !list.keys.contains(key.text) {
+                    guard room > 0 else { continue }
+                    room -= 1
+                    list.keys.append(key.text)
+                }
+                noted.append(key)
+            }
+            return list.keys.count == before ? nil : list
+        }
+        return noted
+    }
+
+    /// Deletes all entries of `account`, and their list.
+    func discard(_ account: Account) async throws(BackendError) {
+        try await erase(account)
+        try await records.remove(try Self.key(of: account), as: List.self) { _ in true }
+    }
+
     /// Deletes an entry.
     package func remove(_ key: EntryKey, of account: Account) async throws(BackendError) {
         try await remove(key.text, of: account)

@@ -71,11 +71,43 @@ struct Credentials: Sendable {
     ) async throws -> VerifiedCredential {
         let wrong = RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
         guard AccountName.canExist(name) else { throw wrong }
+        var replacement: Replacement?
         let verified = try await attempt(name, peer: peer, isDevice: isDevice) { record in
-            try await isPassword(password, of: record, peer)
+            let isRight = try await isPassword(password, of: record, peer)
+            replacement = try await self.replacement(for: password, of: record, peer)
+            return isRight
         }
         guard let verified else { throw wrong }
+        if let replacement { await replace(replacement, of: verified) }
         return verified
+    }
+
+    /// A hash by scrypt for an imported one by bcrypt.
+    private struct Replacement {
+        var imported: String
+        var hash: String
+    }
+
+    /// Hashes the password of an imported account once more. A wrong password costs the same, because the time of the
+    /// answer would otherwise tell imported accounts from others.
+    private func replacement(
+        for password: String, of record: AccountRecord?, _ peer: String
+    ) async throws(RequestError) -> Replacement? {
+        guard let record, record.incarnation != nil, let imported = record.password, BcryptHash.isMarked(imported),
+            password.utf8.count <= Self.passwordByteCounts.upperBound
+        else { return nil }
+        return Replacement(imported: imported, hash: try await hash(password, peer: peer))
+    }
+
+    /// Replaces the hash, unless it was changed since it was verified. A store that cannot be written refuses no log-in:
+    /// the next one tries again.
+    private func replace(_ replacement: Replacement, of credential: VerifiedCredential) async {
+        do throws(BackendError) {
+            _ = try await change(
+                credential, { $0.password = replacement.hash }, if: { $0.password == replacement.imported })
+        } catch {
+            onError(error)
+        }
     }
 
     /// Runs the check of a secret of the account called `name`, unless the address has to wait.
@@ -241,7 +273,10 @@ struct Credentials: Sendable {
             _ = try await cryptography.hash(password: Array("no account's password".utf8), peer: peer)
             return false
         } catch {
-            throw Self.overload
+            guard error.isPermanent else { throw Self.overload }
+            onError(BackendError(.unsupported, message: "a password cannot be verified: \(error.reason)"))
+            throw RequestError(
+                .internalServerError, "this server cannot verify the password of this account; ask its operator")
         }
     }
 

@@ -10,7 +10,8 @@ package protocol ServiceCryptography: Sendable {
     /// - Throws: ``CryptographyError``, also if too many hashes of the address, or of all addresses, are waiting.
     func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String
 
-    /// Returns `true` if `hash` is a hash of `password`. Takes the same time for a wrong password.
+    /// Returns `true` if `hash` is a hash of `password`, by scrypt or an imported one by bcrypt. Takes the same time for
+    /// a wrong password.
     ///
     /// - Parameter peer: As for ``hash(password:peer:)``.
     func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool
@@ -113,7 +114,11 @@ package struct TokenRefusal: Error, Hashable, Sendable {
 package struct CryptographyError: Error, Hashable, Sendable {
     /// One line for the log, without secrets.
     package var reason: String
+    /// True if the same computation fails again, so that a client has no reason to try again.
+    package var isPermanent: Bool
 
     /// An error for `reason`.
-    package init(_ reason: String) { self.reason = reason }
+    package init(_ reason: String, isPermanent: Bool = false) {
+        (self.reason, self.isPermanent) = (reason, isPermanent)
+    }
 }

@@ -11,12 +11,16 @@ struct Import: AsyncParsableCommand {
               facts         a ledger, as written by export --format ledger
               userdefaults  a property list with ExpirationDate and a Boolean for each owned product
               parse         an export of Parse's _User class; ExpirationDate is a date or an array of dates
+              parse-mongo   all users of a Parse app into the server's store, from mongoexport or an export of parse.com
               receipt       an app receipt of the App Store, in DER or base64; it is verified and kept as evidence
               verify-receipt  the JSON that Apple's verifyReceipt answered; it is not signed, so it counts as this \
             device's own statements
 
             The whole file is checked before anything is written. receipt and verify-receipt need --bundle, and must \
             be of the environment that --environment names.
+
+            parse-mongo takes no file argument, but --users, --sessions and --class. It keeps passwords and sessions. \
+            What cannot be imported is refused in a line of its own, the rest is imported, and the exit code is 5.
 
             With --as-server, support writes a receipt, a verify-receipt or a history into the account's server \
             ledger, on the server's own store, with an entry in the audit list. All of it is refused if a purchase \
@@ -28,12 +32,14 @@ struct Import: AsyncParsableCommand {
         case facts
         case userdefaults
         case parse
+        case parseMongo = "parse-mongo"
         case receipt
         case verifyReceipt = "verify-receipt"
     }
 
-    @Argument(help: "The file to import.")
-    var file: String
+    @Argument(
+        help: ArgumentHelp("The file to import. All formats except parse-mongo need it.", valueName: "file"))
+    var document: String?
 
     @Option(help: "The file's format.")
     var format: Format
@@ -55,20 +61,34 @@ struct Import: AsyncParsableCommand {
             valueName: "date"))
     var assertedAt: String?
 
+    @OptionGroup(title: ParseImportOptions.title) var parse: ParseImportOptions
     @OptionGroup var appStore: AppStoreOptions
     @OptionGroup var support: SupportOptions
     @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
+    /// The file to import. It is checked before it is used.
+    var file: String { document ?? "" }
+
     func validate() throws {
+        guard (format == .parseMongo) == (document == nil) else {
+            throw ValidationError(
+                format == .parseMongo
+                    ? "the format parse-mongo takes --users, --sessions and --class instead of a file"
+                    : "the format \(format.rawValue) needs a file")
+        }
+        guard format == .parseMongo || !parse.isUsed else {
+            throw ValidationError(
+                "--users, --sessions, --class, --parse-field and --dry-run apply to the format parse-mongo only")
+        }
         let isMigration = format == .userdefaults || format == .parse
         let strays = [
             ("--group", group != nil && !isMigration), ("--user", user != nil && format != .parse),
             ("--asserted-at", assertedAt != nil && !isMigration),
             ("--bundle", !appStore.bundle.isEmpty && format != .receipt && format != .verifyReceipt),
             ("--evidence-root", appStore.evidenceRoot != nil && format != .receipt),
-            ("--as-server", support.asServer && (isMigration || format == .facts)),
+            ("--as-server", support.asServer && (isMigration || [.facts, .parseMongo].contains(format))),
         ]
         if let stray = strays.first(where: \.1) {
             let others = stray.0 == "--as-server" ? ": it takes history, receipt and verify-receipt" : ""
@@ -78,6 +98,7 @@ struct Import: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
+        if format == .parseMongo { return try await ParseMigration(parse, options, creation).run() }
         if let evidence = try evidence() { return try await importEvidence(evidence) }
         let assertedAt = try date(assertedAt, option: "--asserted-at")
         let store = try await options.openStore(creating: creation)
@@ -94,7 +115,7 @@ struct Import: AsyncParsableCommand {
             var migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
             migration.statedAt = assertedAt ?? migration.statedAt
             try await migrate(migration, into: store)
-        case .receipt, .verifyReceipt: preconditionFailure("these formats are evidence")
+        case .receipt, .verifyReceipt, .parseMongo: preconditionFailure("these formats have no ledger as their target")
         }
     }
 

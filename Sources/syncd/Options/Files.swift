@@ -15,6 +15,36 @@ func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Documen
     do { return try parse(bytes) } catch let error as InputError { throw Failure(.failed, "\(path): \(error)") }
 }
 
+/// Reads a regular file piece by piece. Every error names the file.
+struct FilePieces {
+    private let path: String
+    private let file: FileHandle
+    /// The size of the file.
+    let byteCount: Int
+
+    init(_ path: String) throws(Failure) {
+        guard !path.isEmpty else { throw Failure(.usage, "a file name must not be empty") }
+        do {
+            file = try FileHandle(forReadingFrom: URL(filePath: path))
+            let attributes = try FileManager.default.attributesOfItem(atPath: URL(filePath: path).path())
+            guard attributes[.type] as? FileAttributeType == .typeRegular else {
+                throw Failure(.failed, "\(path) must be a file, because it is read twice")
+            }
+            byteCount = (attributes[.size] as? NSNumber)?.intValue ?? 0
+        } catch let failure as Failure {
+            throw failure
+        } catch {
+            throw Failure(reading: path, error)
+        }
+        self.path = path
+    }
+
+    /// The next piece; empty at the end.
+    func next() throws(Failure) -> [UInt8] {
+        do { return Array(try file.read(upToCount: 1 << 20) ?? Data()) } catch { throw Failure(reading: path, error) }
+    }
+}
+
 /// Writes a file atomically: on an error nothing is written.
 func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
     do {

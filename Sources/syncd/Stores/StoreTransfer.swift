@@ -213,9 +213,14 @@ final class CopyProgress {
 
     private func text(_ count: Int) -> String {
         guard let total, total > 0 else { return "\(count) entries" }
+        return "\(Self.bar(count, of: total)), \(count) of \(total) entries"
+    }
+
+    /// A bar and a percentage.
+    static func bar(_ count: Int, of total: Int) -> String {
         let part = min(count, total)
-        let bar = String(repeating: "#", count: part * 30 / total).padding(toLength: 30, withPad: ".", startingAt: 0)
-        return "[\(bar)] \(part * 100 / total) %, \(count) of \(total) entries"
+        let bar = String(repeating: "#", count: part * 30 / max(1, total))
+        return "[\(bar.padding(toLength: 30, withPad: ".", startingAt: 0))] \(part * 100 / max(1, total)) %"
     }
 
     func clear() {

@@ -27,13 +27,15 @@ struct ParseStage {
     let service: EntitlementService
     let parse: ParseServer
 
-    init(shape: String = "date", policy: TrustPolicy = .trusted) async throws {
+    init(
+        shape: String = "date", policy: TrustPolicy = .trusted, cryptography: (any ServiceCryptography)? = nil
+    ) async throws {
         let tutorial = try tutorialCatalog()
         var rules = tutorial.policy
         rules.rules.consumables = .shared
         let catalog = try Catalog(products: tutorial.products, entitlements: tutorial.entitlements, policy: rules)
         service = try await .open(
-            store, clock: clock,
+            store, clock: clock, cryptography: cryptography,
             configure: { configuration in
                 (configuration.catalog, configuration.hasFacade, configuration.policy) = (catalog, true, policy)
             })

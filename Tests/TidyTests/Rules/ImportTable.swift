@@ -60,7 +60,7 @@ struct ImportTable {
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [
-                "HummingbirdCore", "NIOCore", "NIOHTTP1", "NIOHTTP2", "NIOHTTPTypes", "NIOHTTPTypesHTTP1",
+                "CCrypt", "HummingbirdCore", "NIOCore", "NIOHTTP1", "NIOHTTP2", "NIOHTTPTypes", "NIOHTTPTypesHTTP1",
                 "NIOHTTPTypesHTTP2", "NIOPosix", "NIOSSL", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto",
                 "CryptoExtras", "Logging", "CoreMetrics",
             ]),

@@ -1,0 +1,150 @@
+package import EntitlementSync
+package import SyncCore
+
+/// Creates the accounts of another system, each under the id that it had there and with a further name.
+///
+/// The incarnation of such an account is derived from the id. So an import that was interrupted recognizes its own
+/// accounts and completes them, and an account that was erased since does not return.
+package struct AccountImport: Sendable {
+    private let records: RecordStore
+    private let digest: @Sendable ([UInt8]) -> [UInt8]
+
+    /// The credential epoch of an imported account. It ends with the first change of the password.
+    package static let epoch: Int64 = 1
+
+    /// Imports into the store of a server.
+    ///
+    /// - Parameter digest: SHA-256.
+    package init(_ store: any KeyValueBackend, digest: @escaping @Sendable ([UInt8]) -> [UInt8]) {
+        (records, self.digest) = (RecordStore(backend: store), digest)
+    }
+
+    /// The state of an id in the store.
+    package enum State: Hashable, Sendable {
+        /// There is no such account.
+        case absent
+        /// The account was imported, at least in part.
+        case imported
+        /// The account was erased. It is not imported again.
+        case erased
+        /// Another account has this name.
+        case taken
+    }
+
+    /// Checks that the store is that of a server, and not of a device.
+    ///
+    /// - Throws: `SupportError` of kind `notAServer`, or the store's error.
+    package func checkServer() async throws { try await records.checkServer() }
+
+    /// Returns `true` if the store has a record under `key`.
+    package func exists(_ key: EntryKey) async throws(BackendError) -> Bool {
+        if case .found = try await records.backend.read(key).outcome { true } else { false }
+    }
+
+    /// The account that an import creates for `id`.
+    ///
+    /// - Throws: ``AccountRefusal`` if no account can have this name.
+    package func account(_ id: String) throws(AccountRefusal) -> Account {
+        guard AccountName.isAllowed(id) else { throw AccountRefusal("the object id: \(AccountName.rule)") }
+        let incarnation = Hexadecimal.text(digest(Array("imported account \(id)".utf8)).prefix(16))
+        guard let account = try? Account(id, incarnation: incarnation) else {
+            throw AccountRefusal("the object id: \(AccountName.rule)")
+        }
+        return account
+    }
+
+    /// The reason for which an account is not imported.
+    package struct AccountRefusal: Error, Hashable, Sendable {
+        /// One line.
+        package var reason: String
+
+        init(_ reason: String) { self.reason = reason }
+    }
+
+    /// The state of an account.
+    package func state(of account: Account) async throws(BackendError) -> State {
+        guard let name = account.name else { return .absent }
+        let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        return Self.state(of: account, record)
+    }
+
+    private static func state(of account: Account, _ record: AccountRecord?) -> State {
+        guard let record else { return .absent }
+        if record.activeAccount == account { return .imported }
+        if record.isErased(account.incarnation) || record.issuer == nil && record.incarnation == nil { return .erased }
+        return .taken
+    }
+
+    /// The credential epoch of an imported account; `nil` if the account is not there.
+    package func epoch(of account: Account) async throws(BackendError) -> Int64? {
+        guard let name = account.name else { return nil }
+        let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        return record?.activeAccount == account ? record?.epoch : nil
+    }
+
+    /// The reason for which an account cannot have a name, as far as the store shows without a change.
+    package func objection(to alias: String, for account: Account) async throws(BackendError) -> String? {
+        guard AccountName.isAllowed(alias) else { return "the username: \(AccountName.rule)" }
+        for name in [account.name ?? "", alias] {
+            let holder = try await AccountAliases(records: records).resolve(name)
+            let isTaken = holder != name && !holder.utf8.elementsEqual((account.name ?? "").utf8)
+            if isTaken { return Self.clash(of: name, account) }
+        }
+        guard alias != account.name,
+            try await records.read(
+                try AccountRecord.key(of: alias), as: AccountRecord.self)?.value.incarnation != nil
+        else { return nil }
+        return Self.clash(of: alias, account)
+    }
+
+    private static func clash(of name: String, _ account: Account) -> String {
+        let kind = name == account.name ? "the object id" : "the username"
+        return "\(kind) is already the name of another account; names are compared without regard to case"
+    }
+
+    /// Creates an account, or completes one that an interrupted import created.
+    ///
+    /// - Parameters:
+    ///   - alias: The further name.
+    ///   - password: A hash by bcrypt; `nil` for an account that needs a new password.
+    ///   - created: The creation in the other system, in milliseconds since 1970 UTC.
+    /// - Returns: The state before the call.
+    /// - Throws: ``AccountRefusal`` if a name is taken or not allowed. Then nothing of the account remains.
+    package func create(
+        _ account: Account, alias: String, password: String?, created: Int64
+    ) async throws -> State {
+        guard AccountName.isAllowed(alias) else { throw AccountRefusal("the username: \(AccountName.rule)") }
+        let id = account.name ?? ""
+        var before = State.absent
+        _ = try await records.update(try AccountRecord.key(of: id)) { (known: AccountRecord?) in
+            before = Self.state(of: account, known)
+            guard before == .absent else { return nil }
+            var record = AccountRecord(name: id, created: created)
+            (record.incarnation, record.password, record.epoch) = (account.incarnation, password, Self.epoch)
+            return record
+        }
+        switch before {
+        case .absent, .imported: break
+        case .erased: return .erased
+        case .taken: throw AccountRefusal(Self.clash(of: id, account))
+        }
+        let aliases = AccountAliases(records: records)
+        for name in [id, alias] where try await !aliases.claim(name, for: account) {
+            try await undo(account)
+            throw AccountRefusal(Self.clash(of: name, account))
+        }
+        try await AccountDirectory(backend: records.backend).adopt(account, isRevivable: false)
+        return before
+    }
+
+    /// Removes an account that was just created, and its names.
+    package func undo(_ account: Account) async throws(BackendError) {
+        guard let name = account.name else { return }
+        try await AccountEntries(records: records).discard(account)
+        try await AccountDirectory(backend: records.backend).forget(account)
+        // A password that was changed since belongs to a user who has logged in.
+        try await records.remove(try AccountRecord.key(of: name), as: AccountRecord.self) { record in
+            record.activeAccount == account && record.epoch == Self.epoch
+        }
+    }
+}

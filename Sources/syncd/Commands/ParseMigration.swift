@@ -1,0 +1,446 @@
+import ArgumentParser
+import Crypto
+import Entitlements
+import Foundation
+import ParseFacade
+import SyncCore
+import SyncServer
+import SyncService
+
+/// The files of a Parse export.
+struct ParseImportOptions: ParsableArguments {
+    static let title = "Options of the format parse-mongo"
+
+    @Option(help: ArgumentHelp("The export of _User.", valueName: "file"))
+    var users: String?
+
+    @Option(help: ArgumentHelp("The export of _Session, whose sessions stay valid.", valueName: "file"))
+    var sessions: String?
+
+    @Option(
+        name: .customLong("class"),
+        help: ArgumentHelp(
+            "The export of a class of objects, each of which a field links to its user. Can be repeated.",
+            valueName: "name=file"))
+    var classes: [String] = []
+
+    @Option(
+        name: .customLong("parse-field"),
+        help: ArgumentHelp(
+            "The field of the user that holds the end of a group of the catalogue, as for serve. Can be repeated.",
+            valueName: "name=date:group"))
+    var fields: [String] = []
+
+    @Flag(help: "Print what each user would get, and write nothing.")
+    var dryRun = false
+
+    /// `true` if one of the options is used.
+    var isUsed: Bool { users != nil || sessions != nil || !classes.isEmpty || !fields.isEmpty || dryRun }
+}
+
+/// Imports the users, sessions and objects of a Parse app into a server's store.
+struct ParseMigration {
+    /// An export of one class.
+    private struct Export {
+        enum Kind { case users, sessions, objects(String) }
+
+        var kind: Kind
+        var path: String
+
+        var isOfUsers: Bool { if case .users = kind { true } else { false } }
+
+        var noun: (one: String, many: String) {
+            switch kind {
+            case .users: ("user", "users")
+            case .sessions: ("session", "sessions")
+            case .objects(let name): ("\(name) object", "\(name) objects")
+            }
+        }
+    }
+
+    /// The outcomes of one export.
+    private struct Tally {
+        var (added, present, refused) = (0, 0, 0)
+        var leftOut: [String: Int] = [:]
+
+        mutating func note(_ outcome: ParseImport.Outcome) {
+            switch outcome {
+            case .added: added += 1
+            case .present: present += 1
+            case .leftOut(let reason): leftOut[reason, default: 0] += 1
+            case .refused: refused += 1
+            }
+        }
+
+        var json: JSON {
+            .object([
+                ("added", .number(Int64(added))), ("present", .number(Int64(present))),
+                ("leftOut", .number(Int64(leftOut.values.reduce(0, +)))), ("refused", .number(Int64(refused))),
+            ])
+        }
+    }
+
+    private let options: StoreOptions
+    private let isDryRun: Bool
+    private let configuration: ParseConfiguration
+    private let catalog: Catalog?
+    private let exports: [Export]
+    private let url: StoreURL?
+    private let mayCreate: Bool
+    private let now = Timestamp(milliseconds: HostServices.system.now())
+    private let progress = ImportProgress()
+
+    /// Checks the options. Nothing is opened.
+    init(_ parse: ParseImportOptions, _ options: StoreOptions, _ creation: CreationOptions) throws {
+        (self.options, isDryRun, mayCreate) = (options, parse.dryRun, creation.create)
+        try options.refuseAccount()
+        guard options.remoteText == nil else {
+            throw Failure(.usage, "parse-mongo writes the server's own store (--local), not a remote: remove --remote")
+        }
+        guard options.clock.at == nil else {
+            throw Failure(.usage, "--at does not apply to parse-mongo: sessions end by the server's clock")
+        }
+        catalog = parse.fields.isEmpty ? nil : try options.catalog.load()
+        var configuration = try ParseConfiguration(applicationID: "import")
+        do throws(ParseConfiguration.ValueError) {
+            for field in parse.fields { try configuration.addField(field, catalog: catalog) }
+        } catch {
+            throw Failure(.usage, "--parse-field: \(error)")
+        }
+        // Users come first, because the others belong to them.
+        var exports: [Export] = []
+        if let path = parse.users { exports.append(Export(kind: .users, path: path)) }
+        if let path = parse.sessions { exports.append(Export(kind: .sessions, path: path)) }
+        for text in parse.classes {
+            let parts = text.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2 else {
+                throw Failure(.usage, "--class must be NAME=FILE, not \"\(text.singleLine)\"")
+            }
+            do throws(ParseConfiguration.ValueError) { try configuration.addClass(parts[0]) } catch {
+                throw Failure(.usage, "--class: \(error)")
+            }
+            exports.append(Export(kind: .objects(parts[0]), path: parts[1]))
+        }
+        guard !exports.isEmpty else {
+            throw Failure(.usage, "parse-mongo needs at least one of --users, --sessions and --class")
+        }
+        (self.configuration, self.exports) = (configuration, exports)
+        url = try options.localText.map { try StoreURL($0, option: "--local") }
+        guard isDryRun || url != nil else {
+            throw Failure(.usage, "--local is required: the server's store, sqlite:FILE or postgres://HOST/DATABASE")
+        }
+    }
+
+    func run() async throws {
+        let store = try await openStore()
+        defer { progress.clear() }
+        if isDryRun { return try await dryRun(store) }
+        guard let store else { throw StoreOptions.localIsMissing }
+        // A damaged file is reported before anything is written.
+        for export in exports { try check(export) }
+        let digest: @Sendable ([UInt8]) -> [UInt8] = { Array(SHA256.hash(data: $0)) }
+        var service = ServiceConfiguration(name: "syncd", catalog: catalog)
+        service.hasFacade = true
+        let parse = ParseImport(
+            configuration,
+            try await EntitlementService(
+                store, configuration: service,
+                cryptography: ServerCryptography(server: "syncd", passwords: PasswordHashing(threadCount: 1)),
+                onError: { FileHandle.standardError.write(Data("syncd: \($0)\n".utf8)) }),
+            AccountImport(store, digest: digest))
+        var tallies: [(Export, Tally)] = []
+        for export in exports { tallies.append((export, try await add(export, with: parse))) }
+        progress.clear()
+        try show(tallies)
+    }
+
+    // MARK: The store
+
+    /// The store; `nil` for a dry run without one.
+    private func openStore() async throws -> (any KeyValueBackend)? {
+        guard let url else { return nil }
+        let exists = try await url.exists()
+        guard exists || isDryRun || mayCreate else {
+            throw Failure(.notFound, "--local: there is no store at \(url.text.singleLine); pass --create to create it")
+        }
+        guard exists else { return isDryRun ? nil : url.open(host: .system, mayCreateRemote: true) }
+        let store = url.open(host: .system).requiringExisting
+        try await AccountImport(store, digest: { $0 }).checkServer()
+        return store
+    }
+
+    // MARK: Files
+
+    /// Reads an export in batches.
+    private func read(
+        _ export: Export, _ verb: String, _ body: ([ExportReader.Object]) async throws -> Void
+    ) async throws {
+        let file = try FilePieces(export.path)
+        var reader = ExportReader { try file.next() }
+        var (batch, count) = ([ExportReader.Object](), 0)
+        progress.begin(of: file.byteCount, "\(verb) \(export.noun.many)")
+        do {
+            while let object = try reader.next() {
+                batch.append(object)
+                guard batch.count >= ParseImport.batchCount else { continue }
+                try await body(batch)
+                count += batch.count
+                batch = []
+                progress.show(reader.byteCount, count)
+            }
+            try await body(batch)
+        } catch let error as InputError {
+            throw Failure(.failed, "\(export.path): \(error)")
+        }
+    }
+
+    /// Reads an export to its end. Objects that cannot be imported are reported later.
+    private func check(_ export: Export) throws {
+        let file = try FilePieces(export.path)
+        var (reader, count) = (ExportReader { try file.next() }, 0)
+        progress.begin(of: file.byteCount, "checking \(export.noun.many)")
+        do {
+            while try reader.next() != nil {
+                count += 1
+                progress.show(reader.byteCount, count)
+            }
+        } catch let error as InputError {
+            throw Failure(.failed, "\(export.path): \(error)")
+        }
+    }
+
+    private func add(_ export: Export, with parse: ParseImport) async throws -> Tally {
+        var tally = Tally()
+        try await read(export, "importing") { batch in
+            switch export.kind {
+            case .users:
+                let parsed = { (value: JSONValue) throws(InputError) in
+                    try ExportedUser(value, configuration, now: now)
+                }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
+            case .sessions:
+                let parsed = { (value: JSONValue) throws(InputError) in try ExportedSession(value, now: now) }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
+            case .objects(let name):
+                let parsed = { (value: JSONValue) throws(InputError) in try ExportedObject(value, now: now) }
+                try await add(batch, export, &tally, parsed) { try await parse.add($0, to: name) }
+            }
+        }
+        return tally
+    }
+
+    /// Imports a batch, and reports what is refused.
+    private func add<Element>(
+        _ batch: [ExportReader.Object], _ export: Export, _ tally: inout Tally,
+        _ parsed: (JSONValue) throws(InputError) -> Element,
+        _ write: ([Element]) async throws -> [ParseImport.Outcome]
+    ) async throws {
+        var (elements, objects, refusals) = ([Element](), [ExportReader.Object](), [(line: Int, text: String)]())
+        for object in batch {
+            do throws(InputError) {
+                elements.append(try parsed(object.value))
+                objects.append(object)
+            } catch {
+                tally.note(.refused("\(error)"))
+                refusals.append((object.line, refusal(of: object, in: export, "\(error)")))
+            }
+        }
+        for (index, outcome) in try await write(elements).enumerated() {
+            tally.note(outcome)
+            guard case .refused(let reason) = outcome else { continue }
+            refusals.append((objects[index].line, refusal(of: objects[index], in: export, reason)))
+        }
+        for refusal in refusals.sorted(by: { $0.line < $1.line }) { note(refusal.text) }
+    }
+
+    /// The line about an object that is refused.
+    private func refusal(of object: ExportReader.Object, in export: Export, _ reason: String) -> String {
+        let name = Self.name(of: object.value).map { "\($0): " } ?? ""
+        return "\(export.path): line \(object.line): refused: \(name)\(reason)"
+    }
+
+    /// The name of an object that cannot be imported, as far as it has one.
+    private static func name(of value: JSONValue) -> String? {
+        guard case .object(let members) = value else { return nil }
+        let texts = ["username", "_id", "objectId"].compactMap { name -> String? in
+            if case .string(let text)? = members[name] { text.singleLine } else { nil }
+        }
+        return texts.isEmpty ? nil : texts.count == 1 ? texts[0] : "\(texts[0]) (\(texts[1]))"
+    }
+
+    private func note(_ text: String) {
+        progress.clear()
+        FileHandle.standardError.write(Data("syncd: \(text)\n".utf8))
+    }
+
+    // MARK: Reports
+
+    /// Prints the counts.
+    ///
+    /// - Throws: ``Failure`` with the exit code of a conflict if something was refused.
+    private func show(_ tallies: [(export: Export, tally: Tally)]) throws {
+        var lines: [String] = []
+        for (export, tally) in tallies {
+            let noun = export.noun
+            lines.append(
+                "\(plural(tally.added, noun.one, noun.many)) imported, \(tally.present) already there, "
+                    + "\(tally.refused) refused")
+            lines += tally.leftOut.sorted { $0.key < $1.key }.map { "  \($0.value) left out: \($0.key)" }
+        }
+        try options.output.show(
+            .object(tallies.map { ($0.export.noun.many, $0.tally.json) }), or: lines.joined(separator: "\n"))
+        let refused = tallies.reduce(0) { $0 + $1.tally.refused }
+        guard refused == 0 else {
+            throw Failure(
+                .conflict,
+                "\(plural(refused, "object")) of the export \(refused == 1 ? "was" : "were") refused, see above; the others "
+                    + "need not be imported again")
+        }
+    }
+
+    /// The number of sessions and objects of each user.
+    private struct Belongings {
+        var sessions: [String: Int] = [:]
+        var objects: [String: [String: Int]] = [:]
+    }
+
+    private func dryRun(_ store: (any KeyValueBackend)?) async throws {
+        let accounts = AccountImport(store ?? MemoryBackend(), digest: { Array(SHA256.hash(data: $0)) })
+        var belongings = Belongings()
+        var tallies: [(Export, Tally)] = []
+        for export in exports where !export.isOfUsers {
+            var tally = Tally()
+            try await read(export, "reading") { batch in
+                for object in batch { count(object, export, &belongings, &tally) }
+            }
+            tallies.append((export, tally))
+        }
+        for export in exports where export.isOfUsers {
+            var (tally, holders) = (Tally(), [String: String]())
+            try await read(export, "reading") { batch in
+                for object in batch {
+                    tally.note(try await preview(object, export, accounts, &holders, belongings))
+                }
+            }
+            tallies.insert((export, tally), at: 0)
+        }
+        progress.clear()
+        if !options.output.json { try writeOutput(Array("dry run, nothing was written:\n".utf8)) }
+        try show(tallies)
+    }
+
+    private func count(
+        _ object: ExportReader.Object, _ export: Export, _ belongings: inout Belongings, _ tally: inout Tally
+    ) {
+        do throws(InputError) {
+            if case .objects(let name) = export.kind {
+                let user = try ExportedObject(object.value, now: now).user
+                belongings.objects[name, default: [:]][user, default: 0] += 1
+                tally.note(.added)
+            } else {
+                let session = try ExportedSession(object.value, now: now)
+                let isUsable = session.isUsable(at: now.milliseconds)
+                if isUsable { belongings.sessions[session.user, default: 0] += 1 }
+                tally.note(isUsable ? .added : .leftOut("the session has ended"))
+            }
+        } catch {
+            tally.note(.refused("\(error)"))
+            note(refusal(of: object, in: export, "\(error)"))
+        }
+    }
+
+    /// Prints what a user would get.
+    private func preview(
+        _ object: ExportReader.Object, _ export: Export, _ accounts: AccountImport, _ holders: inout [String: String],
+        _ belongings: Belongings
+    ) async throws -> ParseImport.Outcome {
+        let user: ExportedUser
+        do throws(InputError) { user = try ExportedUser(object.value, configuration, now: now) } catch {
+            note(refusal(of: object, in: export, "\(error)"))
+            return .refused("\(error)")
+        }
+        let outcome = try await outcome(of: user, accounts, &holders)
+        if case .refused(let reason) = outcome {
+            note(refusal(of: object, in: export, reason))
+            return outcome
+        }
+        progress.clear()
+        try writeOutput(
+            Array(
+                "\(options.output.json ? json(user, outcome, belongings).line : text(user, outcome, belongings))\n".utf8
+            ))
+        return outcome
+    }
+
+    private func outcome(
+        of user: ExportedUser, _ accounts: AccountImport, _ holders: inout [String: String]
+    ) async throws -> ParseImport.Outcome {
+        do throws(AccountImport.AccountRefusal) { _ = try accounts.account(user.id) } catch {
+            return .refused(error.reason)
+        }
+        let account = try accounts.account(user.id)
+        switch try await accounts.state(of: account) {
+        case .imported: return .present
+        case .erased: return .leftOut("the account was erased")
+        case .taken: return .refused("the object id is already the name of another account")
+        case .absent: break
+        }
+        if let objection = try await accounts.objection(to: user.username, for: account) { return .refused(objection) }
+        let names = [user.id.lowercased(), user.username.lowercased()]
+        if holders[user.id.lowercased()] == user.id { return .present }
+        if let name = names.first(where: { holders[$0] != nil }) {
+            let kind = name == names[0] ? "the object id" : "the username"
+            return .refused("\(kind) is already the name of the user \(holders[name]?.singleLine ?? "") of this export")
+        }
+        for name in names { holders[name] = user.id }
+        return .added
+    }
+
+    private func text(_ user: ExportedUser, _ outcome: ParseImport.Outcome, _ belongings: Belongings) -> String {
+        var parts: [String]
+        switch outcome {
+        case .present: parts = ["already there"]
+        case .leftOut(let reason): parts = ["left out: \(reason)"]
+        default:
+            switch user.access {
+            case .password: parts = ["password kept"]
+            case .anonymous: parts = ["anonymous"]
+            case .reset: parts = ["password reset needed"]
+            }
+            parts += user.ends.sorted { $0.key < $1.key }.compactMap { group, dates in
+                dates.last.map { "\(group) until \($0)" }
+            }
+        }
+        if let count = belongings.sessions[user.id] { parts.append(plural(count, "session")) }
+        for (name, counts) in belongings.objects.sorted(by: { $0.key < $1.key }) {
+            if let count = counts[user.id] { parts.append(plural(count, "\(name) object", "\(name) objects")) }
+        }
+        return "\(user.username.singleLine) (\(user.id.singleLine)): " + parts.joined(separator: "; ")
+    }
+
+    private func json(_ user: ExportedUser, _ outcome: ParseImport.Outcome, _ belongings: Belongings) -> JSON {
+        let access =
+            switch user.access {
+            case .password: "password"
+            case .anonymous: "anonymous"
+            case .reset: "reset"
+            }
+        let state =
+            switch outcome {
+            case .present: "present"
+            case .leftOut: "leftOut"
+            default: "added"
+            }
+        let ends = user.ends.sorted { $0.key < $1.key }.compactMap { group, dates in
+            dates.last.map { (group.rawValue, JSON.string("\($0)")) }
+        }
+        let objects = belongings.objects.sorted { $0.key < $1.key }.compactMap { name, counts in
+            counts[user.id].map { (name, JSON.number(Int64($0))) }
+        }
+        return .object([
+            ("username", .string(user.username)), ("objectId", .string(user.id)), ("outcome", .string(state)),
+            ("access", .string(access)), ("expires", .object(ends)),
+            ("sessions", .number(Int64(belongings.sessions[user.id] ?? 0))), ("objects", .object(objects)),
+        ])
+    }
+}
