@@ -48,6 +48,19 @@ package struct ParseServer: Sendable {
 
     /// The answer to a request.
     package func respond(to request: ServiceRequest) async -> ServiceAnswer {
+        var answer = await answer(to: request)
+        gateway.noteOrigin(of: request.head, in: &answer.response.headerFields)
+        return answer
+    }
+
+    private func answer(to request: ServiceRequest) async -> ServiceAnswer {
+        guard request.head.method != .options else {
+            let answer = gateway.preflight(
+                request.head, methods: "GET, POST, PUT, DELETE, OPTIONS",
+                fields: "Content-Type, X-Parse-Application-Id, X-Parse-Client-Key, X-Parse-JavaScript-Key, "
+                    + "X-Parse-REST-API-Key, X-Parse-Session-Token, X-Parse-Installation-Id, X-Parse-Request-Id")
+            return ServiceAnswer(answer, route: "parse/other")
+        }
         var (route, parsed) = ("parse/other", ParseRequest?.none)
         var result: ServiceAnswer
         do {

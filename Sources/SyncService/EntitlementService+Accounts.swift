@@ -107,6 +107,7 @@ extension EntitlementService {
             let code = try await accounts.addRecoveryCode(to: name)
             return try .json { json([("recovery_code", .string(code))]) }
         case .erasure(let name):
+            let name = try await accounts.aliases.resolve(name)
             guard let account = try await accounts.credentials.record(name)?.account else {
                 throw RequestError(.notFound, "there is no account of this name")
             }

@@ -1,8 +1,8 @@
 package import EntitlementSync
 package import Entitlements
-import HTTPTypes
+package import HTTPTypes
 package import SyncCore
-import SyncProtocol
+package import SyncProtocol
 
 /// The accounts of a service, for a façade with a wire of its own.
 ///
@@ -41,6 +41,20 @@ package struct AccountGateway: Sendable {
         let epoch = service.requests.start()
         defer { service.requests.finish(epoch) }
         return try await body()
+    }
+
+    /// Lets web pages of the configured origins read the answer to `request`.
+    package func noteOrigin(of request: HTTPRequest, in fields: inout HTTPFields) {
+        CrossOrigin(origins: service.configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
+    }
+
+    /// The answer to a preflight request of a web page.
+    ///
+    /// - Parameters:
+    ///   - methods: The methods that the path accepts.
+    ///   - fields: The header fields that a page may send.
+    package func preflight(_ request: HTTPRequest, methods: String, fields: String) -> TransportAnswer {
+        CrossOrigin(origins: service.configuration.origins).preflight(request, methods: methods, fields: fields)
     }
 
     /// Counts a request without a valid session.

@@ -123,7 +123,7 @@ struct AccountService: Sendable {
 
     /// Adds a recovery code on behalf of the operator, for an owner who has lost all others.
     func addRecoveryCode(to name: String) async throws -> String {
-        let code = newCode()
+        let (code, name) = (newCode(), try await aliases.resolve(name))
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.activeAccount != nil, record.issuer == nil else { return nil }

@@ -9,7 +9,7 @@ struct CrossOrigin {
 
     private static let exposedFields =
         "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions), \(WireFields.requestID)"
-    private static let allowedFields =
+    static let allowedFields =
         "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID)"
 
     /// Adds the header fields that let a page of `origin` read an answer.
@@ -23,12 +23,14 @@ struct CrossOrigin {
     }
 
     /// The answer to a preflight request for a path that accepts the methods `names`.
-    func preflight(_ request: HTTPRequest, methods names: String) -> TransportAnswer {
+    func preflight(
+        _ request: HTTPRequest, methods names: String, fields: String = allowedFields
+    ) -> TransportAnswer {
         var response = HTTPResponse(status: .noContent)
         response.headerFields[.allow] = names
         guard request.headerFields[.accessControlRequestMethod] != nil else { return TransportAnswer(response) }
         response.headerFields[.accessControlAllowMethods] = names
-        response.headerFields[.accessControlAllowHeaders] = Self.allowedFields
+        response.headerFields[.accessControlAllowHeaders] = fields
         response.headerFields[.accessControlMaxAge] = "600"
         return TransportAnswer(response)
     }

@@ -26,9 +26,16 @@ struct ParseOptions: ParsableArguments {
         }
         var configuration: ParseConfiguration
         do throws(ParseConfiguration.ValueError) {
-            configuration = try ParseConfiguration(applicationID: applicationID, path: path ?? "/parse")
+            configuration = try ParseConfiguration(applicationID: applicationID)
         } catch {
             throw Failure(.usage, "--parse: \(error)")
+        }
+        if let path {
+            do throws(ParseConfiguration.ValueError) {
+                configuration = try ParseConfiguration(applicationID: applicationID, path: path)
+            } catch {
+                throw Failure(.usage, "--parse-path: \(error)")
+            }
         }
         do throws(ParseConfiguration.ValueError) {
             for field in fields { try configuration.addField(field, catalog: catalog) }

@@ -10,8 +10,8 @@ import SyncService
 import Synchronization
 
 /// Counts the hashes of a server, and runs code before they are made.
-final class CountedCryptography: ServiceCryptography {
-    private let base = ServerCryptography(
+final class CountedCryptography: ForwardingCryptography {
+    let base: any ServiceCryptography = ServerCryptography(
         server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 6)))
     private let counts = Mutex((hashed: 0, verified: 0))
     let beforeHashing = Mutex<(@Sendable () async -> Void)?>(nil)
@@ -37,19 +37,6 @@ final class CountedCryptography: ServiceCryptography {
     func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
         counts.withLock { $0.verified += 1 }
         return try await base.verify(password: password, hash: hash, peer: peer)
-    }
-
-    func digest(of bytes: [UInt8]) -> [UInt8] { base.digest(of: bytes) }
-    func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
-        base.authenticationCode(of: bytes, key: key)
-    }
-    func randomBytes(_ count: Int) -> [UInt8] { base.randomBytes(count) }
-    func makeSigningKey() -> [UInt8] { base.makeSigningKey() }
-    func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
-        try await base.sign(claims, with: key)
-    }
-    func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
-        try await base.verify(token, keys: keys, now: now)
     }
 }
 

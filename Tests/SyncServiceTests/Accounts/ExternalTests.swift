@@ -1,4 +1,3 @@
-import Entitlements
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
@@ -10,12 +9,12 @@ import Testing
 @Suite("Accounts of another issuer")
 struct ExternalTests {
     /// Accepts the issuer's tokens until the issuer withdraws its keys, and counts the checks.
-    private final class Issuing: ServiceCryptography {
-        private let wrapped: PlainCryptography
+    private final class Issuing: ForwardingCryptography {
+        let base: any ServiceCryptography
         private let state = Mutex((isWithdrawn: false, count: 0))
         var count: Int { state.withLock { $0.count } }
 
-        init(_ host: HostServices) { wrapped = PlainCryptography(host: host, issuer: "https://login.example.com") }
+        init(_ host: HostServices) { base = PlainCryptography(host: host, issuer: "https://login.example.com") }
 
         func withdraw() { state.withLock { $0.isWithdrawn = true } }
 
@@ -25,37 +24,7 @@ struct ExternalTests {
                 return state.isWithdrawn
             }
             guard !isWithdrawn else { throw TokenRefusal("no such key") }
-            return try await wrapped.verify(token, keys: keys, now: now)
-        }
-
-        func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
-            try await wrapped.hash(password: password, peer: peer)
-        }
-        func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
-            try await wrapped.verify(password: password, hash: hash, peer: peer)
-        }
-        func digest(of bytes: [UInt8]) -> [UInt8] { wrapped.digest(of: bytes) }
-        func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
-            wrapped.authenticationCode(of: bytes, key: key)
-        }
-        func randomBytes(_ count: Int) -> [UInt8] { wrapped.randomBytes(count) }
-        func makeSigningKey() -> [UInt8] { wrapped.makeSigningKey() }
-        func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
-            try await wrapped.sign(claims, with: key)
-        }
-        func publicKey(of key: SigningKey) throws(CryptographyError) -> [UInt8] { try wrapped.publicKey(of: key) }
-        func sign(_ payload: [UInt8], type: String, with key: SigningKey) throws(CryptographyError) -> String {
-            try wrapped.sign(payload, type: type, with: key)
-        }
-        func verify(
-            _ token: String, type: String, keys: [SigningKey]
-        ) throws(TokenRefusal) -> (payload: [UInt8], key: String) {
-            try wrapped.verify(token, type: type, keys: keys)
-        }
-        func sign(
-            _ grant: SignedGrant, with key: GrantKey, by root: SigningKey
-        ) async throws(CryptographyError) -> String {
-            try await wrapped.sign(grant, with: key, by: root)
+            return try await base.verify(token, keys: keys, now: now)
         }
     }
 
