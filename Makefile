@@ -51,6 +51,7 @@ test: setup ## Run all tests, API fuzzing, the web page in a browser, the docume
 	.ci/fuzz-api
 	.ci/check-docs --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/check-grants --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
+	.ci/check-content --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/check-proxy --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/restore-drill --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"

@@ -1,4 +1,5 @@
 import CurlTransport
+import Entitlements
 import EvidenceTestSupport
 import Foundation
 import HTTPTypes
@@ -31,7 +32,8 @@ struct LiveContentTests {
             store: "memory:",
             options: [
                 "--catalog", folder.path(of: "catalog.json"), "--app-store-bundle", "com.example", "--evidence-root",
-                folder.path(of: "roots.pem"),
+                folder.path(of: "roots.pem"), "--at",
+                "\(Timestamp(milliseconds: AppStoreFoundry.purchaseDate + 60_000))",
             ] + options)
     }
 

@@ -43,8 +43,7 @@ struct LiveGrantTests {
         process.standardOutput = output
         try process.run()
         let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0)
+        try #require(ProcessEnd(of: process).wait() == 0)
         return text.trimmingCharacters(in: .newlines)
     }
 

@@ -30,6 +30,9 @@ struct EvidenceBenchmarks {
             expect(!isAccepted(forgery, verifier), "a forged transaction is refused")
         }
         expect(samples.verifiesBareSignature(), "the bare signature is valid")
+        let grant = try GrantSample()
+        expect(grant.isAccepted && grant.verifiesBareSignature(), "the grant is accepted")
+        let grantFloor: (Int) -> UInt64 = { _ in grant.verifiesBareSignature() ? 1 : 0 }
         let floor: (Int) -> UInt64 = { _ in samples.verifiesBareSignature() ? 1 : 0 }
         let rows = [
             stopwatch.measure("transaction, chain cached", size: 1, floor: floor) { _ in
@@ -45,6 +48,9 @@ struct EvidenceBenchmarks {
                 isAccepted(halfForeign, verifier) ? 1 : 0
             },
             stopwatch.measure("forged chain", size: 1, floor: floor) { _ in isAccepted(foreign, verifier) ? 1 : 0 },
+            stopwatch.measure("grant, beside one Ed25519 check", size: 1, floor: grantFloor) { _ in
+                grant.isAccepted ? 1 : 0
+            },
         ]
         let way = try await NotificationTime(samples: samples, program: syncd).measure(count: isShort ? 2 : 100)
         print(isJSON ? json(rows, way) : text(rows, way))
@@ -64,13 +70,15 @@ struct EvidenceBenchmarks {
     }
 
     private static func text(_ rows: [Measurement], _ way: NotificationTime.Result) -> String {
-        let title = row("what", "time", "a second", "P-256", "ratio")
+        let title = row("what", "time", "a second", "signature", "ratio")
         let lines = rows.map { measurement in
             row(
                 measurement.name, duration(measurement.nanoseconds), decimal(1e9 / measurement.nanoseconds, places: 0),
                 duration(measurement.floor), decimal(measurement.ratio, places: 2))
         }
-        let note = "one core; P-256 is one verification of a signature; ratios are medians of rounds that took turns"
+        let note =
+            "one core; the signature is one check by P-256, or by Ed25519 for the grant; ratios are medians of rounds "
+            + "that took turns"
         return ([title, String(repeating: "-", count: 79)] + lines + ["", note, "", way.text]).joined(separator: "\n")
     }
 

@@ -97,8 +97,8 @@ final class AccountSession: Sendable {
         return remember(
             LocalState(
                 account: ledger, device: device, remote: remote, decisions: decisions, replica: replica,
-                hasSynced: hasSynced, grant: grant, turn: Turn(read: turn, written: turn), isAnonymous: account.isAnonymous,
-                after: cached?.replay ?? emptyReplay))
+                hasSynced: hasSynced, grant: grant, turn: Turn(read: turn, written: turn),
+                isAnonymous: account.isAnonymous, after: cached?.replay ?? emptyReplay))
     }
 
     /// Returns `true` if this object fetched the account's grant when the facts had these versions.

@@ -44,7 +44,7 @@ struct CatalogChecker {
                     throw InputError(
                         path: "\(path).entitlement", reason: "there is no entitlement \"\(id.rawValue.singleLine)\"")
                 }
-                guard rule.basis == .now, rule.maximumLevel == 1 else {
+                guard rule.basis == .current, rule.maximumLevel == 1 else {
                     throw InputError(
                         path: "\(path).entitlement", reason: "a rule with an entitlement is by now, without a level")
                 }

@@ -29,7 +29,7 @@ package struct ContentAccess: Hashable, Sendable {
     /// The content that `replay` opens at `instant`.
     ///
     /// - Parameter isComplete: `false` if purchases may be missing from the facts. Then periods have no numbers, so
-    ///   rules by period open nothing: otherwise whoever leaves purchases out would choose their sets.
+    ///   rules by period open nothing: otherwise a client that leaves purchases out would choose their sets.
     package init(_ replay: Replay, at instant: Timestamp, isComplete: Bool) {
         let rules = replay.catalog.content
         let groups = Set(rules.compactMap(\.source.group)).sorted()
@@ -52,8 +52,8 @@ package struct ContentAccess: Hashable, Sendable {
         var isRevoked: Bool { revokedAt != nil }
     }
 
-    /// The periods that purchases gave, with numbers. A revoked one keeps its number, so that a refund does not move the
-    /// sets of the others. Grace and assertions have no number: nothing was paid for them as a period.
+    /// The periods that purchases gave, with numbers. A revoked one keeps its number, so that a refund does not move
+    /// the sets of the others. Grace and assertions have no number: nothing was paid for them as a period.
     private static func paidPeriods(of group: GroupID, in replay: Replay) -> [Contribution] {
         let purchases = (replay.timelines[group]?.contributions ?? []).filter { contribution in
             if case .purchase = contribution.origin { true } else { false }
@@ -78,11 +78,11 @@ package struct ContentAccess: Hashable, Sendable {
     /// upgraded purchase, in milliseconds.
     private static let upgradeTolerance: Int64 = 60_000
 
-    /// Returns `true` if a purchase was cancelled because another product of the subscription replaced it: receipts
-    /// state a cancellation then, as for a refund.
+    /// Returns `true` if a purchase was cancelled because a later one of another product replaced it: receipts state a
+    /// cancellation then, as for a refund.
     private static func isUpgrade(at date: Timestamp, of period: Period, to others: [Period]) -> Bool {
         others.contains { other in
-            other.level != nil && other.product != period.product
+            other.level != nil && other.product != period.product && other.start > period.start
                 && abs(other.start.milliseconds - date.milliseconds) <= upgradeTolerance
         }
     }
@@ -94,7 +94,7 @@ package struct ContentAccess: Hashable, Sendable {
         switch (rule.source, rule.basis) {
         case (.entitlement(let id), _):
             return ContentOpening(path: rule.path, extent: .all(replay.access(to: id, at: instant)?.isGranted == true))
-        case (.group(let group), .now):
+        case (.group(let group), .current):
             let isOpen = (replay.timelines[group]?.periods ?? []).contains {
                 $0.contains(instant) && isHighEnough($0.level)
             }
@@ -148,7 +148,7 @@ package struct ContentOpening: Hashable, Sendable {
     /// - Parameter path: The path of a valid ``ContentRule``.
     package init(path: String, extent: Extent) {
         (self.path, self.extent) = (path, extent)
-        let rule = ContentRule(path: path, source: .group(""), basis: .now)
+        let rule = ContentRule(path: path, source: .group(""), basis: .current)
         (segments, isPrefix) = (rule.segments, rule.isPrefix)
     }
 

@@ -1,17 +1,17 @@
 /// A rule that opens paths of a web server to buyers.
 ///
-/// The rules of a catalogue decide about paths alone. What no rule matches is closed, and of several rules that match the
-/// most specific one decides: the one with more segments, then the one whose first differing segment is literal.
+/// The rules of a catalogue decide about paths alone. What no rule matches is closed, and of several rules that match
+/// the most specific one decides: the one with more segments, then the one whose first differing segment is literal.
 public struct ContentRule: Hashable, Sendable {
     /// The reason for which a rule opens a path.
     public enum Basis: String, Hashable, Sendable, CaseIterable {
-        /// `{set}` in the path is the number of a period that was paid, counted from 1 in the order of their starts. The
-        /// set stays open after the period has ended.
+        /// `{set}` in the path is the number of a period that was paid, counted from 1 in the order of their starts.
+        /// The set stays open after the period has ended.
         case period
         /// `{date}` in the path, `YYYY-MM-DD`, is a day whose first instant (UTC) was paid and has begun.
         case date
         /// The group is active, or the entitlement is granted, now.
-        case now
+        case current = "now"
     }
 
     /// The purchases that decide.
@@ -24,7 +24,8 @@ public struct ContentRule: Hashable, Sendable {
         var group: GroupID? { if case .group(let id) = self { id } else { nil } }
     }
 
-    /// A path: `/` and segments, which are literal, or `{set}` or `{date}`. With a final `/` it covers everything below.
+    /// A path: `/` and segments, which are literal, or `{set}` or `{date}`. With a final `/` it covers everything
+    /// below.
     public var path: String
     /// The purchases that decide.
     public var source: Source
@@ -81,14 +82,14 @@ extension ContentRule {
             switch basis {
             case .period: .set
             case .date: .date
-            case .now: nil
+            case .current: nil
             }
         let variables = segments.filter { if case .literal = $0 { false } else { true } }
         guard variables == (needed.map { [$0] } ?? []) else {
             return switch basis {
             case .period: "a rule by period needs exactly one segment {set}"
             case .date: "a rule by date needs exactly one segment {date}"
-            case .now: "a rule by now has neither {set} nor {date}"
+            case .current: "a rule by now has neither {set} nor {date}"
             }
         }
         let literals = segments.compactMap { if case .literal(let text) = $0 { text } else { nil } }

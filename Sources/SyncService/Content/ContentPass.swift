@@ -117,8 +117,8 @@ extension ContentOpening {
 
 /// The content sessions that this server has verified, so that the check of a path costs no signature.
 ///
-/// A session is believed under the rule of ``FeedFreshness``, as access tokens are: if its key was removed from the store,
-/// all servers refuse it within ``FeedFreshness/trust``.
+/// A session is believed under the rule of ``FeedFreshness``, as access tokens are: if its key was removed from the
+/// store, all servers refuse it within ``FeedFreshness/trust``.
 final class ContentPasses: Sendable {
     /// A verified session.
     final class Known: Sendable {

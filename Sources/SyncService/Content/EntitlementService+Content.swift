@@ -123,7 +123,8 @@ extension EntitlementService {
             ])
         }
         answer.response.headerFields[.setCookie] =
-            "\(ContentSessions.cookie)=\(token); Max-Age=\(expiresAt - issuedAt); Path=/; HttpOnly; Secure; SameSite=Lax"
+            "\(ContentSessions.cookie)=\(token); Max-Age=\(expiresAt - issuedAt); Path=/; HttpOnly; Secure; "
+            + "SameSite=Lax"
         return answer
     }
 

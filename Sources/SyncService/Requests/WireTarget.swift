@@ -190,8 +190,8 @@ extension EntitlementService {
         let places: [WireTarget.Place] = [
             .keys, .key(key), .batch, .changes, .accounts, .ownAccount, .ownPassword, .ownRecoveryCodes, .ownErasure,
             .ownToken, .ownExport, .recoveryCode(of: name), .erasure(of: name), .sessions, .devices, .approvals,
-            .entitlements, .grants, .contentSessions, .contentCheck, .keySet, .catalog, .transactions, .notifications(.appStore), .notifications(.googlePlay),
-            .notifications(.stripe),
+            .entitlements, .grants, .contentSessions, .contentCheck, .keySet, .catalog, .transactions,
+            .notifications(.appStore), .notifications(.googlePlay), .notifications(.stripe),
         ]
         return places.map { ($0.route, $0.methods) }
     }

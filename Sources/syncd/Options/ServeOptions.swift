@@ -117,7 +117,10 @@ struct ServiceOptions: ParsableArguments {
         if catalog.file != nil {
             let loaded = try catalog.load()
             configuration.catalog = loaded
-            configuration.catalogJSON = Array(loaded.json.text().utf8)
+            // Apps need no content rules, and earlier versions refuse members that they do not know.
+            let served = try Catalog(
+                products: loaded.products, entitlements: loaded.entitlements, policy: loaded.policy)
+            configuration.catalogJSON = Array(served.json.text().utf8)
         }
         configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)
         configuration.isClockAccepted = acceptClock

@@ -262,7 +262,8 @@ struct ContentSessionTests {
             #"{"path":"/\#($0)/\#(String(repeating: "a", count: 100))/","group":"g","by":"now"}"#
         }
         let catalog = """
-            {"products":[{"id":"m","type":"nonRenewing","group":"g","duration":"P1M"}],"content":[\(rules.joined(separator: ","))]}
+            {"products":[{"id":"m","type":"nonRenewing","group":"g","duration":"P1M"}],
+             "content":[\(rules.joined(separator: ","))]}
             """
         let large = try await Self.open(MemoryBackend(), clock, catalog: catalog)
         let bob = await LedgerAccount(large, "bob")
