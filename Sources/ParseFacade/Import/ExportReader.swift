@@ -34,7 +34,7 @@ package struct ExportReader {
 
     /// The next object; `nil` at the end.
     ///
-    /// - Throws: `InputError` with the line of a syntax error or of a file that is cut off, and the error of the source.
+    /// - Throws: `InputError` with the line of a syntax error or of a file that is cut off, or the source's error.
     package mutating func next() throws -> Object? {
         if form == nil { form = try begin() }
         let object = try form == .lines ? nextLine() : nextElement()

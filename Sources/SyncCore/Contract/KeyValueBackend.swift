@@ -29,8 +29,8 @@
 /// **What has a default implementation:** ``requiringExisting``, ``evidenceReceiver``, ``grantIssuer``, the two batch
 /// methods, ``changes(since:prefix:limit:)``, ``latestCursor()`` and ``signals()``. A backend that keeps no sequence of
 /// changes and sends no signals implements two properties and four methods. ``MemoryBackend`` is a complete
-/// implementation to start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only what
-/// it changes.
+/// implementation to start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only
+/// what it changes.
 ///
 /// A caller that creates an entry unless it exists:
 ///

@@ -84,7 +84,7 @@ package final class PasswordHashing: Sendable {
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
     }
 
-    /// Verifies `password` against the hash `text`, by scrypt or bcrypt. A wrong password takes as long as a correct one.
+    /// Verifies `password` against the hash `text`, by scrypt or bcrypt. A wrong password takes as long as a right one.
     ///
     /// - Parameter peer: the client's address.
     /// - Returns: `true` if the password is correct.

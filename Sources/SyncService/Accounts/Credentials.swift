@@ -99,8 +99,8 @@ struct Credentials: Sendable {
         return Replacement(imported: imported, hash: try await hash(password, peer: peer))
     }
 
-    /// Replaces the hash, unless it was changed since it was verified. A store that cannot be written refuses no log-in:
-    /// the next one tries again.
+    /// Replaces the hash, unless it was changed since it was verified. A store that cannot be written refuses no
+    /// log-in: the next one tries again.
     private func replace(_ replacement: Replacement, of credential: VerifiedCredential) async {
         do throws(BackendError) {
             _ = try await change(

@@ -10,8 +10,8 @@ package protocol ServiceCryptography: Sendable {
     /// - Throws: ``CryptographyError``, also if too many hashes of the address, or of all addresses, are waiting.
     func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String
 
-    /// Returns `true` if `hash` is a hash of `password`, by scrypt or an imported one by bcrypt. Takes the same time for
-    /// a wrong password.
+    /// Returns `true` if `hash` is a hash of `password`, by scrypt or an imported one by bcrypt. Takes the same time
+    /// for a wrong password.
     ///
     /// - Parameter peer: As for ``hash(password:peer:)``.
     func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool

@@ -293,8 +293,8 @@ struct ParseMigration {
         guard refused == 0 else {
             throw Failure(
                 .conflict,
-                "\(plural(refused, "object")) of the export \(refused == 1 ? "was" : "were") refused, see above; the others "
-                    + "need not be imported again")
+                "\(plural(refused, "object")) of the export \(refused == 1 ? "was" : "were") refused, see above; the "
+                    + "others need not be imported again")
         }
     }
 

@@ -227,7 +227,8 @@ struct ImportTests {
             (#"{"_id":"a","username":"a","_hashed_password":"x"}"#, "must be bcrypt's"),
             (#"{"_id":"a","username":"a","_hashed_password":7}"#, "must be a text"),
             (
-                #"{"_id":"a","username":"a","_hashed_password":"$2a$15$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"}"#,
+                #"{"_id":"a","username":"a","_hashed_password":"$2a$15$CCCCCCCCCCCCCCCCCCCCC."#
+                    + #"E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"}"#,
                 "4 to 14, not 15"
             ),
             (#"{"_id":"a","username":"a","_created_at":{"$date":"yesterday"}}"#, "a date is expected"),
