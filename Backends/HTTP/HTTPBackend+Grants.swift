@@ -21,9 +21,9 @@ extension HTTPBackend: GrantIssuer {
         switch answer.response.status.code {
         case 200: break
         case 404, 405:
+            let reason = Problem(json: answer.body)?.detail ?? "it has no such path"
             throw BackendError(
-                .unsupported, operation: .read,
-                message: "\(label) signs no grants; start the server with --root-key")
+                .unsupported, operation: .read, message: "\(label) signs no grants: \(reason)")
         default: throw failure(answer, .read, nil)
         }
         guard let body = try? JSONDecoder().decode(Body.self, from: Data(answer.body)) else {

@@ -35,7 +35,7 @@ extension EntitlementService {
             }
         case .notifications(let store): return try await notification(of: store, request)
         case .contentSessions: return try await contentSession(presenting: request)
-        case .contentCheck: return try await contentCheck(request.head)
+        case .contentCheck: return try await contentCheck(request.head, peer: request.peer)
         case .keySet: return try await keySet()
         default: return try catalog(request)
         }

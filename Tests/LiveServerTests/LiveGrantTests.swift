@@ -158,7 +158,7 @@ struct LiveGrantTests {
 
     /// The name of the server's key in the grant of a device.
     private func keyID(in local: any KeyValueBackend) async throws -> String {
-        let key = try EntryKey("device/accounts/alice/\(try await incarnation(in: local))/grant")
+        let key = try EntryKey("device/accounts/alice/\(try await incarnation(in: local))/grants/production")
         guard case .found(let entry) = try await local.read(key).outcome else {
             throw BackendError(.missing, message: "there is no grant")
         }

@@ -23,6 +23,8 @@ final class AccountSession: Sendable {
     let keys: LedgerKeys
     let dependencies: Dependencies
     let entries: LedgerEntries
+    /// The account's grant for this device and environment.
+    let grantKey: EntryKey
     let dependsOnRemote: Bool
     private let cache = Mutex<LocalState?>(nil)
     /// The versions of the ledger and the decisions when this object last fetched a grant.
@@ -32,7 +34,12 @@ final class AccountSession: Sendable {
     init(_ account: Account, _ dependencies: Dependencies) throws(EntitlementError) {
         self.account = account
         self.dependencies = dependencies
-        do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
+        do {
+            keys = try LedgerKeys(account)
+            grantKey = try EntryKey(keys.grants + LedgerKeys.escaped(dependencies.environment.rawValue))
+        } catch {
+            throw EntitlementError(error)
+        }
         entries = LedgerEntries(backend: dependencies.local)
         let rules = dependencies.catalog.policy.rules
         dependsOnRemote =
@@ -68,7 +75,10 @@ final class AccountSession: Sendable {
         }
         let needsGrant = dependencies.trust.verifier != nil && !account.isAnonymous
         let knownGrant = try? cached?.grant.get()
-        if needsGrant { requests.append(ReadRequest(keys.grant)) }
+        if needsGrant {
+            requests.append(ReadRequest(keys.grantDevice))
+            requests.append(ReadRequest(grantKey, unless: knownGrant?.version))
+        }
         let knownReplica = try? cached?.replica.get()
         requests.append(ReadRequest(keys.replica, unless: knownReplica?.version))
         if let marks = dependencies.clock.readRequest { requests.append(marks) }
@@ -81,11 +91,12 @@ final class AccountSession: Sendable {
         let decisions =
             account.isAnonymous
             ? VersionedLedger() : try entries.decode(&results, keys.knownDecisions, cached: cached?.decisions)
-        let heldGrant = needsGrant ? results.removeFirst() : nil
+        let grant =
+            needsGrant
+            ? decodeGrant(device: results.removeFirst(), grant: results.removeFirst(), cached: knownGrant)
+            : .success(nil)
         let replica = decodeReplica(results.removeFirst(), cached: knownReplica)
         if let marks = results.first { dependencies.clock.take(marks) }
-
-        let grant = decodeGrant(heldGrant, for: (try? replica.get())?.id, cached: knownGrant)
 
         if var cached, cached.account.version == ledger.version, cached.device.version == device.version,
             cached.remote?.version == remote?.version, cached.decisions.version == decisions.version

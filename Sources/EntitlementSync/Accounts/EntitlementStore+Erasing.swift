@@ -151,7 +151,11 @@ extension EntitlementStore {
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         let entries = LedgerEntries(backend: local)
         for key in [keys.device, keys.remote] { try await entries.replace(key) { _ in .erased } }
-        do throws(BackendError) { _ = try await local.delete(keys.grant, if: .any) } catch {
+        do throws(BackendError) {
+            for item in try await local.list(prefix: keys.grants, after: nil, limit: 1_000).outcome.items {
+                _ = try await local.delete(item.key, if: .matches(item.version))
+            }
+        } catch {
             throw EntitlementError(error)
         }
         if try await entries.read(keys.knownDecisions).version != nil {

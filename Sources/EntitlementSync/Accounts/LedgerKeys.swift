@@ -16,8 +16,10 @@ package struct LedgerKeys: Sendable {
     let remote: EntryKey
     /// The remotes with which this device has synced this account.
     let knownRemotes: EntryKey
-    /// The grant that the account's server has signed for this device.
-    let grant: EntryKey
+    /// The prefix of the grants that the account's server has signed for this device, one for each environment.
+    let grants: String
+    /// The id of this device in grants. It never changes, unlike the replica id.
+    let grantDevice: EntryKey
     /// The replica id under which this store writes facts.
     let replica: EntryKey
     /// The marks of this device's clock.
@@ -38,7 +40,8 @@ package struct LedgerKeys: Sendable {
         knownDecisions = try EntryKey("device/" + path + "/decisions")
         isAnonymous = account.isAnonymous
         knownRemotes = try EntryKey("device/" + path + "/meetings")
-        grant = try EntryKey("device/" + path + "/grant")
+        grants = "device/" + path + "/grants/"
+        grantDevice = try EntryKey("device/id")
         replica = try EntryKey("device/replica")
     }
 

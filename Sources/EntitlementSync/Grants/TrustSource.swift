@@ -12,11 +12,16 @@ public struct TrustSource: Sendable {
     /// The facts in the local store, as far as an unexpired grant that the account's server signed for this device
     /// confirms them.
     ///
-    /// A sync fetches a grant when the facts have changed, and when half of the grant's life has passed. Without a
-    /// connection access ends when the grant expires and the grace has passed. Without an account nothing is granted.
+    /// A sync fetches a grant when it is the first of a store object, when the facts have changed or grant more than
+    /// the server has confirmed, and when half of the grant's life has passed. Without a connection access ends when
+    /// the grant expires and the grace has passed, although `Access.Grant.until` is the end of the purchase. Without an
+    /// account nothing is granted.
     ///
     /// The grant limits `Snapshot.access`, ``EntitlementStore/access(to:)`` and ``EntitlementStore/use(_:id:)``. The
-    /// periods, products and balances of a `Snapshot` are those of the facts.
+    /// periods, products and balances of a `Snapshot`, and the rows of an ``EntitlementModel``, are those of the facts.
+    ///
+    /// The server must run with the policy `verified`; otherwise it signs what devices claim. Catalogues in which units
+    /// grant access are refused, and so is ``ClockSource/host``.
     ///
     /// - Parameters:
     ///   - verifier: The verifier with the app's pinned root keys, for example `GrantRoots`.
@@ -28,15 +33,18 @@ public struct TrustSource: Sendable {
 }
 
 extension TrustSource {
-    /// Throws if the server cannot confirm what the catalogue grants.
-    func check(_ catalog: Catalog) throws(EntitlementError) {
+    /// Throws if no grant can confirm what the catalogue grants, or if the clock could be set back.
+    func check(_ catalog: Catalog, _ clock: ClockSource) throws(EntitlementError) {
+        guard verifier != nil else { return }
+        guard clock == .trusted else {
+            throw EntitlementError(.invalid, "trust: signed grants need the trusted clock")
+        }
         let hasUnits = catalog.entitlements.contains { entitlement in
             entitlement.grantedBy.contains { if case .units = $0 { true } else { false } }
         }
-        guard verifier != nil, hasUnits, catalog.policy.rules.consumables == .deviceLocal else { return }
+        guard hasUnits else { return }
         throw EntitlementError(
             .unsuitableStore,
-            "trust: a server cannot confirm units that count on one device: put \"consumables\": \"shared\" into the "
-                + "policy of the catalogue")
+            "trust: a grant cannot confirm units, which devices spend: use a catalogue in which no units grant access")
     }
 }

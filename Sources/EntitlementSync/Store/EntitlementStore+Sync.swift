@@ -82,7 +82,14 @@ extension EntitlementStore {
         let (answered, refusal) = try await sendEvidence(of: session, in: before, restored: restored)
         // The request took time, in which the app may have recorded something.
         let current = before.waitingEvidence.isEmpty ? before : try await session.read()
-        let report = try await reconcile(engine, current, for: session)
+        let report: DocumentReport<Ledger>
+        do throws(EntitlementError) { report = try await reconcile(engine, current, for: session) } catch {
+            // A remote that refuses writes may still confirm what it has. The first error is reported.
+            if !error.isTransient, let state = try? await renewGrant(of: session, in: try await session.read()) {
+                _ = try? await publish(state, of: session)
+            }
+            throw error
+        }
         if report.content.isErased {
             try await applyErasure(of: session)
             throw .erased(session.account)
@@ -154,8 +161,10 @@ extension EntitlementStore {
         let facts = Facts(
             account: report.content, device: before.device.ledger,
             server: decisions?.ledger ?? before.decisions.ledger, remote: before.remote.map { _ in report.content })
+        var context = snapshotBefore.context
+        context.hasRestored = true
         let after = Replay(facts, catalog: catalog, environment: environment)
-            .snapshot(at: snapshotBefore.at, context: AccessContext())
+            .snapshot(at: snapshotBefore.at, context: context)
         return SyncReport(
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
             accessChanges: AccessChange.between(snapshotBefore, after),

@@ -75,7 +75,7 @@ public final class EntitlementStore: Sendable {
         environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
         host: HostServices = .system
     ) async throws(EntitlementError) {
-        try trust.check(catalog)
+        try trust.check(catalog, clock)
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
                 .unsuitableStore, "\(local.label) cannot write conditionally, but the local store must")
@@ -130,12 +130,12 @@ public final class EntitlementStore: Sendable {
     /// - Throws: The errors of the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, account: Account? = nil,
-        environment: EnvironmentID = .production, clock: ClockSource = .trusted,
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
         host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: nil, account: account,
-            environment: environment, clock: clock, host: host)
+            environment: environment, clock: clock, trust: trust, host: host)
     }
 
     /// Opens a store over a local and a remote backend. Accepts shorthand such as `.file("…")`.

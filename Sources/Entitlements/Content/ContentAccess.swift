@@ -39,11 +39,19 @@ package struct ContentAccess: Hashable, Sendable {
         openings = rules.map { rule in
             Self.opening(rule, replay, at: instant, periods: isComplete ? begun : [])
         }
+        let hasDates = rules.contains { $0.basis == .date }
         let timelines = groups.compactMap { replay.timelines[$0] }
         let instants =
             timelines.flatMap(\.contributions).flatMap { [$0.start, $0.end] } + paid.compactMap(\.revokedAt)
             + [replay.nextBoundary(after: instant)].compactMap { $0 }
+            + (hasDates ? [Self.midnight(after: instant)] : [])
         nextBoundary = instants.filter { $0 > instant }.min()
+    }
+
+    /// The first instant of the next day (UTC), which a rule by date may open.
+    private static func midnight(after instant: Timestamp) -> Timestamp {
+        let day: Int64 = 86_400_000
+        return Timestamp(milliseconds: (instant.milliseconds.flooredQuotient(by: day) + 1) * day)
     }
 
     private struct Contribution {
@@ -78,11 +86,12 @@ package struct ContentAccess: Hashable, Sendable {
     /// upgraded purchase, in milliseconds.
     private static let upgradeTolerance: Int64 = 60_000
 
-    /// Returns `true` if a purchase was cancelled because a later one of another product replaced it: receipts state a
-    /// cancellation then, as for a refund.
+    /// Returns `true` if a purchase was cancelled because a later one of another product, at its level or a higher one,
+    /// replaced it: receipts state a cancellation then, as for a refund.
     private static func isUpgrade(at date: Timestamp, of period: Period, to others: [Period]) -> Bool {
         others.contains { other in
-            other.level != nil && other.product != period.product && other.start > period.start
+            other.level ?? .max <= period.level ?? 0 && other.product != period.product && other.revokedAt == nil
+                && other.start > period.start
                 && abs(other.start.milliseconds - date.milliseconds) <= upgradeTolerance
         }
     }

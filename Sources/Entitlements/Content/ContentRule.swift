@@ -3,7 +3,7 @@
 /// The rules of a catalogue decide about paths alone. What no rule matches is closed, and of several rules that match
 /// the most specific one decides: the one with more segments, then the one whose first differing segment is literal.
 public struct ContentRule: Hashable, Sendable {
-    /// The reason for which a rule opens a path.
+    /// The time that must be paid for a rule to open a path.
     public enum Basis: String, Hashable, Sendable, CaseIterable {
         /// `{set}` in the path is the number of a period that was paid, counted from 1 in the order of their starts.
         /// The set stays open after the period has ended.
@@ -29,7 +29,7 @@ public struct ContentRule: Hashable, Sendable {
     public var path: String
     /// The purchases that decide.
     public var source: Source
-    /// The reason for which the rule opens a path.
+    /// The time that must be paid for the rule to open a path.
     public var basis: Basis
     /// The lowest level of service for which the rule opens a path, as a number from 1, the highest level, to 1,000.
     /// Groups without levels have level 1.

@@ -19,7 +19,7 @@ public struct SignedGrant: Hashable, Sendable {
 
     /// The name of the server (`iss`).
     public var server: String
-    /// The pseudonym of the account (`sub`). Only who knows the account's incarnation can compute it.
+    /// The pseudonym of the account (`sub`). Computing it takes the account's incarnation, which is random.
     public var account: String
     /// The id of the device (`dev`).
     public var device: String
@@ -27,7 +27,7 @@ public struct SignedGrant: Hashable, Sendable {
     public var environment: EnvironmentID
     /// The time of the signature (`iat`), in whole seconds.
     public var issued: Timestamp
-    /// The time from which on the grant proves nothing (`exp`), in whole seconds.
+    /// The time at which the grant expires (`exp`), in whole seconds.
     public var expires: Timestamp
     /// The entitlements that are granted, in ascending order.
     public var items: [Item]
@@ -53,12 +53,12 @@ public struct SignedGrant: Hashable, Sendable {
         "\(type)\n\(server)\n\(incarnation)\n\(name)"
     }
 
-    /// The access that the grant proves.
+    /// The access that the grant proves. Units prove none: a device spends them, so no earlier statement bounds them.
     ///
     /// - Parameter grace: The time after ``expires`` for which a device without a connection still accepts the grant,
     ///   in milliseconds.
     public func limit(grace: Int64 = 0) -> AccessLimit {
-        let ends = items.map { ($0.entitlement, $0.until ?? .latest) }
+        let ends = items.filter { $0.units == nil }.map { ($0.entitlement, $0.until ?? .latest) }
         return AccessLimit(
             ends: Dictionary(ends) { max($0, $1) }, until: Timestamp(milliseconds: expires.milliseconds + max(0, grace))
         )
@@ -69,7 +69,7 @@ public struct SignedGrant: Hashable, Sendable {
 public struct AccessLimit: Hashable, Sendable {
     /// The end of each entitlement; `Timestamp.latest` for permanent access. An entitlement that is absent is denied.
     public var ends: [EntitlementID: Timestamp]
-    /// The instant from which on everything is denied.
+    /// The instant at which everything ends.
     public var until: Timestamp
 
     /// Creates a limit.
@@ -93,9 +93,8 @@ public struct AccessLimit: Hashable, Sendable {
             return .denied(isSignedIn ? .restoreNeeded : .signInNeeded)
         }
         guard instant < end else { return .denied(.expired(end)) }
-        let last = min(end, until)
         var grant = grant
-        grant.until = last < .latest ? min(grant.until ?? last, last) : grant.until
+        if end < .latest { grant.until = min(grant.until ?? end, end) }
         return .granted(grant)
     }
 }

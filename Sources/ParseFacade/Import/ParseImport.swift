@@ -95,7 +95,7 @@ package struct ParseImport: Sendable {
             account, alias: user.username, password: password, created: user.created.milliseconds)
         guard state != .erased else { return .leftOut("the account was erased") }
         if case .anonymous(let id) = user.access, try await !link(try anonymousKey(id), account) {
-            try await accounts.undo(account)
+            if state == .absent { try await accounts.undo(account) }
             return .refused("another account has this anonymous id")
         }
         if !user.ends.isEmpty { try await assert(user, account) }
@@ -165,7 +165,9 @@ package struct ParseImport: Sendable {
         try await concurrently(sessions) {
             [$0.user]
         } _: { session in
-            guard session.isUsable(at: gateway.host.now()) else { return .leftOut("the session has ended") }
+            guard session.isUsable(at: gateway.host.now()) else {
+                return .leftOut("the session has ended or is restricted")
+            }
             guard let account = try await imported(session.user) else { return .leftOut("its user was not imported") }
             return try await add([(session.token, session.expires)], of: account)
         }

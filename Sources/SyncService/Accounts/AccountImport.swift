@@ -109,7 +109,8 @@ package struct AccountImport: Sendable {
     ///   - password: A hash by bcrypt; `nil` for an account that needs a new password.
     ///   - created: The creation in the other system, in milliseconds since 1970 UTC.
     /// - Returns: The state before the call.
-    /// - Throws: ``AccountRefusal`` if a name is taken or not allowed. Then nothing of the account remains.
+    /// - Throws: ``AccountRefusal`` if a name is taken or not allowed. Nothing remains then of an account that this
+    ///   call has created.
     package func create(
         _ account: Account, alias: String, password: String?, created: Int64
     ) async throws -> State {
@@ -130,7 +131,8 @@ package struct AccountImport: Sendable {
         }
         let aliases = AccountAliases(records: records)
         for name in [id, alias] where try await !aliases.claim(name, for: account) {
-            try await undo(account)
+            // An account of an earlier import may be in use.
+            if before == .absent { try await undo(account) }
             throw AccountRefusal(Self.clash(of: name, account))
         }
         try await AccountDirectory(backend: records.backend).adopt(account, isRevivable: false)

@@ -58,7 +58,8 @@ struct Credentials: Sendable {
     /// The largest age of another issuer's token that can replace a password, in milliseconds.
     static let recency: Int64 = 300_000
 
-    /// Checks the password of the account called `name`. Takes the same time if there is no such account.
+    /// Checks the password of the account called `name`. Takes the same time if there is no such account, but longer
+    /// for an imported account until its first log-in.
     ///
     /// A text that cannot be an account's name is refused at once and does not count as a guess. The rule for names is
     /// public, so the time reveals nothing, and the table of guesses does not grow.

@@ -9,11 +9,15 @@ struct ContentPass: Hashable, Sendable {
     static let type = "entitlement-content+jwt"
     /// The audience of its token.
     static let audience = "content"
-    /// The longest token, in bytes: browsers keep cookies of at most 4,096 bytes with their attributes.
-    static let maximumByteCount = 3_800
+    /// The longest token, in bytes. With it a header field fits into the usual 8 KiB.
+    static let maximumByteCount = 8_000
+    /// The longest token in a cookie, in bytes. Browsers keep cookies of at most 4,096 bytes with their attributes.
+    static let cookieByteCount = 3_800
 
     /// The server's name.
     var server: String
+    /// The environment of the purchases that count.
+    var environment: String
     /// A pseudonym of the account, or of the purchase that was presented.
     var subject: String
     /// The time of issue and the expiry, in seconds since 1970 UTC.
@@ -23,10 +27,11 @@ struct ContentPass: Hashable, Sendable {
     var current: [ContentAccess.PaidPeriod]
 
     init(
-        server: String, subject: String, issuedAt: Int64, expiresAt: Int64, openings: [ContentOpening],
-        current: [ContentAccess.PaidPeriod]
+        server: String, environment: EnvironmentID, subject: String, issuedAt: Int64, expiresAt: Int64,
+        openings: [ContentOpening], current: [ContentAccess.PaidPeriod]
     ) {
         (self.server, self.subject, self.issuedAt, self.expiresAt) = (server, subject, issuedAt, expiresAt)
+        self.environment = environment.rawValue
         (self.openings, self.current) = (openings, current)
     }
 
@@ -34,7 +39,8 @@ struct ContentPass: Hashable, Sendable {
     var json: JSON {
         .object([
             ("iss", .string(server)), ("aud", .string(Self.audience)), ("sub", .string(subject)),
-            ("iat", .number(issuedAt)), ("exp", .number(expiresAt)), ("paths", .array(openings.map(\.json))),
+            ("env", .string(environment)), ("iat", .number(issuedAt)), ("exp", .number(expiresAt)),
+            ("paths", .array(openings.map(\.json))),
             ("periods", .array(current.map(\.json))),
         ])
     }
@@ -50,6 +56,7 @@ struct ContentPass: Hashable, Sendable {
             }
             server = try members.required("iss").string()
             subject = try members.required("sub").string()
+            environment = try members.required("env").string()
             issuedAt = try members.required("iat").integer()
             expiresAt = try members.required("exp").integer()
             openings = try members.required("paths").array().map { (reader) throws(InputError) in
@@ -129,27 +136,27 @@ final class ContentPasses: Sendable {
         init(_ pass: ContentPass, key: String) { (self.pass, self.key) = (pass, key) }
     }
 
-    /// The largest number of sessions in the cache. They have at most 3,800 bytes each.
-    static let capacity = 16_384
+    /// The largest number of sessions in the cache. They have at most 8,000 bytes each, and as much again when they are
+    /// decoded.
+    static let capacity = 8_192
 
     private let known = Mutex<[String: Known]>([:])
 
     /// The session of `token`, if it was verified before.
     subscript(token: String) -> Known? { known.withLock { $0[token] } }
 
-    /// Keeps a verified session. Makes room by dropping those that have expired, or else all.
+    /// Keeps a verified session. Makes room by dropping those that have expired, or else a quarter.
     ///
     /// - Parameter now: The time, in seconds since 1970 UTC.
     func insert(_ pass: Known, for token: String, now: Int64) {
         known.withLock { known in
             if known.count >= Self.capacity { known = known.filter { $0.value.pass.expiresAt > now } }
-            if known.count >= Self.capacity { known.removeAll() }
+            if known.count >= Self.capacity {
+                for key in Array(known.keys.prefix(Self.capacity / 4)) { known[key] = nil }
+            }
             known[token] = pass
         }
     }
-
-    /// Drops all sessions.
-    func removeAll() { known.withLock { $0.removeAll() } }
 }
 
 /// Limits the sessions that one line of purchases gets without an account. The table has a fixed size.

@@ -79,11 +79,17 @@ extension EntitlementService {
             }
         }
         let facts = evidence.flatMap(\.facts)
-        guard let line = facts.lazy.compactMap(\.contentLine).min() else {
-            throw RequestError(.unprocessableContent, "the evidence has no purchase")
+        let lines = Set(facts.compactMap(\.contentLine)).filter {
+            $0.environment == configuration.contentEnvironment
+        }.sorted()
+        guard let line = lines.first else {
+            throw RequestError(
+                .unprocessableContent,
+                "the evidence has no purchase of the environment \(configuration.contentEnvironment)")
         }
-        try contentLines.admit("\(line)", now: host.now())
-        let isComplete = evidence.contains { $0.kind == .appStoreReceipt }
+        for line in lines { try contentLines.admit("\(line)", now: host.now()) }
+        // Anything beside a receipt could shift the numbers of its periods.
+        let isComplete = evidence.count == 1 && evidence[0].kind == .appStoreReceipt
         var server = ServerLedger()
         _ = server.set(.verified, at: instant)
         _ = server.add(facts, catalog: catalog, at: instant)
@@ -105,15 +111,16 @@ extension EntitlementService {
                 .serviceUnavailable, "the access changes within this second; try again", retryAfter: 1)
         }
         let pass = ContentPass(
-            server: configuration.name,
+            server: configuration.name, environment: configuration.contentEnvironment,
             subject: Hexadecimal.text(
-                accounts.cryptography.digest(
-                    of: Array("\(ContentPass.type)\n\(configuration.name)\n\(subject)".utf8))),
+                accounts.cryptography.authenticationCode(
+                    of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)),
             issuedAt: issuedAt, expiresAt: expiresAt, openings: access.openings, current: access.current(at: instant))
         let token = try accounts.cryptography.sign(
             Array(pass.json.line.utf8), type: ContentPass.type, with: try await keys.signingKey())
         guard token.utf8.count <= ContentPass.maximumByteCount else {
-            throw BackendError(.full, message: "the content rules need a token that is longer than a cookie may be")
+            throw BackendError(
+                .full, message: "the content rules need a session of more than \(ContentPass.maximumByteCount) bytes")
         }
         let expires = Timestamp(milliseconds: expiresAt * 1_000)
         var answer = try TransportAnswer.json(.created) {
@@ -122,6 +129,7 @@ extension EntitlementService {
                 ("current", pass.current.first?.json ?? .null), ("periods", .array(access.periods.map(\.json))),
             ])
         }
+        guard token.utf8.count <= ContentPass.cookieByteCount else { return answer }
         answer.response.headerFields[.setCookie] =
             "\(ContentSessions.cookie)=\(token); Max-Age=\(expiresAt - issuedAt); Path=/; HttpOnly; Secure; "
             + "SameSite=Lax"
@@ -195,19 +203,27 @@ extension EntitlementService {
 // Checks.
 extension EntitlementService {
     /// The answer to `GET /v1/content-check`: 204, 401 or 403.
-    func contentCheck(_ head: HTTPRequest) async throws -> TransportAnswer {
+    func contentCheck(_ head: HTTPRequest, peer: String) async throws -> TransportAnswer {
         guard let token = Self.contentToken(of: head) else { return Self.contentRefusal(.unauthorized, Self.noToken) }
         let now = host.now() / 1_000
         try await keys.refresh()
+        if let known = current(token) {
+            try limiter.takeReads(1, account: known.pass.subject, now: host.now())
+            return try Self.contentVerdict(known.pass, head)
+        }
         let pass: ContentPass
         do throws(TokenRefusal) {
             let (payload, key) = try accounts.cryptography.verify(token, type: ContentPass.type, keys: keys.keys)
             pass = try ContentPass(payload)
-            guard pass.server == configuration.name, now < pass.expiresAt else {
+            guard pass.server == configuration.name, now < pass.expiresAt,
+                pass.environment == configuration.contentEnvironment.rawValue
+            else {
                 throw TokenRefusal("it has expired, or is from another server", isExpired: true)
             }
             contentPasses.insert(ContentPasses.Known(pass, key: key), for: token, now: now)
         } catch {
+            // A verification costs more than a known session, so a client may not cause many for nothing.
+            if !error.isExpired { try limiter.admit(stranger: peer, .other, now: host.now()) }
             return Self.contentRefusal(
                 .unauthorized, "the content session is invalid or has expired: ask for a new one")
         }
@@ -217,8 +233,7 @@ extension EntitlementService {
     /// The answer to a check with a session that this server knows, on the caller's thread; `nil` for another request.
     func fastContentCheck(_ head: HTTPRequest, peer: String) -> ServiceAnswer? {
         let now = host.now()
-        guard freshness.isFresh, let token = Self.contentToken(of: head), let known = contentPasses[token],
-            now / 1_000 < known.pass.expiresAt, keys.contains(known.key),
+        guard freshness.isFresh, let token = Self.contentToken(of: head), let known = current(token),
             let answer = try? Self.contentVerdict(known.pass, head),
             limiter.admitsRead(peer, account: known.pass.subject, now: now)
         else { return nil }
@@ -227,14 +242,19 @@ extension EntitlementService {
         return whole
     }
 
+    /// The session of `token`, if it is known and has neither expired nor lost its key.
+    private func current(_ token: String) -> ContentPasses.Known? {
+        guard let known = contentPasses[token], host.now() / 1_000 < known.pass.expiresAt, keys.contains(known.key)
+        else { return nil }
+        return known
+    }
+
     private static let noToken = "the request needs a content session: POST /v1/content-sessions"
 
     /// The token in the `Authorization` field, or else in the cookie.
     private static func contentToken(of head: HTTPRequest) -> String? {
-        if let field = head.headerFields.value(of: .authorization) {
-            guard field.utf8.count <= ContentPass.maximumByteCount + 7, field.lowercased().hasPrefix("bearer ") else {
-                return nil
-            }
+        // Other credentials, such as those of a proxy, leave the cookie to decide.
+        if let field = head.headerFields.value(of: .authorization), field.prefix(7).lowercased() == "bearer " {
             return String(field.dropFirst(7))
         }
         let prefix = ContentSessions.cookie + "="

@@ -54,6 +54,8 @@ extension EntitlementService {
                 .badRequest, "device must be 1 to \(Self.deviceByteCount) ASCII letters, digits, \"-\" and \"_\"")
         }
         let environment = try environment(in: query)
+        // With a wrong clock, the dates of the statement would be wrong.
+        try clockGuard.check()
         let access = try await entitlements(of: caller, environment) { [host] in
             Timestamp(milliseconds: host.now())
         }.access

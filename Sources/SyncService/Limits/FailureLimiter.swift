@@ -26,7 +26,7 @@ final class FailureLimiter: Sendable {
         guard let wait else { return }
         let seconds = max(1, (wait + 999_999) / 1_000_000)
         throw RequestError(
-            .tooManyRequests, "too many notifications from this address failed; wait \(seconds) s", retryAfter: seconds)
+            .tooManyRequests, "too much evidence from this address was refused; wait \(seconds) s", retryAfter: seconds)
     }
 
     /// Counts a failure of the address.

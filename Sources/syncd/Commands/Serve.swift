@@ -97,7 +97,7 @@ struct Serve: ConfiguredCommand {
         configuration.callerLimits = limits.callers
         try evidence.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         try playAPI.apply(to: &configuration, package: evidence.playPackage, secrets: listening.secrets)
-        try grants.apply(to: &configuration, secrets: listening.secrets)
+        try grants.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         let parse = try parse.configuration(catalog: configuration.catalog)
         configuration.hasFacade = parse != nil
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))

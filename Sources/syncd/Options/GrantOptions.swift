@@ -1,5 +1,6 @@
 import ArgumentParser
 import Entitlements
+import Logging
 import SyncService
 
 /// The signing of grants, and the purchases that open content.
@@ -14,7 +15,7 @@ struct GrantOptions: ParsableArguments {
     var contentEnvironment: String?
 
     /// Adds the options to the configuration of a service.
-    func apply(to configuration: inout ServiceConfiguration, secrets: SecretOptions) throws {
+    func apply(to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger) throws {
         if let text = contentEnvironment {
             let environment = EnvironmentID(text)
             do throws(IdentifierError) { try environment.validate() } catch {
@@ -35,6 +36,9 @@ struct GrantOptions: ParsableArguments {
                 throw Failure(.usage, "--grant-days must be a number from 1 to 30, not \"\(text.singleLine)\"")
             }
             days = number
+        }
+        if configuration.policy != .verified {
+            logger.warning("--root-key: without --policy verified the server signs what devices claim")
         }
         try secrets.check(path, option: "--root-key")
         let key = try RootKeyFile.read(path)

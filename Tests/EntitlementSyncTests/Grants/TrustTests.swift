@@ -12,7 +12,15 @@ struct TrustTests {
     private static let day: Int64 = 86_400_000
 
     init() throws {
-        household = try Household(catalog: try Owls.catalog(consumables: .shared))
+        let owls = try Owls.catalog()
+        // Grants confirm no units.
+        let entitlements = owls.entitlements.map { entitlement in
+            Entitlement(
+                id: entitlement.id,
+                grantedBy: entitlement.grantedBy.filter { if case .units = $0 { false } else { true } })
+        }
+        household = try Household(
+            catalog: try Catalog(products: owls.products, entitlements: entitlements, policy: owls.policy))
         server = try GrantServer(household.alice, catalog: household.catalog) { [machine = household.machine] in
             machine.milliseconds
         }
@@ -39,7 +47,7 @@ struct TrustTests {
         let device = try await buyer()
         #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
         try await device.sync()
-        let end = Timestamp(milliseconds: household.machine.milliseconds + 8 * Self.day)
+        let end = try #require(try await device.end())
         guard case .granted(let grant) = try await device.access(to: Owls.access) else {
             Issue.record("access is denied")
             return
@@ -110,7 +118,7 @@ struct TrustTests {
         #expect(try await device.access(to: Owls.access).isGranted)
     }
 
-    @Test("The grant of another device counts nothing")
+    @Test("The grant of another device grants nothing")
     func copied() async throws {
         let (local, other) = (MemoryBackend(), MemoryBackend())
         try await buyer(local).sync()
@@ -182,8 +190,8 @@ struct TrustTests {
         #expect(try await device.access(to: Owls.access) == .denied(.signInNeeded))
     }
 
-    @Test("A catalogue with units that count on one device is refused")
-    func deviceLocal() async throws {
+    @Test("Units and a clock that can be set back are refused when the store is opened")
+    func unsuitable() async throws {
         let units = Product(id: "tips", kind: .consumable(units: 3))
         let catalog = try Catalog(
             products: [units], entitlements: [Entitlement(id: "tip", grantedBy: [.units("tips")])])
@@ -192,6 +200,71 @@ struct TrustTests {
                 catalog: catalog, local: MemoryBackend(), remote: server, trust: .signed(by: server))
         }
         #expect(error?.kind == .unsuitableStore)
+        let other = await #expect(throws: EntitlementError.self) {
+            try await EntitlementStore(
+                catalog: household.catalog, local: MemoryBackend(), remote: server, clock: .host,
+                trust: .signed(by: server))
+        }
+        #expect(other?.kind == .invalid)
+    }
+
+    @Test("A grant survives a log-out, the adoption of purchases and another account on the device")
+    func adoption() async throws {
+        let local = MemoryBackend()
+        let alice = try await buyer(local)
+        try await alice.sync()
+        let anonymous = try await device(local, account: .anonymous)
+        try await anonymous.record(.reported(Owls.nightOwl, transaction: "n1"))
+        let shared = try await EntitlementStore(
+            catalog: household.catalog, local: local, remote: server, trust: .signed(by: server),
+            host: household.machine.host)
+        try await shared.createAccount("bob")
+        try await shared.logIn("bob", adoptAnonymous: true)
+        #expect(try await alice.access(to: Owls.access).isGranted)
+        #expect(try await device(local).access(to: Owls.access).isGranted)
+    }
+
+    @Test("An older grant replaces none that was signed later, and a shorter one is renewed")
+    func order() async throws {
+        let local = MemoryBackend()
+        let (first, second) = (try await buyer(local), try await device(local))
+        try await first.sync()
+        household.machine.set(household.machine.milliseconds + 10_000)
+        try await second.record(.reported(Owls.nightOwl, transaction: "n1"))
+        try await second.sync()
+        // An answer that was delayed.
+        server.update {
+            $0.change = { grant in
+                grant.issued = Timestamp(milliseconds: grant.issued.milliseconds - 10_000)
+                grant.items = []
+            }
+        }
+        household.machine.set(household.machine.milliseconds + GrantServer.lifetime / 2)
+        try await first.sync()
+        server.update { $0.change = { _ in } }
+        #expect(try await first.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
+        try await first.sync()
+        #expect(try await first.access(to: Owls.nightOwlAccess).isGranted)
+        #expect(try await first.access(to: Owls.access).isGranted)
+    }
+
+    @Test("A grant from the future is replaced by the next sync after the clock was corrected")
+    func future() async throws {
+        let device = try await buyer()
+        household.machine.set(household.machine.milliseconds + 3_600_000)
+        try await device.sync()
+        household.machine.set(household.machine.milliseconds - 3_600_000)
+        try await device.sync()
+        #expect(try await device.access(to: Owls.access).isGranted)
+    }
+
+    @Test("Two environments on one device keep a grant each")
+    func environments() async throws {
+        let local = MemoryBackend()
+        let production = try await buyer(local)
+        try await production.sync()
+        try await device(local, environment: .sandbox).sync()
+        #expect(try await production.access(to: Owls.access).isGranted)
     }
 
     @Test("An erased account leaves no grant")
@@ -201,7 +274,7 @@ struct TrustTests {
         try await device.sync()
         _ = try await grantKey(in: local)
         try await device.eraseAccount("alice")
-        #expect(try await !contents(of: local).keys.contains { $0.text.hasSuffix("/grant") })
+        #expect(try await !contents(of: local).keys.contains { $0.text.contains("/grants/") })
     }
 
     @Test("A failed read of the grant is an error, not a denial")
@@ -211,7 +284,7 @@ struct TrustTests {
         let isFailing = Switch()
         let device = try await self.device(
             FaultyBackend(local) { call in
-                isFailing.isSet && call.key?.text.hasSuffix("/grant") == true ? .permanent(.unavailable) : nil
+                isFailing.isSet && call.key?.text.contains("/grants/") == true ? .permanent(.unavailable) : nil
             })
         #expect(try await device.access(to: Owls.access).isGranted)
         isFailing.set()
@@ -222,6 +295,6 @@ struct TrustTests {
     }
 
     private func grantKey(in local: any KeyValueBackend) async throws -> EntryKey {
-        try #require(try await contents(of: local).keys.first { $0.text.hasSuffix("/grant") })
+        try #require(try await contents(of: local).keys.first { $0.text.contains("/grants/") })
     }
 }

@@ -114,7 +114,7 @@ struct ImportTests {
             Self.session.replacing("1810000000000", with: "1799999999999")
             + Self.session.replacing("false", with: "true") + Self.session.replacing("_User$g7y", with: "_User$h7y")
         let outcomes = try await importer.add(stage.sessions(lines))
-        let ended = ParseImport.Outcome.leftOut("the session has ended")
+        let ended = ParseImport.Outcome.leftOut("the session has ended or is restricted")
         #expect(outcomes == [ended, ended, .leftOut("its user was not imported")])
         #expect(await stage.ask("GET", "/users/me", token: Self.token).status == 400)
         for wrong in [

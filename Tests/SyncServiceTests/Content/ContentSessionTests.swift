@@ -158,11 +158,13 @@ struct ContentSessionTests {
         try await send(sale)
         let token = try #require(await session()["session"])
         #expect(try await check("/live/", token) == 403)
-        let presented = try #require(await present([try StoreMint.jws(sale)])["session"])
-        #expect(try await check("/live/", presented) == 403)
+        #expect(await present([try StoreMint.jws(sale)]).status == 422)
         let sandbox = try await Self.open(store, clock, environment: .sandbox)
         let other = try #require(await session(of: sandbox)["session"])
         #expect(try await check("/live/", other, at: sandbox) == 204)
+        // Both servers share the store, the name and the keys.
+        #expect(try await check("/live/", other) == 401)
+        #expect(try await check("/live/", token, at: sandbox) == 401)
     }
 
     @Test("A receipt opens its periods, a single transaction only what is open now")
@@ -175,6 +177,12 @@ struct ContentSessionTests {
         #expect(receipt.status == 201)
         let token = try #require(receipt["session"])
         #expect(try await check("/owls/1/a", token) == 204)
+        // Beside a receipt, anything could shift the numbers.
+        let other = Sale.month("2", of: "2", at: clock.now)
+        let mixed = await present([try StoreMint.receipt(sale, at: clock.now), try StoreMint.jws(other)])
+        let mixedToken = try #require(mixed["session"])
+        #expect(try await check("/owls/1/a", mixedToken) == 403)
+        #expect(try await check("/live/", mixedToken) == 204)
     }
 
     @Test("Evidence that is old, forged or of another store is refused, and changes nothing")
@@ -256,9 +264,17 @@ struct ContentSessionTests {
         #expect(await plain.ask(.post, "/v1/content-sessions", json: ["evidence": ["x"]]).status == 404)
     }
 
-    @Test("Rules that need a longer token than a cookie may have are refused")
+    @Test("Rules that need a longer session than a cookie may have set none, and even longer ones are refused")
     func tooLong() async throws {
-        let rules = (0..<60).map {
+        for (count, status) in [(20, 201), (60, 507)] {
+            let reply = try await session(ofRules: count)
+            #expect(reply.status == status)
+            #expect(reply.fields[.setCookie] == nil)
+        }
+    }
+
+    private func session(ofRules count: Int) async throws -> Reply {
+        let rules = (0..<count).map {
             #"{"path":"/\#($0)/\#(String(repeating: "a", count: 100))/","group":"g","by":"now"}"#
         }
         let catalog = """
@@ -267,6 +283,20 @@ struct ContentSessionTests {
             """
         let large = try await Self.open(MemoryBackend(), clock, catalog: catalog)
         let bob = await LedgerAccount(large, "bob")
-        #expect(await large.ask(.post, "/v1/content-sessions", token: bob.token).status == 507)
+        return await large.ask(.post, "/v1/content-sessions", token: bob.token)
+    }
+
+    @Test("Sessions that are forged make their address wait, those that have expired do not")
+    func forgedSessions() async throws {
+        let token = try #require(await session()["session"])
+        clock.advance(seconds: 600)
+        func status(_ token: String, _ peer: String) async throws -> Int {
+            let head = try Self.head("/live/", [.authorization: "Bearer \(token)"])
+            return await service.respond(to: ServiceRequest(head, body: [], peer: peer)).response.status.code
+        }
+        for _ in 0..<300 { #expect(try await status(token, "198.51.100.8") == 401) }
+        var found: Set<Int> = []
+        for number in 0..<2_200 { found.insert(try await status("forged.\(number)", "198.51.100.9")) }
+        #expect(found == [401, 429])
     }
 }

@@ -58,7 +58,7 @@ struct KeysRotate: AsyncParsableCommand {
             Servers that run notice the new key by themselves. Tokens and grants that the former key signed stay valid \
             until they expire. After a theft of the store, --remove-former removes all former keys: access tokens are \
             refused at once, and devices fetch new ones with their sessions. Grants that were forged with a stolen key \
-            stay valid for apps until that key's statement ends, at most 60 days after its creation.
+            stay valid for apps until that key's statement ends, 60 days after its creation.
             """)
 
     @Flag(help: "Remove all former keys, after a theft.")
