@@ -72,8 +72,8 @@ extension AccountSession {
         return stored?.value ?? new
     }
 
-    /// Keeps `bytes` as the account's grant, unless another process has stored one that was signed later, but not in the
-    /// future.
+    /// Keeps `bytes` as the account's grant, unless another process has stored one that was signed later, and not in
+    /// the future.
     func note(
         grant bytes: [UInt8], issued: Timestamp, _ device: [UInt8], _ verifier: any GrantVerifier
     ) async throws(EntitlementError) {
