@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release deb image dist test soak scale move nightly mutants threads lint docs bench database peers proto clean
+.PHONY: help setup demo release deb image dist test soak scale content-rate move nightly mutants threads lint docs bench database peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Tests that must pass in every time zone, as a filter for `swift test`.
@@ -69,6 +69,12 @@ soak: setup ## Soak the stores and a server, then simulate until a seed fails; F
 scale: release ## Load three servers over one PostgreSQL, kill a server and the primary, and print a table
 	@.ci/setup haproxy postgresql python3
 	.ci/scale --syncd .build/release/syncd
+
+content-rate: release ## Measure the checks of content a second, beside plain reads of one key
+	@.ci/setup python3
+	swift build $(BENCHMARKS) --product server-load
+	.ci/content-rate --syncd .build/release/syncd \
+		--server-load "$$(swift build $(BENCHMARKS) --show-bin-path)/server-load"
 
 ACCOUNTS ?= 1000000
 move: release ## Move a store with ACCOUNTS accounts from SQLite to PostgreSQL while a server works
