@@ -217,7 +217,7 @@ struct BadCatalogTests {
             (#"{"products":[7]}"#, "products[0]", "an object is expected, not a number"),
             (
                 #"{"products":[],"prices":[]}"#, "prices",
-                "unknown member (known: products, entitlements, policy)"
+                "unknown member (known: products, entitlements, policy, content)"
             ),
             (
                 #"{"products":[],"policy":{"bonus":"P1"}}"#, "policy.bonus",
