@@ -1,5 +1,6 @@
 import Crypto
 import EntitlementSyncEvidence
+import Entitlements
 import Foundation
 
 /// A signed grant of 20 entitlements, as a server signs it.
