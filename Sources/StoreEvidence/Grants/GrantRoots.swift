@@ -17,7 +17,7 @@ public struct GrantRoots: GrantVerifier {
     /// Creates a verifier.
     ///
     /// - Parameter keys: The public keys (Ed25519), as `syncd keys root` prints them: 32 bytes in base64url.
-    /// - Throws: ``GrantError`` with the check `root` if there is no key, or if one is malformed.
+    /// - Throws: `GrantError` with the check `root` if there is no key, or if one is malformed.
     public init(_ keys: [String]) throws(GrantError) {
         guard !keys.isEmpty else { throw GrantError(.root, "there is no root key") }
         self.keys = try keys.map { (text) throws(GrantError) in
