@@ -153,16 +153,18 @@ let package = Package(
             ]),
         .target(
             name: "EntitlementSyncStoreKit", dependencies: ["EntitlementSync", "Entitlements", "SyncCore"]),
+        // The rules for expiry dates that old apps write. The server and the simulation use them.
+        .target(name: "WrittenDates", dependencies: ["Entitlements"]),
         .target(
             name: "SyncService",
             dependencies: [
-                "Entitlements", "EntitlementSync", "StoreEvidence", "SyncCore", "SyncProtocol",
+                "Entitlements", "EntitlementSync", "StoreEvidence", "SyncCore", "SyncProtocol", "WrittenDates",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .target(
             name: "ParseFacade",
             dependencies: [
-                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService",
+                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService", "WrittenDates",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         // Debian's libcrypt, for imported password hashes.
@@ -205,7 +207,8 @@ let package = Package(
             ], exclude: ["CLinux"]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
-            name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
+            name: "SyncSimulation",
+            dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting", "WrittenDates"]),
         .executableTarget(
             name: "syncsim",
             dependencies: [
@@ -301,8 +304,9 @@ let package = Package(
         .testTarget(
             name: "ParseFacadeTests",
             dependencies: [
-                "CurlTransport", "EntitlementSync", "Entitlements", "ParseFacade", "ServiceTestSupport", "SyncCore",
-                "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
+                "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "ParseFacade",
+                "ServiceTestSupport", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer",
+                "SyncService", "TestSupport", "WrittenDates", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

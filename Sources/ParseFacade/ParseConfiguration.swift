@@ -1,4 +1,5 @@
 package import Entitlements
+package import WrittenDates
 
 /// The configuration of the façade.
 package struct ParseConfiguration: Sendable {

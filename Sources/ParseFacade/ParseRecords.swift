@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncService
+import WrittenDates
 
 /// The façade's record of a user, under the account's holdings.
 struct ParseUser: Codable, Hashable, Sendable {

@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncService
+import WrittenDates
 
 // The ends of groups, and the purchases that written dates mean.
 extension ParseServer {

@@ -10,10 +10,15 @@ extension ParseServer {
         let key = try ParseUser.key(of: account)
         if let known = try await gateway.records.read(key, as: ParseUser.self)?.value { return known }
         let (id, now) = (randomText(10), gateway.host.now())
+        // The id is one of the account's names, so that no other account can get it.
+        guard try await gateway.claim(id, for: account) else {
+            throw BackendError(.busy, message: "the id of the new user is taken; try again")
+        }
         let made = try await gateway.records.update(key) { (known: ParseUser?) in
             known ?? ParseUser(objectID: id, username: account.name ?? "", createdAt: now, updatedAt: now)
         }
         guard let made else { throw ParseError.notFound }
+        if made.objectID != id { try await gateway.release(id, of: account) }
         return made
     }
 
@@ -111,7 +116,7 @@ extension ParseServer {
 
     private func rename(_ user: ParseUser, to name: String?, _ caller: ParseCaller) async throws {
         guard let name, !name.isEmpty else { throw ParseError(200, "bad or missing username") }
-        guard try await gateway.claim(name, for: caller.account) else { throw ParseError.nameTaken }
+        guard try await gateway.claim(name, for: caller.account.account) else { throw ParseError.nameTaken }
         _ = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) { (known: ParseUser?) in
             guard var user = known else { return nil }
             user.username = name
@@ -119,7 +124,7 @@ extension ParseServer {
         }
         // The same name in another case is the same entry.
         guard name.lowercased() != user.username.lowercased() else { return }
-        try await gateway.release(user.username, of: caller.account)
+        try await gateway.release(user.username, of: caller.account.account)
     }
 
     /// Makes the anonymous id of a user invalid, once the user has a password.

@@ -16,13 +16,14 @@ struct SyncSim: AsyncParsableCommand {
               syncsim replay 42
               syncsim shrink 42 --rules latestExpiryWins --scenario-out small.json
               syncsim report 42 --out seed42.html
+              syncsim old-apps --seeds 0..199
               syncsim conformance file:/tmp/trial
 
             Exit codes: 0 all invariants held, 1 a violation or an error, 2 wrong usage, 3 a file was not found.
             """,
         version: "0.1.0",
         subcommands: [
-            Run.self, Replay.self, Shrink.self, Report.self, ConformanceCommand.self, CrashWriter.self,
+            Run.self, Replay.self, Shrink.self, Report.self, OldApps.self, ConformanceCommand.self, CrashWriter.self,
         ])
 }
 

@@ -140,17 +140,17 @@ package struct AccountGateway: Sendable {
         return record.epoch
     }
 
-    /// Gives a further name to the caller's account.
+    /// Gives a further name to an account.
     ///
     /// - Returns: `false` if it is taken.
-    package func claim(_ alias: String, for caller: AccountCaller) async throws -> Bool {
+    package func claim(_ alias: String, for account: Account) async throws -> Bool {
         guard AccountName.isAllowed(alias) else { throw RequestError(.badRequest, AccountName.rule) }
-        return try await service.accounts.aliases.claim(alias, for: caller.account)
+        return try await service.accounts.aliases.claim(alias, for: account)
     }
 
-    /// Takes a further name from the caller's account.
-    package func release(_ alias: String, of caller: AccountCaller) async throws(BackendError) {
-        try await service.accounts.aliases.release(alias, of: caller.account)
+    /// Takes a further name from an account.
+    package func release(_ alias: String, of account: Account) async throws(BackendError) {
+        try await service.accounts.aliases.release(alias, of: account)
     }
 
     /// Replaces the password of the caller's account, and ends all its sessions.

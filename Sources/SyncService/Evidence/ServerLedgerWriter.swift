@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
+import WrittenDates
 
 /// Writes the server ledgers of accounts by compare-and-swap, and keeps the policy that they state equal to the
 /// configured one.

@@ -1,6 +1,7 @@
 import Entitlements
 import SyncCore
 import Synchronization
+import WrittenDates
 
 /// The part of an account's decisions that reads need.
 struct DecodedDecisions: Sendable {

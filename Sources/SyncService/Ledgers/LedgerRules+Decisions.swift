@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
+import WrittenDates
 
 // The server's decisions about purchases, in a ledger beside the account's.
 extension LedgerRules {

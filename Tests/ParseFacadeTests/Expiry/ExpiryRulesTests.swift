@@ -1,7 +1,6 @@
 import Entitlements
-import ParseFacade
-import SyncService
 import Testing
+import WrittenDates
 
 @Suite("The rules for written expiry dates")
 struct ExpiryRulesTests {

@@ -6,6 +6,13 @@ import ServiceTestSupport
 import SyncCore
 import SyncService
 
+/// The catalogue of the tutorials' app.
+func tutorialCatalog() throws -> Catalog {
+    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+    return try Catalog(json: Array(Data(contentsOf: root.appending(path: "Examples/insomniowl.json"))))
+}
+
 /// An answer of the façade.
 struct ParseReply {
     var status: Int
@@ -28,7 +35,8 @@ struct ParseStage {
     let parse: ParseServer
 
     init(
-        shape: String = "date", policy: TrustPolicy = .trusted, cryptography: (any ServiceCryptography)? = nil
+        shape: String = "date", policy: TrustPolicy = .trusted, cryptography: (any ServiceCryptography)? = nil,
+        configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws {
         let tutorial = try tutorialCatalog()
         var rules = tutorial.policy
@@ -38,6 +46,7 @@ struct ParseStage {
             store, clock: clock, cryptography: cryptography,
             configure: { configuration in
                 (configuration.catalog, configuration.hasFacade, configuration.policy) = (catalog, true, policy)
+                configure(&configuration)
             })
         var configuration = try ParseConfiguration(applicationID: "owls")
         try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)

@@ -53,6 +53,13 @@ struct SharedAccountTests {
         let entered = await stage.ask("POST", "/login", #"{"username":"alice","password":"correct horse"}"#)
         #expect(entered.status == 200 && entered["username"] == "Alice" && entered["objectId"]?.utf8.count == 10)
         #expect(await stage.ask("POST", "/users", #"{"username":"ALICE","password":"x"}"#).status == 400)
+        // No other account can get the object id of the account as a name, on either wire.
+        let id = try #require(entered["objectId"])
+        let taken = await stage.ask("POST", "/users", #"{"username":"\#(id)","password":"x"}"#)
+        #expect(taken.members["code"] as? Int == 202)
+        #expect(await stage.service.ask(.post, "/v1/accounts", json: AccountOwner.signUpJSON(id)).status == 409)
+        let repeated = await stage.ask("POST", "/login", #"{"username":"alice","password":"correct horse"}"#)
+        #expect(repeated["objectId"] == id)
         let user = await stage.signUp("owl", "secret password")
         #expect(await stage.service.ask(.post, "/v1/accounts", json: AccountOwner.signUpJSON("OWL")).status == 409)
         #expect(

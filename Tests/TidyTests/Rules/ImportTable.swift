@@ -55,7 +55,8 @@ struct ImportTable {
             packages: ["HTTPTypes"]),
         Row(
             module: "SyncService", folder: "Sources/SyncService",
-            imports: ["EntitlementSync", "StoreEvidence", "SyncProtocol"]),
+            imports: ["EntitlementSync", "StoreEvidence", "SyncProtocol", "WrittenDates"]),
+        Row(module: "WrittenDates", folder: "Sources/WrittenDates", imports: ["Entitlements"]),
         Row(module: "ParseFacade", folder: "Sources/ParseFacade", imports: ["SyncService"]),
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],

@@ -1,0 +1,199 @@
+package import Entitlements
+import SyncCoreTesting
+
+/// One random history of accounts that old apps use, against any server.
+///
+/// A seed gives every server the same purchases, devices and faults. The apps behave like those of the tutorials: they
+/// keep one date on the device and on the server, add months to the later one, and keep no purchases.
+package struct OldAppHistory<Server: DateServer> {
+    private struct Device {
+        let installation: String
+        var account = "owl"
+        /// The date in the app's user defaults.
+        var local: Timestamp?
+        /// The difference between its clock and the true time, in milliseconds.
+        var clockOffset: Int64 = 0
+        /// True for the sample of 2016, which adds months to a date that is long past.
+        var addsToPast = false
+        /// The writes that wait for a connection.
+        var waiting: [Timestamp] = []
+    }
+
+    private let kind: OldAppKind
+    private let catalog: Catalog
+    private let group: GroupID
+    private let isRecording: Bool
+    private var server: Server
+    private var generator: SeededGenerator
+    private var now = Timestamp(milliseconds: 1_700_000_000_000)
+    private var devices: [Device]
+    /// The true purchases of each account.
+    private var sold: [String: [Purchase]] = [:]
+    private var restored: Set<TransactionReference> = []
+    /// A line for each event, if the history is recorded.
+    package private(set) var lines: [String] = []
+
+    /// The history of a seed.
+    ///
+    /// - Parameters:
+    ///   - catalog: A catalogue with non-renewing products in `group`.
+    ///   - isRecording: True to keep a line for each event.
+    package init(
+        _ kind: OldAppKind, seed: UInt64, catalog: Catalog, group: GroupID, server: Server, isRecording: Bool = false
+    ) {
+        (self.kind, self.catalog, self.group, self.server) = (kind, catalog, group, server)
+        self.isRecording = isRecording
+        generator = SeededGenerator(seed: seed)
+        devices = [Device(installation: "phone"), Device(installation: "tablet")]
+        if kind == .sharedPhone { devices.removeLast() }
+        if kind == .wrongClocks { devices[0].clockOffset = Int64.random(in: -400...400, using: &generator) * dayLength }
+        for index in devices.indices where Int.random(in: 0..<3, using: &generator) == 0 {
+            devices[index].addsToPast = true
+        }
+    }
+
+    /// Runs the history.
+    package mutating func run(steps: Int = 8) -> OldAppOutcome {
+        for _ in 0..<steps { step() }
+        wait(milliseconds: 2 * 3_600_000)
+        for index in devices.indices { sync(index) }
+        if kind == .newVersion { restore() }
+        var outcome = OldAppOutcome()
+        for account in Set(devices.map(\.account)).union(sold.keys).sorted() {
+            let ledger = Ledger((sold[account] ?? []).map { Fact.purchase($0).record })
+            let paid = Replay(Facts(account: ledger), catalog: catalog).snapshot(at: now)[group: group]?
+                .periods.map(\.end).max()
+            let end = server.date(of: account, at: now)
+            note("\(account) has \(text(end)), paid until \(text(paid))")
+            // An end in the past gives nothing to gain or to lose.
+            let difference = max(end ?? now, now).milliseconds - max(paid ?? now, now).milliseconds
+            if difference < -tolerance { outcome.lost = max(outcome.lost, -difference) }
+            if difference > tolerance { outcome.gained = max(outcome.gained, difference) }
+        }
+        return outcome
+    }
+
+    private mutating func step() {
+        wait(milliseconds: Int64.random(in: 2...90, using: &generator) * dayLength / 2)
+        let index = Int.random(in: 0..<devices.count, using: &generator)
+        let choice = Int.random(in: 0..<10, using: &generator)
+        if kind == .sharedPhone, choice < 4 { devices[index].account = devices[index].account == "owl" ? "bat" : "owl" }
+        if choice < 4 { return sync(index) }
+        if kind == .newVersion, choice < 6 { return restore() }
+        if kind == .concurrentPurchases {
+            for index in devices.indices { sync(index) }
+            let dates = devices.indices.map { buy(on: $0, isOnline: true) }
+            for (index, date) in dates.enumerated() { writeAtOnce(date, on: index) }
+            return
+        }
+        let isOnline = kind == .newVersion || kind == .storeKitFirst || choice < 8
+        let date = buy(on: index, isOnline: isOnline)
+        if isOnline { return writeAtOnce(date, on: index) }
+        devices[index].waiting.append(date)
+        // A store needs a connection, so only the app's own server is out of reach, for some hours. Others buy then.
+        for other in devices.indices where other != index && Bool.random(using: &generator) {
+            let isOnline = Bool.random(using: &generator)
+            let date = buy(on: other, isOnline: isOnline)
+            if isOnline { writeAtOnce(date, on: other) } else { devices[other].waiting.append(date) }
+        }
+        wait(milliseconds: Int64.random(in: 1...24, using: &generator) * 3_600_000)
+        for index in devices.indices.shuffled(using: &generator) { sync(index) }
+    }
+
+    /// The app's `purchaseSubscriptionWithMonths`. Returns the date to write.
+    private mutating func buy(on index: Int, isOnline: Bool) -> Timestamp {
+        let product = catalog.products.filter { $0.kind.group == group }.randomElement(using: &generator)
+        guard let product, case .nonRenewing(_, let duration) = product.kind else { return now }
+        let account = devices[index].account
+        let purchase = Purchase(
+            transaction: TransactionReference(
+                store: "appstore", id: TransactionID("\(account) \(sold[account]?.count ?? 0)")),
+            product: product.id, terms: catalog.terms(of: product.id), date: now,
+            stamp: Stamp(logicalTime: LogicalTime.zero.next(at: now)))
+        sold[account, default: []].append(purchase)
+        if isOnline { flush(index) }
+        let remote = isOnline ? read(index) : nil
+        let own = Timestamp(milliseconds: now.milliseconds + devices[index].clockOffset)
+        var base = [devices[index].local, remote].compactMap { $0 }.max() ?? own
+        if base < own, !devices[index].addsToPast { base = own }
+        let date = base.adding(duration)
+        devices[index].local = date
+        note("\(place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")")
+        if kind == .storeKitFirst {
+            server.receive(purchase, for: account, at: now)
+            wait(milliseconds: Int64.random(in: 1...60, using: &generator) * 1_000)
+        }
+        return date
+    }
+
+    /// Writes a date while there is a connection.
+    private mutating func writeAtOnce(_ date: Timestamp, on index: Int) {
+        wait(milliseconds: 2_000)
+        write(date, on: index)
+        guard kind == .retries || kind == .lostAnswers else { return }
+        for _ in 0..<Int.random(in: 0...2, using: &generator) {
+            wait(milliseconds: 5_000)
+            write(date, on: index)
+        }
+        // A replay from disk, after other writes.
+        if kind == .retries, Bool.random(using: &generator) { devices[index].waiting.append(date) }
+        // The app that got no answer writes its local date again when it starts.
+        if kind == .lostAnswers { sync(index) }
+    }
+
+    /// The app's `syncExpiration`: the later date wins, in both directions.
+    private mutating func sync(_ index: Int) {
+        flush(index)
+        let (remote, local) = (read(index), devices[index].local)
+        if let remote, remote > local ?? .earliest {
+            devices[index].local = remote
+        } else if let local, local > remote ?? .earliest {
+            write(local, on: index)
+        }
+    }
+
+    /// Writes the dates that waited for a connection.
+    private mutating func flush(_ index: Int) {
+        for date in devices[index].waiting { write(date, on: index) }
+        devices[index].waiting = []
+    }
+
+    private mutating func write(_ date: Timestamp, on index: Int) {
+        let effect = server.write(
+            date, to: devices[index].account, by: devices[index].installation, at: now)
+        note("\(place(of: index)) writes \(date): \(effect)")
+    }
+
+    private mutating func read(_ index: Int) -> Timestamp? {
+        let account = devices[index].account
+        let date = server.date(of: account, at: now)
+        if let date { server.noteServed(date, to: devices[index].installation, of: account, at: now) }
+        note("\(place(of: index)) reads \(text(date))")
+        return date
+    }
+
+    /// A new version of the app restores all transactions of the store.
+    private mutating func restore() {
+        for purchase in sold["owl"] ?? [] where restored.insert(purchase.transaction).inserted {
+            server.restore(purchase, to: "owl", at: now)
+            note("the new version restores \(purchase.product) of \(purchase.date)")
+        }
+    }
+
+    private mutating func wait(milliseconds: Int64) {
+        now = Timestamp(milliseconds: now.milliseconds + milliseconds)
+    }
+
+    private mutating func note(_ event: @autoclosure () -> String) {
+        if isRecording { lines.append("\(now)  \(event())") }
+    }
+
+    private func text(_ date: Timestamp?) -> String { date.map { "\($0)" } ?? "no date" }
+
+    private func place(of index: Int) -> String { "\(devices[index].installation) of \(devices[index].account)" }
+}
+
+/// The number of milliseconds that the end of an account may differ. Apps add months in their own calendar.
+private let tolerance = 6 * dayLength
+/// The milliseconds of a day.
+private let dayLength: Int64 = 86_400_000
