@@ -110,14 +110,18 @@ extension ServerLedger {
 
 extension Ledger {
     /// True if the ledger has a derived purchase.
-    package var hasDerivedPurchase: Bool { transactions.contains { $0.store == DerivedPurchases.store } }
+    package var hasDerivedPurchase: Bool {
+        records.contains { Self.transaction(of: $0)?.store == DerivedPurchases.store }
+    }
 
     fileprivate func removing(_ transactions: Set<TransactionReference>) -> Ledger {
-        Ledger(
-            records.filter { record in
-                guard case .purchase(let purchase) = Fact(record) else { return true }
-                return !transactions.contains(purchase.transaction)
-            })
+        Ledger(records.filter { record in Self.transaction(of: record).map { !transactions.contains($0) } ?? true })
+    }
+
+    /// The transaction of the record of a purchase; `nil` for other records.
+    private static func transaction(of record: Record) -> TransactionReference? {
+        guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
+        return purchase.transaction
     }
 }
 

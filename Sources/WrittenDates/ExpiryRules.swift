@@ -10,6 +10,8 @@ package struct ExpiryRules: Sendable {
     /// The largest difference between a written date and a sum that still is that sum, in milliseconds. Apps add months
     /// in their own time zone and calendar.
     private let tolerance: Int64
+    /// A day in milliseconds.
+    private static let day: Int64 = 86_400_000
     /// Half the smallest difference between two products, or between a product and none, in milliseconds.
     private let halfGap: Int64
 
@@ -23,7 +25,7 @@ package struct ExpiryRules: Sendable {
         let start = Timestamp(milliseconds: 0)
         let lengths = Set(products.map { start.adding($0.1).milliseconds }).union([0]).sorted()
         halfGap = (zip(lengths, lengths.dropFirst()).map { $1 - $0 }.min() ?? 0) / 2
-        tolerance = min(4 * 86_400_000, halfGap)
+        tolerance = min(4 * Self.day, halfGap)
         self.products = products.sorted { (start.adding($0.1), $0.0) < (start.adding($1.1), $1.0) }
     }
 
@@ -67,16 +69,19 @@ package struct ExpiryRules: Sendable {
         if situation.isRepeated { return .nothing(.repeated) }
         let isImported = situation.imported.contains { abs($0.milliseconds - written.milliseconds) <= 1_000 }
         if isImported || situation.own.contains(written) { return .nothing(.echo) }
-        // R3. The order matters: the same sum may be reached from two dates.
+        // R3. The order matters: the same sum may be reached from two dates, from one of them by chance.
         let (now, end) = (situation.now, situation.end)
+        let own = situation.own.bases + situation.imported + [now]
         let known = [end].compactMap { $0 } + situation.asserted
-        let near = situation.own.bases + [now] + known
-        for base in near + situation.others.flatMap(\.bases) {
-            if let product = product(from: base, to: written) { return .purchase(product) }
-        }
+        let others = situation.others.flatMap(\.bases)
+        let product =
+            product(from: own, to: written, where: Self.isCalendarStep)
+            ?? product(from: [now], to: written) { $0 <= Self.day }
+            ?? product(from: own + known + others, to: written) { _ in true }
+        if let product { return .purchase(product) }
         let current = max(end ?? now, now)
         // R4. An earlier purchase of the installation never arrived.
-        for base in near {
+        for base in own + known {
             for (index, first) in products.enumerated() {
                 for second in products[index...] where isSum(base.adding(first.duration), second.duration, written) {
                     let until = current.adding(first.duration).adding(second.duration)
@@ -94,10 +99,26 @@ package struct ExpiryRules: Sendable {
         return until > current ? .assertion(until: until, isConflict: true) : .nothing(.lower)
     }
 
-    /// The product whose duration leads from `base` to `written`.
-    private func product(from base: Timestamp, to written: Timestamp) -> ProductID? {
-        products.map { ($0.id, abs(base.adding($0.duration).milliseconds - written.milliseconds)) }
-            .filter { $0.1 <= tolerance }.min { $0.1 < $1.1 }?.0
+    /// The product whose duration leads from the first possible date of `bases` to `written`.
+    ///
+    /// - Parameter isPossible: Accepts a difference in milliseconds.
+    private func product(
+        from bases: [Timestamp], to written: Timestamp, where isPossible: (Int64) -> Bool
+    ) -> ProductID? {
+        for base in bases {
+            let near = products.map { ($0.id, abs(base.adding($0.duration).milliseconds - written.milliseconds)) }
+                .filter { $0.1 <= tolerance && isPossible($0.1) }.min { $0.1 < $1.1 }
+            if let near { return near.0 }
+        }
+        return nil
+    }
+
+    /// Returns `true` for the difference between two calendars that add the same months to the same date: whole days,
+    /// and an hour of daylight saving time, up to a minute.
+    private static func isCalendarStep(_ difference: Int64) -> Bool {
+        let (hour, minute): (Int64, Int64) = (3_600_000, 60_000)
+        let part = difference % day
+        return [0, hour, day - hour, day].contains { abs(part - $0) <= minute }
     }
 
     private func isSum(_ base: Timestamp, _ duration: CalendarDuration, _ written: Timestamp) -> Bool {

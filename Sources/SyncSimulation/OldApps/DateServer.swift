@@ -11,6 +11,8 @@ package protocol DateServer {
     mutating func write(
         _ date: Timestamp, to account: String, by installation: String, at now: Timestamp
     ) -> String
+    /// Imports the date that another server kept for `account`.
+    mutating func importDate(_ date: Timestamp, of account: String, at now: Timestamp)
     /// Receives a transaction that a new version of the app restores.
     mutating func restore(_ purchase: Purchase, to account: String, at now: Timestamp)
     /// Receives the store's notification of a transaction.
@@ -38,6 +40,10 @@ package struct LaterDateServer: DateServer {
         return "stored"
     }
 
+    package mutating func importDate(_ date: Timestamp, of account: String, at now: Timestamp) {
+        dates[account] = date
+    }
+
     /// Adds the transaction to the date, as an app must, because the server keeps no transactions.
     package mutating func restore(_ purchase: Purchase, to account: String, at now: Timestamp) {
         guard case .nonRenewing(_, let duration)? = purchase.terms?.kind else { return }
@@ -55,6 +61,7 @@ package struct RuleServer: DateServer {
         var server = ServerLedger()
         var seen: [String: SeenDates] = [:]
         var written: Set<String> = []
+        var imported: [Timestamp] = []
 
         var facts: Facts { Facts(account: account, server: server.ledger) }
     }
@@ -95,6 +102,7 @@ package struct RuleServer: DateServer {
         situation.others = home.seen.filter { $0.key != installation }.sorted { $0.key < $1.key }.map(\.value)
         let facts = home.facts
         situation.asserted = facts.assertions.map(\.reference.until)
+        situation.imported = home.imported
         situation.isRepeated = !home.written.insert("\(installation) \(date.milliseconds)").inserted
         let time = facts.latestTime.next(at: now)
         let outcome = rules.outcome(of: date, in: situation)
@@ -109,16 +117,31 @@ package struct RuleServer: DateServer {
                 stamp: Stamp(logicalTime: time))
             home.account = home.account.joined(with: Ledger([Fact.purchase(purchase).record]))
         case .assertion(let until, _):
-            let reference = Assertion.Reference(
-                group: group, source: SourceID(DerivedPurchases.store.rawValue), until: until)
-            let assertion = Assertion(
-                reference, assertedAt: now, recordedAt: now, replica: .placeholder, logicalTime: time)
-            home.account = home.account.joined(with: Ledger([Fact.assertion(assertion).record]))
+            let fact = Self.assertion(until, of: group, by: DerivedPurchases.store.rawValue, at: now, time)
+            home.account = home.account.joined(with: Ledger([fact.record]))
         }
         _ = home.seen[installation, default: SeenDates()].noteWritten(date, at: now)
         homes[account] = home
         match(account, at: now)
         return "\(outcome)"
+    }
+
+    /// The fact that a server has stated an end.
+    static func assertion(
+        _ until: Timestamp, of group: GroupID, by source: String, at now: Timestamp, _ time: LogicalTime
+    ) -> Fact {
+        .assertion(
+            Assertion(
+                Assertion.Reference(group: group, source: SourceID(source), until: until), assertedAt: now,
+                recordedAt: now, replica: .placeholder, logicalTime: time))
+    }
+
+    package mutating func importDate(_ date: Timestamp, of account: String, at now: Timestamp) {
+        var home = homes[account] ?? Home()
+        let fact = Self.assertion(date, of: group, by: "parse-import", at: now, home.facts.latestTime.next(at: now))
+        home.account = home.account.joined(with: Ledger([fact.record]))
+        home.imported.append(date)
+        homes[account] = home
     }
 
     package mutating func restore(_ purchase: Purchase, to account: String, at now: Timestamp) {

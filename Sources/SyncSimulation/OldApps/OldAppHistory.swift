@@ -29,6 +29,8 @@ package struct OldAppHistory<Server: DateServer> {
     private var devices: [Device]
     /// The true purchases of each account.
     private var sold: [String: [Purchase]] = [:]
+    /// The imported end of the account, a fact about what was paid before.
+    private var imported: Fact?
     private var restored: Set<TransactionReference> = []
     /// A line for each event, if the history is recorded.
     package private(set) var lines: [String] = []
@@ -50,6 +52,16 @@ package struct OldAppHistory<Server: DateServer> {
         for index in devices.indices where Int.random(in: 0..<3, using: &generator) == 0 {
             devices[index].addsToPast = true
         }
+        if kind == .importedDates { importDate() }
+    }
+
+    private mutating func importDate() {
+        let date = Timestamp(
+            milliseconds: now.milliseconds + Int64.random(in: -200_000...400_000, using: &generator) * 86_400)
+        server.importDate(date, of: "owl", at: now)
+        imported = RuleServer.assertion(date, of: group, by: "parse-import", at: now, LogicalTime.zero.next(at: now))
+        for index in devices.indices where Bool.random(using: &generator) { devices[index].local = date }
+        note { _ in "owl is imported with \(date)" }
     }
 
     /// Runs the history.
@@ -60,11 +72,12 @@ package struct OldAppHistory<Server: DateServer> {
         if kind == .newVersion { restore() }
         var outcome = OldAppOutcome()
         for account in Set(devices.map(\.account)).union(sold.keys).sorted() {
-            let ledger = Ledger((sold[account] ?? []).map { Fact.purchase($0).record })
+            let facts = (sold[account] ?? []).map { Fact.purchase($0) } + [imported].compactMap { $0 }
+            let ledger = Ledger(facts.map(\.record))
             let paid = Replay(Facts(account: ledger), catalog: catalog).snapshot(at: now)[group: group]?
                 .periods.map(\.end).max()
             let end = server.date(of: account, at: now)
-            note("\(account) has \(text(end)), paid until \(text(paid))")
+            note { "\(account) has \($0.text(end)), paid until \($0.text(paid))" }
             // An end in the past gives nothing to gain or to lose.
             let difference = max(end ?? now, now).milliseconds - max(paid ?? now, now).milliseconds
             if difference < -tolerance { outcome.lost = max(outcome.lost, -difference) }
@@ -118,7 +131,7 @@ package struct OldAppHistory<Server: DateServer> {
         if base < own, !devices[index].addsToPast { base = own }
         let date = base.adding(duration)
         devices[index].local = date
-        note("\(place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")")
+        note { "\($0.place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")" }
         if kind == .storeKitFirst {
             server.receive(purchase, for: account, at: now)
             wait(milliseconds: Int64.random(in: 1...60, using: &generator) * 1_000)
@@ -161,14 +174,14 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func write(_ date: Timestamp, on index: Int) {
         let effect = server.write(
             date, to: devices[index].account, by: devices[index].installation, at: now)
-        note("\(place(of: index)) writes \(date): \(effect)")
+        note { "\($0.place(of: index)) writes \(date): \(effect)" }
     }
 
     private mutating func read(_ index: Int) -> Timestamp? {
         let account = devices[index].account
         let date = server.date(of: account, at: now)
         if let date { server.noteServed(date, to: devices[index].installation, of: account, at: now) }
-        note("\(place(of: index)) reads \(text(date))")
+        note { "\($0.place(of: index)) reads \($0.text(date))" }
         return date
     }
 
@@ -176,7 +189,7 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func restore() {
         for purchase in sold["owl"] ?? [] where restored.insert(purchase.transaction).inserted {
             server.restore(purchase, to: "owl", at: now)
-            note("the new version restores \(purchase.product) of \(purchase.date)")
+            note { _ in "the new version restores \(purchase.product) of \(purchase.date)" }
         }
     }
 
@@ -184,8 +197,9 @@ package struct OldAppHistory<Server: DateServer> {
         now = Timestamp(milliseconds: now.milliseconds + milliseconds)
     }
 
-    private mutating func note(_ event: @autoclosure () -> String) {
-        if isRecording { lines.append("\(now)  \(event())") }
+    /// Adds a line to the trace, if the history is recorded.
+    private mutating func note(_ event: (Self) -> String) {
+        if isRecording { lines.append("\(now)  \(event(self))") }
     }
 
     private func text(_ date: Timestamp?) -> String { date.map { "\($0)" } ?? "no date" }

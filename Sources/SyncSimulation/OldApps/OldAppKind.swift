@@ -17,6 +17,9 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     /// The store notifies the server of a purchase before the app writes its date.
     case storeKitFirst
 
+    /// The accounts were imported with their dates, which some of the devices have stored too.
+    case importedDates
+
     /// True if the rules must lose and gain nothing. A clock that is wrong by more than half a product still costs some.
     package var mustHold: Bool { self != .wrongClocks }
 }

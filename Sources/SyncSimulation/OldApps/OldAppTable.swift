@@ -1,4 +1,4 @@
-package import Entitlements
+import Entitlements
 
 /// The outcome of a history: the difference between the ends of the accounts and the ends that their purchases give.
 package struct OldAppOutcome: Hashable, Sendable, CustomStringConvertible {

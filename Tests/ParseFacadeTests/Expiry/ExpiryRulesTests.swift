@@ -61,6 +61,9 @@ struct ExpiryRulesTests {
         // Two purchases offline, one after the other.
         let first = try at("2026-05-01")
         #expect(outcome(try at("2026-08-01"), served: [base], written: [first], end: first) == .purchase(Self.three))
+        // A product after now to the minute, although a longer one after the last date is some hours off.
+        let past = try Timestamp("2025-10-15T23:00:00Z")
+        #expect(outcome(try at("2026-04-15"), served: [past], end: past) == .purchase(Self.three))
         // A first purchase.
         #expect(outcome(try at("2026-04-15")) == .purchase(Self.three))
         // The sample of 2016 adds to a date that is long past.

@@ -1,6 +1,7 @@
 import Entitlements
 import EvidenceTestSupport
 import Foundation
+import HTTPTypes
 import ServiceTestSupport
 import StoreEvidence
 import SyncService
@@ -48,7 +49,8 @@ struct EvidenceMatchTests {
             .post, "/v1/transactions", token: token,
             json: ["evidence": [["kind": "app-store-transaction", "jws": jws]]])
         let results = reply.members["results"] as? [[String: Any]]
-        try #require(reply.status == 200 && results?.first?["facts"] != nil, "\(stage.service.text(reply))")
+        let isRecorded = reply.status == 200 && results?.first?["facts"] != nil
+        try #require(isRecorded, "\(String(decoding: reply.body, as: UTF8.self))")
     }
 
     /// The end of the group that the old app is shown, which must be the one under `/v1`.
