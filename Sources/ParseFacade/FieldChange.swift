@@ -25,18 +25,8 @@ struct FieldChange: Sendable {
             switch operation {
             case "Delete": fields[name] = nil
             case "Increment":
-                guard case .integer(let amount)? = members["amount"] else {
-                    throw ParseError(111, "the amount of an increment must be a whole number")
-                }
-                var number: Int64 = 0
-                switch fields[name] {
-                case .integer(let known)?: number = known
-                case nil, .null?: break
-                default: throw ParseError(111, "schema mismatch for \(name); expected Number")
-                }
-                let (sum, overflow) = number.addingReportingOverflow(isRepeated ? 0 : amount)
-                guard !overflow else { throw ParseError(111, "the sum of \(name) is too large") }
-                fields[name] = .integer(sum)
+                let sum = try sum(fields[name], members["amount"], name)
+                if !isRepeated { fields[name] = sum }
             case "Add", "AddUnique", "Remove":
                 fields[name] = try list(operation, fields[name], members["objects"], name, isRepeated)
             default: throw ParseError(111, "The \(operation.prefix(32)) operator is not supported.")
@@ -44,6 +34,19 @@ struct FieldChange: Sendable {
             results[name] = fields[name]
         }
         return results
+    }
+
+    private func sum(_ known: JSONValue?, _ amount: JSONValue?, _ name: String) throws(ParseError) -> JSONValue {
+        let known = known == nil || known == .null ? .integer(0) : known
+        if case (.integer(let number)?, .integer(let amount)?) = (known, amount) {
+            let (sum, overflow) = number.addingReportingOverflow(amount)
+            guard !overflow else { throw ParseError(111, "the sum of \(name) is too large") }
+            return .integer(sum)
+        }
+        guard let amount = amount?.double else { throw ParseError(111, "the amount of an increment must be a number") }
+        guard let number = known?.double else { throw ParseError(111, "schema mismatch for \(name); expected Number") }
+        guard (number + amount).isFinite else { throw ParseError(111, "the sum of \(name) is too large") }
+        return .number("\(number + amount)")
     }
 
     private func list(

@@ -15,20 +15,39 @@ struct ParseUser: Codable, Hashable, Sendable {
     var fields = "{}"
     /// The key of the entry of the anonymous id; `nil` for a user with a password.
     var anonymous: String?
-    /// The increments that were applied last, so that a repeated one is applied once.
-    var applied: [Applied] = []
-
-    /// A request that was applied.
-    struct Applied: Codable, Hashable, Sendable {
-        var digest: String
-        var at: Int64
-    }
+    /// The relative changes that were applied last, so that a repeated one is applied once.
+    var applied = AppliedRequests()
+    /// True for a user of an import that is not complete.
+    var isPending: Bool?
 
     /// The largest size of all fields, in bytes.
     static let byteLimit = 64 << 10
 
     static func key(of account: Account) throws(BackendError) -> EntryKey {
         try EntryKey(Holdings.prefix(of: account) + "parse/user")
+    }
+}
+
+/// The requests that were applied last.
+struct AppliedRequests: Codable, Hashable, Sendable {
+    private struct Item: Codable, Hashable, Sendable {
+        var digest: String
+        var at: Int64
+    }
+
+    private var items: [Item] = []
+
+    /// The number of requests that are kept.
+    private static let capacity = 16
+
+    /// Returns `true` if a request with this digest was applied at most `limit` milliseconds before `now`.
+    func contains(_ digest: String, now: Int64, limit: Int64) -> Bool {
+        items.contains { $0.digest == digest && now - $0.at <= limit }
+    }
+
+    /// Notes a request. The oldest one is dropped.
+    mutating func note(_ digest: String, at now: Int64) {
+        items = items.suffix(Self.capacity - 1) + [Item(digest: digest, at: now)]
     }
 }
 
@@ -42,6 +61,8 @@ struct ParseObjects: Codable, Hashable, Sendable {
         var digest: String
         /// A JSON object.
         var fields: String
+        /// The relative changes that were applied last; `nil` if there were none.
+        var applied: AppliedRequests?
     }
 
     var items: [Item] = []

@@ -6,7 +6,7 @@ import WrittenDates
 
 // The ends of groups, and the purchases that written dates mean.
 extension ParseServer {
-    /// The largest number of purchases that are derived for an account in one day.
+    /// The largest number of purchases and assertions that are derived for an account in one day.
     static let dailyLimit = 20
 
     /// The end of each group that a field shows.
@@ -33,10 +33,12 @@ extension ParseServer {
         var situation = ExpiryRules.Situation(own: joined, now: now)
         situation.others = others
         let isWritten = own.written.contains { $0.date == date.milliseconds }
+        // It identifies the written date, also in an assertion.
         let id = gateway.digest(
             of: ["\(account)", account.incarnation, group.rawValue, caller.installation, "\(date.milliseconds)"]
                 .joined(separator: "\n"))
         let transaction = TransactionReference(store: DerivedPurchases.store, id: TransactionID(String(id.prefix(32))))
+        guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return }
         var line: String?
         try await gateway.record(for: caller.account) { ledger, server in
             line = nil
@@ -46,25 +48,23 @@ extension ParseServer {
             let asserted = facts.assertions.map(\.reference).filter { $0.group == group }
             situation.asserted = asserted.map(\.until)
             situation.imported = asserted.filter { $0.source == ParseImport.source }.map(\.until)
-            situation.isRepeated = isWritten || facts[transaction] != nil
+            situation.isRepeated =
+                isWritten || facts[transaction] != nil || facts.assertions.contains { $0.replica == replica }
             let time = facts.latestTime.next(at: now)
-            switch field.rules.outcome(of: date, in: situation) {
+            let outcome = field.rules.outcome(of: date, in: situation)
+            if case .nothing = outcome { return [] }
+            guard Self.count(of: facts, since: now.milliseconds - 86_400_000) < Self.dailyLimit else {
+                throw ParseError(155, "this account has too many purchases today", status: 429, retryAfter: 3_600)
+            }
+            switch outcome {
             case .nothing: return []
             case .purchase(let product):
-                let recent = facts.purchases.filter {
-                    $0.transaction.store == DerivedPurchases.store
-                        && now.milliseconds - $0.date.milliseconds < 86_400_000
-                }
-                guard recent.count < Self.dailyLimit else {
-                    throw ParseError(155, "this account has too many purchases today", status: 429, retryAfter: 3_600)
-                }
                 let purchase = Purchase(
                     transaction: transaction, product: product, terms: catalog.terms(of: product), date: now,
                     stamp: Stamp(logicalTime: time))
                 return [.purchase(purchase)]
             case .assertion(let until, let isConflict):
                 if isConflict { line = "no sum of products explains the date \(date.iso); kept until \(until.iso)" }
-                guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return [] }
                 let reference = Assertion.Reference(
                     group: group, source: SourceID(DerivedPurchases.store.rawValue), until: until)
                 return [
@@ -76,6 +76,15 @@ extension ParseServer {
         }
         if let line { onConflict("parse account=\(caller.account.name.singleLine) group=\(group): \(line)") }
         try await change(group, caller) { $0.noteWritten(date, at: now) }
+    }
+
+    /// The number of purchases and assertions that were derived since a time, in milliseconds since 1970 UTC.
+    private static func count(of facts: Facts, since start: Int64) -> Int {
+        let store = DerivedPurchases.store
+        return facts.purchases.count { $0.transaction.store == store && $0.date.milliseconds > start }
+            + facts.assertions.count {
+                $0.reference.source.rawValue == store.rawValue && $0.recordedAt.milliseconds > start
+            }
     }
 
     /// Notes the dates that an installation is served.

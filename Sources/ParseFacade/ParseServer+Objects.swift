@@ -9,12 +9,12 @@ extension ParseServer {
             let key = try ParseObjects.key(of: name, caller.account.account)
             switch (request.method, rest.count) {
             case ("GET", 0):
-                let condition = try request.condition()
+                let (condition, selection) = (try request.condition(), try request.selection())
                 let known = try await gateway.records.read(key, as: ParseObjects.self)?.value ?? ParseObjects()
                 let found = known.items.map(members).filter { members in
                     condition.allSatisfy { members[$0.key] == $0.value }
                 }
-                return Reply(body: .object(["results": .array(found.map(JSONValue.object))]))
+                return Reply(body: selection.answer(found))
             case ("GET", 1):
                 let known = try await gateway.records.read(key, as: ParseObjects.self)?.value
                 guard let item = known?.items.first(where: { $0.id == rest[0] }) else { throw ParseError.notFound }
@@ -97,13 +97,17 @@ extension ParseServer {
             guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
             var item = objects.items[index]
             var fields = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
-            let isRepeated = item.digest == digest && now - item.updatedAt <= limit
+            var applied = item.applied ?? AppliedRequests()
+            let isRepeated = applied.contains(digest, now: now, limit: limit)
             do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
             (item.fields, item.updatedAt) = (JSONValue.object(fields).text, now)
-            if change.isRelative { item.digest = digest }
+            if change.isRelative, !isRepeated {
+                applied.note(digest, at: now)
+                item.applied = applied
+            }
             objects.items[index] = item
             guard objects.byteCount <= ParseObjects.byteLimit else {
                 failure = ParseError(116, "the objects of a class can have at most \(ParseObjects.byteLimit) bytes")

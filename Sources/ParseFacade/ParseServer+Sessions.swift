@@ -11,6 +11,8 @@ struct ParseCaller: Sendable {
     let session: String
     /// The id under which the dates of the device are kept.
     let installation: String
+    /// The end of the session, in milliseconds since 1970 UTC.
+    let expires: Int64
 }
 
 // Accounts and sessions.
@@ -32,7 +34,8 @@ extension ParseServer {
             throw ParseError.invalidSession
         }
         request.noted.set(caller.name)
-        return ParseCaller(account: caller, session: digest, installation: request.installationID ?? digest)
+        return ParseCaller(
+            account: caller, session: digest, installation: request.installationID ?? digest, expires: entry.expires)
     }
 
     /// Runs `body` for the caller of a request, under the limits of its account.
@@ -49,15 +52,16 @@ extension ParseServer {
         let token = "r:" + gateway.randomBytes(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         let digest = gateway.digest(of: token)
         request.noted.set(caller.name)
-        let entry = ParseEntry(
-            caller.account, epoch: caller.epoch, expires: gateway.host.now() + Self.sessionLifetime)
+        let expires = gateway.host.now() + Self.sessionLifetime
+        let entry = ParseEntry(caller.account, epoch: caller.epoch, expires: expires)
         try await write(entry, try ParseEntry.sessionKey(digest), "sessions/", caller.account)
         // The epoch may have ended since the credential was checked. The entry is void then.
         guard try await gateway.caller(caller.account, epoch: caller.epoch) != nil else {
             throw ParseError.invalidSession
         }
+        let installation = request.installationID ?? digest
         return (
-            token, ParseCaller(account: caller, session: digest, installation: request.installationID ?? digest)
+            token, ParseCaller(account: caller, session: digest, installation: installation, expires: expires)
         )
     }
 
@@ -109,7 +113,9 @@ extension ParseServer {
     }
 
     func upgrade(_ request: ParseRequest) async throws -> Reply {
-        let user = try await withCaller(request) { try await self.user(of: $0.account.account) }
+        let (user, expires) = try await withCaller(request) {
+            (try await self.user(of: $0.account.account), $0.expires)
+        }
         let now = gateway.host.now()
         return Reply(
             body: .object([
@@ -120,27 +126,36 @@ extension ParseServer {
                 ]),
                 "createdWith": .object(["action": .string("upgrade")]),
                 "createdAt": .string(Timestamp(milliseconds: now).iso),
-                "expiresAt": .date(Timestamp(milliseconds: now + Self.sessionLifetime)),
+                "expiresAt": .date(Timestamp(milliseconds: expires)),
             ]))
     }
 
     func signUp(_ request: ParseRequest) async throws -> Reply {
         if let data = request.body["authData"], data != .null { return try await signUpAnonymously(request, data) }
-        guard let name = request.body["username"]?.string, !name.isEmpty else {
-            throw ParseError(200, "bad or missing username")
-        }
-        guard let password = request.body["password"]?.string, !password.isEmpty else {
-            throw ParseError(201, "password is required")
-        }
-        guard password.utf8.count <= 1_024 else { throw ParseError(142, "a password can have at most 1,024 bytes") }
+        let name = request.body["username"] ?? .null
+        try check(username: name)
+        try check(password: request.body["password"] ?? .null)
+        let save = try save(of: request)
         try gateway.admit(.signUp, request.peer)
-        let made = try await create(name, password: password, request)
-        guard let account = made else { return try await repeatSignUp(name, password, request) }
-        return try await finishSignUp(account, request)
+        let (text, password) = (name.string ?? "", request.body["password"]?.string)
+        guard let account = try await create(text, password: password, save.mail, request) else {
+            return try await repeatSignUp(text, password ?? "", save, request)
+        }
+        return try await finishSignUp(account, save, request)
+    }
+
+    /// The fields of a sign-up, which are checked before an account is created.
+    private func save(of request: ParseRequest) throws(ParseError) -> UserSave {
+        let save = try UserSave(
+            request.body.filter { !["username", "password", "authData"].contains($0.key) }, configuration)
+        try save.check(against: [:])
+        return save
     }
 
     /// Answers a sign-up whose answer was lost: the account was created just now, with this password.
-    private func repeatSignUp(_ name: String, _ password: String, _ request: ParseRequest) async throws -> Reply {
+    private func repeatSignUp(
+        _ name: String, _ password: String, _ save: UserSave, _ request: ParseRequest
+    ) async throws -> Reply {
         let known: AccountCaller?
         do { known = try await gateway.logIn(name, password: password, peer: request.peer) } catch let error
             as RequestError where error.code == "invalid_grant"
@@ -148,31 +163,48 @@ extension ParseServer {
         guard let account = known else { throw ParseError.nameTaken }
         let user = try await user(of: account.account)
         guard (0...Self.repetition).contains(gateway.host.now() - user.createdAt) else { throw ParseError.nameTaken }
-        return try await finishSignUp(account, request)
+        return try await finishSignUp(account, save, request)
     }
 
+    /// Creates an account with its user, which exists before the account can be used under its name.
+    ///
+    /// - Parameter anonymous: The key of the entry of the anonymous id; `nil` for a user with a password.
+    /// - Returns: `nil` if the name or the anonymous id is taken.
     private func create(
-        _ name: String, password: String?, anonymous: String? = nil, _ request: ParseRequest
+        _ name: String, password: String?, _ mail: String?, anonymous: EntryKey? = nil, _ request: ParseRequest
     ) async throws -> AccountCaller? {
-        let id = randomText(10)
-        let made: AccountCaller?
-        do { made = try await gateway.signUp(id, alias: name, password: password, peer: request.peer) } catch {
-            // The rule for names is the only reason for this status.
-            if let error = error as? RequestError, error.status == .badRequest { throw ParseError(200, error.detail) }
-            throw error
+        let (id, now) = (randomText(10), gateway.host.now())
+        let user = ParseUser(objectID: id, username: name, createdAt: now, updatedAt: now, anonymous: anonymous?.text)
+        return try await gateway.signUp(id, alias: name, password: password, peer: request.peer) { account, epoch in
+            _ = try await gateway.records.update(try ParseUser.key(of: account)) { (_: ParseUser?) in user }
+            if let mail { try await claim(mail, account) }
+            guard let anonymous else { return true }
+            return try await link(anonymous, ParseEntry(account, epoch: epoch))
         }
-        guard let account = made else { return nil }
-        let now = gateway.host.now()
-        let user = ParseUser(objectID: id, username: name, createdAt: now, updatedAt: now, anonymous: anonymous)
-        _ = try await gateway.records.update(try ParseUser.key(of: account.account)) { (_: ParseUser?) in user }
-        return account
     }
 
-    private func finishSignUp(_ account: AccountCaller, _ request: ParseRequest) async throws -> Reply {
+    /// Writes the entry of an anonymous id, unless it belongs to another user.
+    private func link(_ key: EntryKey, _ entry: ParseEntry) async throws -> Bool {
+        guard let account = entry.account else { return false }
+        try await AccountEntries(records: gateway.records)
+            .note(key, of: account, under: ParseEntry.prefix + "anonymous/")
+        let holder = try await gateway.records.update(key) { (known: ParseEntry?) async throws(BackendError) in
+            if let known, let holder = known.account, holder != account,
+                try await gateway.caller(holder, epoch: known.epoch) != nil
+            {
+                return known
+            }
+            return entry
+        }
+        return holder?.account == account
+    }
+
+    private func finishSignUp(
+        _ account: AccountCaller, _ save: UserSave, _ request: ParseRequest
+    ) async throws -> Reply {
         let (token, caller) = try await beginSession(account, request)
-        var fields = request.body
-        for name in ["username", "password", "authData"] { fields[name] = nil }
-        _ = try await save(fields, request, caller)
+        try await record(save.dates, caller)
+        _ = try await apply(save, request, caller)
         let user = try await user(of: account.account)
         return Reply(
             status: 201,
@@ -193,20 +225,23 @@ extension ParseServer {
             throw ParseError(252, "This authentication method is unsupported.")
         }
         guard id.utf8.count == 36 else { throw ParseError(251, "the id of an anonymous user must be a UUID") }
-        let key = try ParseEntry.anonymousKey(gateway.digest(of: id.lowercased()))
+        let (key, save) = (try ParseEntry.anonymousKey(gateway.digest(of: id.lowercased())), try save(of: request))
         try gateway.admit(.logIn, request.peer)
-        if let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value, let account = entry.account,
-            let known = try await gateway.caller(account, epoch: entry.epoch)
-        {
-            let (token, caller) = try await beginSession(known, request)
-            return try await answerUser(caller, token: token)
-        }
+        if let reply = try await logInAnonymously(key, request) { return reply }
         try gateway.admit(.signUp, request.peer)
-        guard let account = try await create(randomText(25), password: nil, anonymous: key.text, request) else {
-            throw ParseError(252, "try again")
-        }
-        try await write(ParseEntry(account.account, epoch: account.epoch), key, "anonymous/", account.account)
-        return try await finishSignUp(account, request)
+        let made = try await create(randomText(25), password: nil, save.mail, anonymous: key, request)
+        if let account = made { return try await finishSignUp(account, save, request) }
+        // Another request has just created the user.
+        guard let reply = try await logInAnonymously(key, request) else { throw ParseError(252, "try again") }
+        return reply
+    }
+
+    private func logInAnonymously(_ key: EntryKey, _ request: ParseRequest) async throws -> Reply? {
+        guard let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value, let account = entry.account,
+            let known = try await gateway.caller(account, epoch: entry.epoch)
+        else { return nil }
+        let (token, caller) = try await beginSession(known, request)
+        return try await answerUser(caller, token: token)
     }
 
     /// Letters and digits, each from a random byte.

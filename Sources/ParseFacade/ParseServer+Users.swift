@@ -10,7 +10,7 @@ extension ParseServer {
         let key = try ParseUser.key(of: account)
         if let known = try await gateway.records.read(key, as: ParseUser.self)?.value { return known }
         let (id, now) = (randomText(10), gateway.host.now())
-        // The id is one of the account's names, so that no other account can get it.
+        // The id is one of the account's names, so that no other account can get it. So is the account's own name.
         guard try await gateway.claim(id, for: account) else {
             throw BackendError(.busy, message: "the id of the new user is taken; try again")
         }
@@ -83,8 +83,7 @@ extension ParseServer {
             guard condition.allSatisfy({ known[$0.key] == $0.value }) else {
                 return Reply(body: .object(["results": .array([])]))
             }
-            let members = try await members(of: user, for: caller)
-            return Reply(body: .object(["results": .array([.object(members)])]))
+            return Reply(body: try request.selection().answer([try await members(of: user, for: caller)]))
         }
     }
 
@@ -96,26 +95,47 @@ extension ParseServer {
         return try await withCaller(request) { caller in
             let user = try await user(of: caller.account.account)
             guard user.objectID == id else { throw ParseError(206, "Cannot modify user \(id.prefix(32)).") }
-            var (fields, caller, token) = (request.body, caller, String?.none)
-            if let name = fields.removeValue(forKey: "username"), name != .string(user.username) {
-                try await rename(user, to: name.string, caller)
-            }
-            if let password = fields.removeValue(forKey: "password") {
-                guard let text = password.string, !text.isEmpty else { throw ParseError(201, "password is required") }
+            var fields = request.body
+            let (name, password) = (fields.removeValue(forKey: "username"), fields.removeValue(forKey: "password"))
+            // Everything is checked before anything changes.
+            if let name { try check(username: name) }
+            if let password { try check(password: password) }
+            let save = try UserSave(fields, configuration)
+            try save.check(against: try self.fields(of: user))
+            try await record(save.dates, caller)
+            if let mail = save.mail { try await claim(mail, caller.account.account) }
+            if let name, name != .string(user.username) { try await rename(user, to: name.string ?? "", caller) }
+            var (current, token) = (caller, String?.none)
+            if let text = password?.string {
                 let changed = try await gateway.setPassword(text, of: caller.account, peer: request.peer)
                 guard let changed else { throw ParseError.invalidSession }
-                (token, caller) = try await beginSession(changed, request)
+                (token, current) = try await beginSession(changed, request)
             }
-            if fields["authData"]?.members?["anonymous"] == .null || token != nil { try await unlink(caller) }
-            fields["authData"] = nil
-            var members = try await save(fields, request, caller)
+            if fields["authData"]?.members?["anonymous"] == .null || token != nil { try await unlink(current) }
+            var members = try await apply(save, request, current)
             if let token { members["sessionToken"] = .string(token) }
             return Reply(body: .object(members))
         }
     }
 
-    private func rename(_ user: ParseUser, to name: String?, _ caller: ParseCaller) async throws {
-        guard let name, !name.isEmpty else { throw ParseError(200, "bad or missing username") }
+    func check(username: JSONValue) throws(ParseError) {
+        guard let name = username.string, !name.isEmpty else { throw ParseError(200, "bad or missing username") }
+        do throws(RequestError) { try gateway.check(name: name) } catch { throw ParseError(200, error.detail) }
+    }
+
+    func check(password: JSONValue) throws(ParseError) {
+        guard let text = password.string, !text.isEmpty else { throw ParseError(201, "password is required") }
+        guard text.utf8.count <= 1_024 else { throw ParseError(142, "a password can have at most 1,024 bytes") }
+    }
+
+    /// Gives a mail address to an account, as a further name. The account can log in with it.
+    func claim(_ mail: String, _ account: Account) async throws {
+        guard try await gateway.claim(mail, for: account) else {
+            throw ParseError(203, "Account already exists for this email address.")
+        }
+    }
+
+    private func rename(_ user: ParseUser, to name: String, _ caller: ParseCaller) async throws {
         guard try await gateway.claim(name, for: caller.account.account) else { throw ParseError.nameTaken }
         _ = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) { (known: ParseUser?) in
             guard var user = known else { return nil }
@@ -124,7 +144,15 @@ extension ParseServer {
         }
         // The same name in another case is the same entry.
         guard name.lowercased() != user.username.lowercased() else { return }
-        try await gateway.release(user.username, of: caller.account.account)
+        try await release(user.username, of: caller.account.account)
+    }
+
+    /// Takes a further name from an account, unless it still is the name or the mail address of the user.
+    private func release(_ name: String, of account: Account) async throws {
+        let user = try await user(of: account)
+        let mail = try fields(of: user)["email"]?.string
+        guard ![user.username, mail ?? ""].contains(where: { $0.lowercased() == name.lowercased() }) else { return }
+        try await gateway.release(name, of: account)
     }
 
     /// Makes the anonymous id of a user invalid, once the user has a password.
@@ -139,90 +167,47 @@ extension ParseServer {
         }
     }
 
-    /// Applies a save to the caller's user.
+    /// Records the dates of a save.
+    func record(_ dates: [UserSave.Dates], _ caller: ParseCaller) async throws {
+        for written in dates {
+            for date in written.dates { try await record(date, written.field, caller) }
+        }
+    }
+
+    /// Applies a save to the caller's user, after its dates were recorded.
     ///
     /// - Returns: The members of the answer.
-    func save(
-        _ body: [String: JSONValue], _ request: ParseRequest, _ caller: ParseCaller
-    ) async throws -> [String: JSONValue] {
-        for name in body.keys where !ParseName.isField(name) {
-            throw ParseError(105, "Invalid field name: \(name.prefix(64)).")
-        }
-        var written: [String: [Timestamp]] = [:]
-        for name in configuration.fields.keys {
-            guard let value = body[name], let dates = try dates(in: value, name) else { continue }
-            written[name] = dates
-        }
-        let ownFields = body.filter { name, _ in
-            configuration.fields[name] == nil && (!ParseName.reserved.contains(name) || name == "email")
-        }
-        let change = FieldChange(ownFields)
+    func apply(_ save: UserSave, _ request: ParseRequest, _ caller: ParseCaller) async throws -> [String: JSONValue] {
         let now = gateway.host.now()
         let digest = gateway.digest(
             of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
         let limit = request.requestID == nil ? Self.repetition : .max
-        var answer: [String: JSONValue] = [:]
-        var failure: ParseError?
+        var (answer, failure, formerMail) = ([String: JSONValue](), ParseError?.none, String?.none)
         let saved = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) {
             (known: ParseUser?) in
             guard var user = known, var members = (try? JSONValue(parsing: user.fields.utf8))?.members else {
                 return nil
             }
-            let isRepeated = user.applied.contains { $0.digest == digest && now - $0.at <= limit }
-            do throws(ParseError) { answer = try change.apply(to: &members, isRepeated: isRepeated) } catch {
+            let isRepeated = user.applied.contains(digest, now: now, limit: limit)
+            formerMail = members["email"]?.string
+            do throws(ParseError) { answer = try save.apply(to: &members, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
-            if change.isRelative, !isRepeated {
-                user.applied = user.applied.suffix(15) + [ParseUser.Applied(digest: digest, at: now)]
-            }
+            if save.change.isRelative, !isRepeated { user.applied.note(digest, at: now) }
             user.fields = JSONValue.object(members).text
-            guard user.fields.utf8.count <= ParseUser.byteLimit else {
-                failure = ParseError(116, "the fields of a user can have at most \(ParseUser.byteLimit) bytes")
-                return nil
-            }
             user.updatedAt = now
             return user
         }
         if let failure { throw failure }
         guard let saved else { throw ParseError.notFound }
-        for (name, dates) in written.sorted(by: { $0.key < $1.key }) {
-            guard let field = configuration.fields[name] else { continue }
-            for date in dates { try await record(date, field, caller) }
-            let isOperation = body[name]?.members?["__op"] != nil
-            if isOperation, let end = try await ends(for: caller.account)[field.group] {
-                answer[name] = field.shape == .date ? .date(end) : .array([.date(end)])
-                try await noteServed([field.group: end], to: caller)
-            }
+        if save.changesMail, let formerMail { try await release(formerMail, of: caller.account.account) }
+        for written in save.dates where written.isOperation {
+            guard let end = try await ends(for: caller.account)[written.field.group] else { continue }
+            answer[written.name] = written.field.shape == .date ? .date(end) : .array([.date(end)])
+            try await noteServed([written.field.group: end], to: caller)
         }
         answer["updatedAt"] = .string(Timestamp(milliseconds: saved.updatedAt).iso)
         return answer
-    }
-
-    /// The dates that a save writes to an expiry field; `nil` for a deletion, which is never obeyed.
-    private func dates(in value: JSONValue, _ name: String) throws(ParseError) -> [Timestamp]? {
-        let mismatch = ParseError(111, "schema mismatch for _User.\(name); expected Date")
-        if let date = value.date { return [date] }
-        var elements: [JSONValue]
-        switch value {
-        case .null: return nil
-        case .array(let list): elements = list
-        case .object(let members):
-            switch members["__op"]?.string {
-            case "Delete", "Remove": return nil
-            case "Add", "AddUnique":
-                guard case .array(let list)? = members["objects"] else { throw mismatch }
-                elements = list
-            default: throw mismatch
-            }
-        default: throw mismatch
-        }
-        guard elements.count <= 64 else { throw ParseError(111, "\(name) can have at most 64 dates at once") }
-        var dates: [Timestamp] = []
-        for element in elements {
-            guard let date = element.date else { throw mismatch }
-            dates.append(date)
-        }
-        return dates
     }
 }

@@ -23,6 +23,15 @@ extension JSONValue {
     /// The text of a string; `nil` for any other value.
     var string: String? { if case .string(let text) = self { text } else { nil } }
 
+    /// The value of a number; `nil` for any other value.
+    var double: Double? {
+        switch self {
+        case .integer(let number): Double(number)
+        case .number(let text): Double(text)
+        default: nil
+        }
+    }
+
     /// A date as Parse writes it.
     static func date(_ date: Timestamp) -> JSONValue {
         .object(["__type": .string("Date"), "iso": .string(date.iso)])

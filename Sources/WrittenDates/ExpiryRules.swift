@@ -76,7 +76,7 @@ package struct ExpiryRules: Sendable {
         let others = situation.others.flatMap(\.bases)
         let product =
             product(from: own, to: written, where: Self.isCalendarStep)
-            ?? product(from: [now], to: written) { $0 <= Self.day }
+            ?? recentProduct(to: written, now)
             ?? product(from: own + known + others, to: written) { _ in true }
         if let product { return .purchase(product) }
         let current = max(end ?? now, now)
@@ -114,11 +114,20 @@ package struct ExpiryRules: Sendable {
     }
 
     /// Returns `true` for the difference between two calendars that add the same months to the same date: whole days,
-    /// and an hour of daylight saving time, up to a minute.
+    /// or an hour of daylight saving time, up to a second.
     private static func isCalendarStep(_ difference: Int64) -> Bool {
-        let (hour, minute): (Int64, Int64) = (3_600_000, 60_000)
+        let second: Int64 = 1_000
         let part = difference % day
-        return [0, hour, day - hour, day].contains { abs(part - $0) <= minute }
+        return min(part, day - part) <= second || abs(difference - 3_600 * second) <= second
+    }
+
+    /// The product of a purchase in the last day, up to ten minutes, whose date arrives late.
+    private func recentProduct(to written: Timestamp, _ now: Timestamp) -> ProductID? {
+        let (earliest, slack) = (Timestamp(milliseconds: now.milliseconds - Self.day), Int64(600_000))
+        return products.first { product in
+            let first = earliest.adding(product.duration).milliseconds - slack
+            return (first...now.adding(product.duration).milliseconds + slack).contains(written.milliseconds)
+        }?.id
     }
 
     private func isSum(_ base: Timestamp, _ duration: CalendarDuration, _ written: Timestamp) -> Bool {

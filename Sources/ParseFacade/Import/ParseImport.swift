@@ -5,8 +5,8 @@ package import SyncService
 
 /// Writes the users, sessions and objects of an export into the store of a server. Repeating an import changes nothing.
 ///
-/// A user is complete once it has the façade's record, which is written last. An import that was interrupted completes
-/// the others.
+/// The façade's record of a user is written first, so that a user who logs in meanwhile has it. It is pending until the
+/// user is complete. An import that was interrupted completes pending users.
 package struct ParseImport: Sendable {
     private let configuration: ParseConfiguration
     private let gateway: AccountGateway
@@ -81,7 +81,11 @@ package struct ParseImport: Sendable {
     private func add(_ user: ExportedUser) async throws -> Outcome {
         let account = try accounts.account(user.id)
         let key = try ParseUser.key(of: account)
-        if try await accounts.exists(key), try await accounts.state(of: account) == .imported { return .present }
+        if let known = try await gateway.records.read(key, as: ParseUser.self)?.value, known.isPending != true,
+            try await accounts.state(of: account) == .imported
+        {
+            return .present
+        }
         var record = ParseUser(
             objectID: user.id, username: user.username, createdAt: user.created.milliseconds,
             updatedAt: user.updated.milliseconds, fields: user.fields)
@@ -91,18 +95,40 @@ package struct ParseImport: Sendable {
         case .anonymous(let id): record.anonymous = try anonymousKey(id).text
         case .reset: break
         }
-        let state = try await accounts.create(
-            account, alias: user.username, password: password, created: user.created.milliseconds)
-        guard state != .erased else { return .leftOut("the account was erased") }
+        record.isPending = true
+        let pending = record
+        _ = try await gateway.records.update(key) { (known: ParseUser?) in known == nil ? pending : nil }
+        let state: AccountImport.State
+        do {
+            state = try await accounts.create(
+                account, alias: user.username, password: password, created: user.created.milliseconds)
+        } catch let refusal as AccountImport.AccountRefusal {
+            if try await accounts.state(of: account) != .imported { try await remove(key) }
+            throw refusal
+        }
+        guard state != .erased else {
+            try await remove(key)
+            return .leftOut("the account was erased")
+        }
         if case .anonymous(let id) = user.access, try await !link(try anonymousKey(id), account) {
-            if state == .absent { try await accounts.undo(account) }
+            if state == .absent {
+                try await accounts.undo(account)
+                try await remove(key)
+            }
             return .refused("another account has this anonymous id")
         }
         if !user.ends.isEmpty { try await assert(user, account) }
         if let token = user.token, token.utf8.count >= 16 { _ = try await add([(token, nil)], of: account) }
-        let final = record
-        _ = try await gateway.records.update(key) { (known: ParseUser?) in known == nil ? final : nil }
+        _ = try await gateway.records.update(key) { (known: ParseUser?) in
+            guard var user = known, user.isPending == true else { return nil }
+            user.isPending = nil
+            return user
+        }
         return .added
+    }
+
+    private func remove(_ key: EntryKey) async throws(BackendError) {
+        try await gateway.records.remove(key, as: ParseUser.self) { _ in true }
     }
 
     private func anonymousKey(_ id: String) throws(BackendError) -> EntryKey {

@@ -41,9 +41,20 @@ struct AccountAliases: Sendable {
         return false
     }
 
-    /// Takes `name` from `account`.
+    /// Gives an account its own name without regard to case, unless it is a further name of another one. An account
+    /// that was created without a façade has none.
+    func claimOwnName(of account: Account) async throws(BackendError) {
+        guard let name = account.name,
+            try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.account != account
+        else { return }
+        _ = try await claim(name, for: account)
+    }
+
+    /// Takes `name` from `account`, unless it is the account's own name.
     func release(_ name: String, of account: Account) async throws(BackendError) {
-        try await AccountEntries(records: records).remove(try Self.key(of: name), of: account)
+        let key = try Self.key(of: name)
+        if let own = account.name, try Self.key(of: own) == key { return }
+        try await AccountEntries(records: records).remove(key, of: account)
     }
 
     private func isAccount(_ name: String) async throws(BackendError) -> Bool {

@@ -80,10 +80,14 @@ package struct AccountGateway: Sendable {
 
     /// Creates the account `id` with a further name.
     ///
-    /// - Parameter password: `nil` for an account that has none yet.
-    /// - Returns: `nil` if the name is taken.
+    /// - Parameters:
+    ///   - password: `nil` for an account that has none yet.
+    ///   - prepare: Writes what the account must have before it can be used under `alias`, under its holdings. The
+    ///     second parameter is its credential epoch. If it returns false or throws, the account is removed again.
+    /// - Returns: `nil` if the name is taken, or if `prepare` returns false.
     package func signUp(
-        _ id: String, alias: String, password: String?, peer: String
+        _ id: String, alias: String, password: String?, peer: String,
+        prepare: (Account, Int64) async throws -> Bool
     ) async throws -> AccountCaller? {
         let accounts = service.accounts
         guard accounts.configuration.allowsSignUp else {
@@ -98,15 +102,30 @@ package struct AccountGateway: Sendable {
         guard let credential = try await accounts.credentials.create(id, password: hash, recoveryCodes: []) else {
             throw BackendError(.busy, message: "the id of the new account is taken; try again")
         }
-        guard try await accounts.aliases.claim(id, for: credential.account),
-            try await accounts.aliases.claim(alias, for: credential.account)
-        else {
-            try await accounts.aliases.release(id, of: credential.account)
-            try await accounts.credentials.undoCreation(credential)
-            return nil
+        do {
+            guard try await accounts.aliases.claim(id, for: credential.account),
+                try await prepare(credential.account, credential.epoch),
+                try await accounts.aliases.claim(alias, for: credential.account)
+            else {
+                try await undo(credential)
+                return nil
+            }
+        } catch {
+            try await undo(credential)
+            throw error
         }
         try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return try await caller(credential.account, epoch: credential.epoch)
+    }
+
+    /// Removes an account that was just created, with its names and its holdings.
+    private func undo(_ credential: VerifiedCredential) async throws(BackendError) {
+        try await AccountEntries(records: records).discard(credential.account)
+        let prefix = Holdings.prefix(of: credential.account)
+        for item in try await records.backend.list(prefix: prefix, after: nil, limit: 100).outcome.items {
+            try await records.backend.remove(item.key) { (_) throws(BackendError) in true }
+        }
+        try await service.accounts.credentials.undoCreation(credential)
     }
 
     /// The account of a name and password.
@@ -117,6 +136,7 @@ package struct AccountGateway: Sendable {
         let credential = try await accounts.credentials.check(
             password: password, of: try await accounts.aliases.resolve(name), peer: peer)
         guard try await accounts.credentials.isCurrent(credential) else { return nil }
+        try await accounts.aliases.claimOwnName(of: credential.account)
         try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return try await caller(credential.account, epoch: credential.epoch)
     }
@@ -140,11 +160,16 @@ package struct AccountGateway: Sendable {
         return record.epoch
     }
 
+    /// Checks that an account can have a name.
+    package func check(name: String) throws(RequestError) {
+        guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
+    }
+
     /// Gives a further name to an account.
     ///
     /// - Returns: `false` if it is taken.
     package func claim(_ alias: String, for account: Account) async throws -> Bool {
-        guard AccountName.isAllowed(alias) else { throw RequestError(.badRequest, AccountName.rule) }
+        try check(name: alias)
         return try await service.accounts.aliases.claim(alias, for: account)
     }
 

@@ -3,20 +3,37 @@ package import SyncCore
 
 /// Creates the accounts of another system, each under the id that it had there and with a further name.
 ///
-/// The incarnation of such an account is derived from the id. So an import that was interrupted recognizes its own
-/// accounts and completes them, and an account that was erased since does not return.
+/// The incarnation of such an account is derived from the id and from a secret of the store. So an import that was
+/// interrupted recognizes its own accounts and completes them, an account that was erased since does not return, and
+/// pseudonyms that are made of the incarnation cannot be computed from the id.
 package struct AccountImport: Sendable {
     private let records: RecordStore
     private let digest: @Sendable ([UInt8]) -> [UInt8]
+    private let secret: String
+
+    /// The stored form of the secret.
+    private struct Secret: Codable, Hashable, Sendable { var text: String }
 
     /// The credential epoch of an imported account. It ends with the first change of the password.
     package static let epoch: Int64 = 1
 
-    /// Imports into the store of a server.
+    /// Imports into the store of a server. The first import creates the store's secret.
     ///
-    /// - Parameter digest: SHA-256.
-    package init(_ store: any KeyValueBackend, digest: @escaping @Sendable ([UInt8]) -> [UInt8]) {
+    /// - Parameters:
+    ///   - isPreview: True if nothing is written.
+    ///   - digest: SHA-256.
+    ///   - randomBytes: Unpredictable bytes.
+    package init(
+        _ store: any KeyValueBackend, isPreview: Bool = false, digest: @escaping @Sendable ([UInt8]) -> [UInt8],
+        randomBytes: (Int) -> [UInt8]
+    ) async throws(BackendError) {
         (records, self.digest) = (RecordStore(backend: store), digest)
+        let (key, new) = (try EntryKey(KeyScope.serverPrefix + "imports/secret"), Hexadecimal.text(randomBytes(16)))
+        let held =
+            isPreview
+            ? try await records.read(key, as: Secret.self)?.value
+            : try await records.update(key) { (known: Secret?) in known ?? Secret(text: new) }
+        secret = held?.text ?? new
     }
 
     /// The state of an id in the store.
@@ -31,14 +48,11 @@ package struct AccountImport: Sendable {
         case taken
     }
 
-    /// Checks that the store is that of a server, and not of a device.
+    /// Checks that a store is that of a server, and not of a device.
     ///
     /// - Throws: `SupportError` of kind `notAServer`, or the store's error.
-    package func checkServer() async throws { try await records.checkServer() }
-
-    /// Returns `true` if the store has a record under `key`.
-    package func exists(_ key: EntryKey) async throws(BackendError) -> Bool {
-        if case .found = try await records.backend.read(key).outcome { true } else { false }
+    package static func checkServer(_ store: any KeyValueBackend) async throws {
+        try await RecordStore(backend: store).checkServer()
     }
 
     /// The account that an import creates for `id`.
@@ -46,7 +60,7 @@ package struct AccountImport: Sendable {
     /// - Throws: ``AccountRefusal`` if no account can have this name.
     package func account(_ id: String) throws(AccountRefusal) -> Account {
         guard AccountName.isAllowed(id) else { throw AccountRefusal("the object id: \(AccountName.rule)") }
-        let incarnation = Hexadecimal.text(digest(Array("imported account \(id)".utf8)).prefix(16))
+        let incarnation = Hexadecimal.text(digest(Array("imported account \(secret) \(id)".utf8)).prefix(16))
         guard let account = try? Account(id, incarnation: incarnation) else {
             throw AccountRefusal("the object id: \(AccountName.rule)")
         }

@@ -66,6 +66,7 @@ struct AccountService: Sendable {
         if try await credentials.isCurrent(credential) {
             try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         }
+        if configuration.hasFacade { try await aliases.claimOwnName(of: credential.account) }
         return try await sessions.begin(credential)
     }
 

@@ -87,7 +87,7 @@ package struct OldAppHistory<Server: DateServer> {
     }
 
     private mutating func step() {
-        wait(milliseconds: Int64.random(in: 2...90, using: &generator) * dayLength / 2)
+        wait(milliseconds: Int64.random(in: dayLength...45 * dayLength, using: &generator))
         let index = Int.random(in: 0..<devices.count, using: &generator)
         let choice = Int.random(in: 0..<10, using: &generator)
         if kind == .sharedPhone, choice < 4 { devices[index].account = devices[index].account == "owl" ? "bat" : "owl" }
@@ -109,7 +109,7 @@ package struct OldAppHistory<Server: DateServer> {
             let date = buy(on: other, isOnline: isOnline)
             if isOnline { writeAtOnce(date, on: other) } else { devices[other].waiting.append(date) }
         }
-        wait(milliseconds: Int64.random(in: 1...24, using: &generator) * 3_600_000)
+        wait(milliseconds: Int64.random(in: 3_600_000...dayLength, using: &generator))
         for index in devices.indices.shuffled(using: &generator) { sync(index) }
     }
 

@@ -20,6 +20,6 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     /// The accounts were imported with their dates, which some of the devices have stored too.
     case importedDates
 
-    /// True if the rules must lose and gain nothing. A clock that is wrong by more than half a product still costs some.
+    /// True if the rules must lose and gain nothing. A clock that is wrong by more than half a product costs some.
     package var mustHold: Bool { self != .wrongClocks }
 }

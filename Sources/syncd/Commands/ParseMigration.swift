@@ -138,7 +138,6 @@ struct ParseMigration {
         guard let store else { throw StoreOptions.localIsMissing }
         // A damaged file is reported before anything is written.
         for export in exports { try check(export) }
-        let digest: @Sendable ([UInt8]) -> [UInt8] = { Array(SHA256.hash(data: $0)) }
         var service = ServiceConfiguration(name: "syncd", catalog: catalog)
         service.hasFacade = true
         let parse = ParseImport(
@@ -147,11 +146,18 @@ struct ParseMigration {
                 store, configuration: service,
                 cryptography: ServerCryptography(server: "syncd", passwords: PasswordHashing(threadCount: 1)),
                 onError: { FileHandle.standardError.write(Data("syncd: \($0)\n".utf8)) }),
-            AccountImport(store, digest: digest))
+            try await accountImport(into: store, isPreview: false))
         var tallies: [(Export, Tally)] = []
         for export in exports { tallies.append((export, try await add(export, with: parse))) }
         progress.clear()
         try show(tallies)
+    }
+
+    private func accountImport(into store: any KeyValueBackend, isPreview: Bool) async throws -> AccountImport {
+        let host = HostServices.system
+        return try await AccountImport(
+            store, isPreview: isPreview, digest: { Array(SHA256.hash(data: $0)) },
+            randomBytes: { (0..<$0).map { _ in UInt8(truncatingIfNeeded: host.randomBits()) } })
     }
 
     // MARK: The store
@@ -163,9 +169,14 @@ struct ParseMigration {
         guard exists || isDryRun || mayCreate else {
             throw Failure(.notFound, "--local: there is no store at \(url.text.singleLine); pass --create to create it")
         }
-        guard exists else { return isDryRun ? nil : url.open(host: .system, mayCreateRemote: true) }
+        if !isDryRun, mayCreate {
+            let store = url.open(host: .system, mayCreateRemote: true)
+            // The first import may have been killed before it wrote anything.
+            if try await store.list(prefix: "", after: nil, limit: 1).outcome.items.isEmpty { return store }
+        }
+        guard exists else { return nil }
         let store = url.open(host: .system).requiringExisting
-        try await AccountImport(store, digest: { $0 }).checkServer()
+        try await AccountImport.checkServer(store)
         return store
     }
 
@@ -305,9 +316,9 @@ struct ParseMigration {
     }
 
     private func dryRun(_ store: (any KeyValueBackend)?) async throws {
-        let accounts = AccountImport(store ?? MemoryBackend(), digest: { Array(SHA256.hash(data: $0)) })
+        let accounts = try await accountImport(into: store ?? MemoryBackend(), isPreview: true)
         var belongings = Belongings()
-        var tallies: [(Export, Tally)] = []
+        var tallies: [(export: Export, tally: Tally)] = []
         for export in exports where !export.isOfUsers {
             var tally = Tally()
             try await read(export, "reading") { batch in
@@ -315,6 +326,7 @@ struct ParseMigration {
             }
             tallies.append((export, tally))
         }
+        var users: Set<String> = []
         for export in exports where export.isOfUsers {
             var (tally, holders) = (Tally(), [String: String]())
             try await read(export, "reading") { batch in
@@ -322,7 +334,22 @@ struct ParseMigration {
                     tally.note(try await preview(object, export, accounts, &holders, belongings))
                 }
             }
+            users.formUnion(holders.values)
             tallies.insert((export, tally), at: 0)
+        }
+        for index in tallies.indices {
+            let counts: [String: Int]
+            switch tallies[index].export.kind {
+            case .users: continue
+            case .sessions: counts = belongings.sessions
+            case .objects(let name): counts = belongings.objects[name] ?? [:]
+            }
+            for (user, count) in counts where !users.contains(user) {
+                let account = try? accounts.account(user)
+                if let account, try await accounts.state(of: account) == .imported { continue }
+                tallies[index].tally.added -= count
+                tallies[index].tally.leftOut["its user was not imported", default: 0] += count
+            }
         }
         progress.clear()
         if !options.output.json { try writeOutput(Array("dry run, nothing was written:\n".utf8)) }

@@ -69,7 +69,9 @@ extension ParseStage {
         var configuration = try ParseConfiguration(applicationID: "import")
         try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)
         let digest = CountedCryptography()
-        return ParseImport(configuration, service, AccountImport(store, digest: { digest.digest(of: $0) }))
+        let accounts = try await AccountImport(
+            store, digest: { digest.digest(of: $0) }, randomBytes: { [UInt8](repeating: 7, count: $0) })
+        return ParseImport(configuration, service, accounts)
     }
 
     func users(_ text: String) throws -> [ExportedUser] {

@@ -6,39 +6,7 @@ import ParseFacade
 import ServiceTestSupport
 import SyncCore
 import SyncService
-import Synchronization
 import Testing
-
-/// A store that fails after a number of writes, as if the process were killed.
-private final class MortalBackend: ForwardingBackend {
-    let base: any KeyValueBackend
-    private let left: Mutex<Int>
-
-    init(_ base: any KeyValueBackend, writes: Int) {
-        self.base = base
-        left = Mutex(writes)
-    }
-
-    private func count() throws(BackendError) {
-        let isOver = left.withLock { left in
-            left -= 1
-            return left < 0
-        }
-        if isOver { throw BackendError(.unavailable, message: "the process was killed") }
-    }
-
-    func write(
-        _ value: [UInt8], to key: EntryKey, if precondition: Precondition
-    ) async throws(BackendError) -> Answer<WriteOutcome> {
-        try count()
-        return try await base.write(value, to: key, if: precondition)
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try count()
-        return try await base.delete(key, if: precondition)
-    }
-}
 
 @Suite("Importing a Parse app")
 struct ImportTests {
@@ -260,6 +228,7 @@ struct ImportTests {
         #expect(
             await stage.service.ask(.post, "/v1/accounts", json: AccountOwner.signUpJSON("alice")).status == 201)
         _ = await stage.signUp("bat", "secret password")
+        _ = try await stage.importer()
         let before = try await stage.entries()
         func user(_ id: String, _ name: String) -> String { #"{"_id":"\#(id)","username":"\#(name)"}"# + "\n" }
         let taken = "is already the name of another account; names are compared without regard to case"
@@ -338,6 +307,48 @@ struct ImportTests {
             writes += 1
         }
         #expect(wasWhole && writes > 15, "\(writes)")
+    }
+
+    @Test("A user who logs in while an import is interrupted has the name and the fields of the export, and keeps them")
+    func earlyLogIn() async throws {
+        var (writes, wasWhole, logIns) = (0, false, 0)
+        let right = ["username": "owl", "theme": "dark", "objectId": "g7y9tkhB7O"]
+        while !wasWhole, writes < 100 {
+            let (stage, _) = try await ParseStage.importing()
+            _ = try await stage.importer()
+            do {
+                let importer = try await stage.importer(into: MortalBackend(stage.store, writes: writes))
+                _ = try await importer.add(stage.users(Self.owl))
+                wasWhole = true
+            } catch let error as BackendError { #expect(error.message == "the process was killed") }
+            for isEarly in [true, false] {
+                let reply = try await stage.logIn("g7y9tkhB7O", "owl password 0")
+                guard reply.status != 404 else {
+                    #expect(isEarly, "after \(writes) writes")
+                    try await stage.add(users: Self.owl)
+                    continue
+                }
+                logIns += 1
+                #expect(right.allSatisfy { reply[$0.key] == $0.value }, "after \(writes) writes: \(reply.members)")
+                try await stage.add(users: Self.owl)
+                #expect(try await stage.add(users: Self.owl) == [.present])
+            }
+            writes += 1
+        }
+        #expect(wasWhole && logIns > writes + 2, "\(logIns) of \(writes)")
+    }
+
+    @Test("The incarnation of an imported account depends on a secret of the store")
+    func secret() async throws {
+        let stores = [MemoryBackend(), MemoryBackend()]
+        var incarnations: [String] = []
+        for (index, store) in [stores[0], stores[0], stores[1]].enumerated() {
+            let accounts = try await AccountImport(
+                store, digest: { CountedCryptography().digest(of: $0) },
+                randomBytes: { [UInt8](repeating: UInt8(index), count: $0) })
+            incarnations.append(try accounts.account("g7y9tkhB7O").incarnation)
+        }
+        #expect(incarnations[0] == incarnations[1] && incarnations[1] != incarnations[2])
     }
 
     @Test("An account that was erased does not come back, nor do its sessions and objects")

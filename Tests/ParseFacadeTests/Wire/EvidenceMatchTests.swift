@@ -22,7 +22,9 @@ struct EvidenceMatchTests {
         let foundry = try AppStoreFoundry.valid.get()
         let verifier = AppStoreVerifier(bundleIDs: ["com.example"], roots: try EvidenceRoots(pem: foundry.roots))
         self.foundry = foundry
-        stage = try await ParseStage { $0.evidence.appStore = verifier }
+        stage = try await ParseStage(configure: {
+            ($0.evidence.appStore, $0.accessTokenLifetime) = (verifier, 86_400)
+        })
         user = await stage.signUp("owl", "secret password")
         let session = await stage.service.ask(
             .post, "/v1/sessions",

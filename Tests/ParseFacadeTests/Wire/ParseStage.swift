@@ -34,8 +34,10 @@ struct ParseStage {
     let service: EntitlementService
     let parse: ParseServer
 
+    /// - Parameter backend: The store of the service; by default ``store``.
     init(
-        shape: String = "date", policy: TrustPolicy = .trusted, cryptography: (any ServiceCryptography)? = nil,
+        over backend: (any KeyValueBackend)? = nil, shape: String = "date", policy: TrustPolicy = .trusted,
+        cryptography: (any ServiceCryptography)? = nil,
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws {
         let tutorial = try tutorialCatalog()
@@ -43,7 +45,7 @@ struct ParseStage {
         rules.rules.consumables = .shared
         let catalog = try Catalog(products: tutorial.products, entitlements: tutorial.entitlements, policy: rules)
         service = try await .open(
-            store, clock: clock, cryptography: cryptography,
+            backend ?? store, clock: clock, cryptography: cryptography,
             configure: { configuration in
                 (configuration.catalog, configuration.hasFacade, configuration.policy) = (catalog, true, policy)
                 configure(&configuration)

@@ -5,7 +5,8 @@ import Testing
 struct OldAppTests {
     private static let seeds: ClosedRange<UInt64> = 0...199
 
-    @Test("The rules lose and gain nothing where a server that keeps the later date does", arguments: OldAppKind.allCases)
+    @Test(
+        "The rules lose and gain nothing where a server that keeps the later date does", arguments: OldAppKind.allCases)
     func table(_ kind: OldAppKind) throws {
         let row = try OldAppTable().row(kind, seeds: Self.seeds)
         #expect(row.seeds == Self.seeds.count)
@@ -16,7 +17,9 @@ struct OldAppTests {
         if [.sharedPhone, .newVersion].contains(kind) { #expect(row.laterDate.gained > row.seeds / 4) }
     }
 
-    @Test("A seed gives the same events each time, and different seeds give different ones", arguments: OldAppKind.allCases)
+    @Test(
+        "A seed gives the same events each time, and different seeds give different ones",
+        arguments: OldAppKind.allCases)
     func reproducible(_ kind: OldAppKind) throws {
         let table = try OldAppTable()
         let first = table.outcome(kind, seed: 7, isRecording: true)

@@ -1,0 +1,80 @@
+import Entitlements
+
+/// The part of the found objects that a find returns: `limit`, `skip`, `order` and `count`.
+struct FindSelection: Sendable {
+    /// The largest number of objects, 0 to 1,000.
+    var limit = 100
+    /// The number of objects to leave out first.
+    var skip = 0
+    /// The names of the members by which the objects are ordered, and the directions.
+    var order: [(name: String, isDescending: Bool)] = []
+    /// True if the number of all objects that were found is returned too.
+    var counts = false
+
+    /// The answer with some of the objects that were found.
+    func answer(_ found: [[String: JSONValue]]) -> JSONValue {
+        let ordered = order.isEmpty ? found : found.sorted(by: precedes)
+        let some = ordered.dropFirst(skip).prefix(limit)
+        var members: [String: JSONValue] = ["results": .array(some.map(JSONValue.object))]
+        if counts { members["count"] = .integer(Int64(found.count)) }
+        return .object(members)
+    }
+
+    private func precedes(_ left: [String: JSONValue], _ right: [String: JSONValue]) -> Bool {
+        for (name, isDescending) in order {
+            let (first, second) = isDescending ? (right[name], left[name]) : (left[name], right[name])
+            if Self.precedes(first, second) { return true }
+            if Self.precedes(second, first) { return false }
+        }
+        return false
+    }
+
+    /// Objects without the member come first, then numbers, texts and dates. Other values are not ordered.
+    private static func precedes(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
+        switch (left ?? .null, right ?? .null) {
+        case (.null, .null): false
+        case (.null, _): true
+        case (.string(let left), .string(let right)): left < right
+        case (let left, let right):
+            if let left = left.double, let right = right.double {
+                left < right
+            } else if let left = left.date, let right = right.date {
+                left < right
+            } else {
+                false
+            }
+        }
+    }
+}
+
+extension ParseRequest {
+    /// The selection of a find.
+    ///
+    /// - Throws: ``ParseError`` with the code 102 for a malformed parameter.
+    func selection() throws(ParseError) -> FindSelection {
+        var selection = FindSelection()
+        if let limit = try number("limit") { selection.limit = min(limit, 1_000) }
+        if let skip = try number("skip") { selection.skip = skip }
+        selection.counts = try number("count") == 1
+        let names = parameters["order"]?.string?.split(separator: ",") ?? []
+        guard names.count <= 8 else { throw ParseError(102, "order can have at most 8 names, not \(names.count)") }
+        selection.order = names.map { name in
+            let isDescending = name.hasPrefix("-")
+            return (String(isDescending ? name.dropFirst() : name), isDescending)
+        }
+        return selection
+    }
+
+    /// A number, which some SDKs write as a text.
+    private func number(_ name: String) throws(ParseError) -> Int? {
+        switch parameters[name] {
+        case nil, .null?: return nil
+        case .integer(let number)? where number >= 0: return Int(number)
+        case .bool(let flag)? where name == "count": return flag ? 1 : 0
+        case .string(let text)?:
+            if let number = Int(text), number >= 0 { return number }
+        default: break
+        }
+        throw ParseError(102, "\(name) must be a whole number, 0 or more")
+    }
+}

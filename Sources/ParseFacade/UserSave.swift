@@ -1,0 +1,101 @@
+import Entitlements
+
+/// A save of a user, checked: the written dates of groups, and the change of the other fields.
+struct UserSave: Sendable {
+    /// The dates that a save writes to one field.
+    struct Dates: Sendable {
+        var name: String
+        var field: ParseConfiguration.ExpiryField
+        var dates: [Timestamp]
+        /// True if the field is changed by an operation, so that the answer shows its value.
+        var isOperation: Bool
+    }
+
+    /// The dates, in the order of the names of their fields.
+    private(set) var dates: [Dates] = []
+    /// The change of the other fields.
+    let change: FieldChange
+    /// The mail address that is set; `nil` if none is.
+    let mail: String?
+    /// True if the mail address is set or deleted.
+    let changesMail: Bool
+
+    /// Reads the members of a save, without name and password.
+    ///
+    /// - Throws: ``ParseError`` for a malformed name, date or mail address.
+    init(_ body: [String: JSONValue], _ configuration: ParseConfiguration) throws(ParseError) {
+        for name in body.keys where !ParseName.isField(name) {
+            throw ParseError(105, "Invalid field name: \(name.prefix(64)).")
+        }
+        for (name, field) in configuration.fields.sorted(by: { $0.key < $1.key }) {
+            guard let value = body[name], let dates = try Self.dates(in: value, name) else { continue }
+            let isOperation = value.members?["__op"] != nil
+            self.dates.append(Dates(name: name, field: field, dates: dates, isOperation: isOperation))
+        }
+        change = FieldChange(
+            body.filter { name, _ in
+                configuration.fields[name] == nil && (!ParseName.reserved.contains(name) || name == "email")
+            })
+        changesMail = body["email"] != nil
+        switch body["email"] {
+        case nil, .null?: mail = nil
+        case .object(let members)? where members["__op"] == .string("Delete"): mail = nil
+        case .string(let text)? where Self.isAddress(text): mail = text
+        default: throw ParseError(125, "Email address format is invalid.")
+        }
+    }
+
+    /// Checks that the change can be applied to `fields`.
+    ///
+    /// - Throws: ``ParseError`` for a wrong operation, and if the fields would be too large.
+    func check(against fields: [String: JSONValue]) throws(ParseError) {
+        var fields = fields
+        _ = try apply(to: &fields, isRepeated: false)
+    }
+
+    /// Applies the change of the other fields.
+    ///
+    /// - Returns: The new values of fields with operations.
+    /// - Throws: Like ``check(against:)``.
+    func apply(to fields: inout [String: JSONValue], isRepeated: Bool) throws(ParseError) -> [String: JSONValue] {
+        let answer = try change.apply(to: &fields, isRepeated: isRepeated)
+        guard JSONValue.object(fields).text.utf8.count <= ParseUser.byteLimit else {
+            throw ParseError(116, "the fields of a user can have at most \(ParseUser.byteLimit) bytes")
+        }
+        return answer
+    }
+
+    /// Returns `true` for a text with one `@`, a name before it and a domain after it.
+    private static func isAddress(_ text: String) -> Bool {
+        let parts = text.split(separator: "@", omittingEmptySubsequences: false)
+        return text.utf8.count <= 254 && parts.count == 2 && parts.allSatisfy { !$0.isEmpty }
+            && text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && $0.value >= 0x20 }
+    }
+
+    /// The dates that a save writes to an expiry field; `nil` for a deletion, which is never obeyed.
+    private static func dates(in value: JSONValue, _ name: String) throws(ParseError) -> [Timestamp]? {
+        let mismatch = ParseError(111, "schema mismatch for _User.\(name); expected Date")
+        if let date = value.date { return [date] }
+        var elements: [JSONValue]
+        switch value {
+        case .null: return nil
+        case .array(let list): elements = list
+        case .object(let members):
+            switch members["__op"]?.string {
+            case "Delete", "Remove": return nil
+            case "Add", "AddUnique":
+                guard case .array(let list)? = members["objects"] else { throw mismatch }
+                elements = list
+            default: throw mismatch
+            }
+        default: throw mismatch
+        }
+        guard elements.count <= 64 else { throw ParseError(111, "\(name) can have at most 64 dates at once") }
+        var dates: [Timestamp] = []
+        for element in elements {
+            guard let date = element.date else { throw mismatch }
+            dates.append(date)
+        }
+        return dates
+    }
+}
