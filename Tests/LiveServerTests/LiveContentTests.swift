@@ -93,13 +93,13 @@ struct LiveContentTests {
     }
 
     /// The bytes of base64url without padding.
-    private func bytes(_ text: some StringProtocol) throws -> Data {
+    private func bytes(_ text: String) throws -> Data {
         let standard = text.replacing("-", with: "+").replacing("_", with: "/")
         return try #require(
             Data(base64Encoded: standard + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)))
     }
 
-    private func object(_ part: some StringProtocol) throws -> [String: Any] {
+    private func object(_ part: String) throws -> [String: Any] {
         try #require(try JSONSerialization.jsonObject(with: try bytes(part)) as? [String: Any])
     }
 

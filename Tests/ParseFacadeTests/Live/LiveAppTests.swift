@@ -78,8 +78,8 @@ private final class LiveApp {
     /// The date in the field of a user: the date itself, or the last element of the array.
     func date(in user: [String: Any]) throws -> Timestamp? {
         guard let value = user["ExpirationDate"] else { return nil }
-        let date = tutorial == .date ? value : (value as? [Any])?.last
-        return try Timestamp(try #require((date as? [String: Any])?["iso"] as? String))
+        let date = tutorial == .date ? value as? [String: Any] : (value as? [[String: Any]])?.last
+        return try Timestamp(try #require(date?["iso"] as? String))
     }
 
     private func write(_ date: Timestamp) async throws {

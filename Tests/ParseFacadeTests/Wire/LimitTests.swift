@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import ServiceTestSupport
 import SyncService
 import Testing
 
@@ -11,16 +12,14 @@ struct LimitTests {
 
         var testDescription: String { rawValue }
 
-        private static let key: [Limit: WritableKeyPath<CallerLimits, Rate?> & Sendable] = [
-            .addressRequests: \.addressRequests, .unauthenticatedRequests: \.unauthenticatedRequests,
-            .logIns: \.logIns, .signUps: \.signUps, .accountReads: \.accountReads, .accountWrites: \.accountWrites,
-        ]
-
         /// Sets the limit to three requests at once, and one in ten seconds after that. The others do not apply.
         func set(_ limits: inout CallerLimits) {
-            for (limit, key) in Self.key {
-                limits[keyPath: key] = limit == self ? Rate(perSecond: 0.1, burst: 3) : nil
-            }
+            func rate(of limit: Limit) -> Rate? { limit == self ? Rate(perSecond: 0.1, burst: 3) : nil }
+            (limits.addressRequests, limits.unauthenticatedRequests) = (
+                rate(of: .addressRequests), rate(of: .unauthenticatedRequests)
+            )
+            (limits.logIns, limits.signUps) = (rate(of: .logIns), rate(of: .signUps))
+            (limits.accountReads, limits.accountWrites) = (rate(of: .accountReads), rate(of: .accountWrites))
         }
 
         /// The request `number` that the limit counts, and the status and the code of its answer below the limit.

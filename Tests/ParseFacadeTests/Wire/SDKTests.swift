@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import ServiceTestSupport
 import Testing
 
 @Suite("The requests of SDKs and the whole bodies of their answers")
