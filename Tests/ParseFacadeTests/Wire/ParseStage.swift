@@ -39,11 +39,11 @@ final class ConflictLines: Sendable {
 
 /// A façade over a service in this process, and the requests of apps.
 struct ParseStage {
+    let conflicts = ConflictLines()
     let clock = TestClock(1_800_000_000_000)
     let store = MemoryBackend()
     let service: EntitlementService
     let parse: ParseServer
-    let conflicts = ConflictLines()
 
     init(
         shape: String = "date", policy: TrustPolicy = .trusted, cryptography: (any ServiceCryptography)? = nil,
