@@ -293,6 +293,7 @@ let package = Package(
                 "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage",
                 "SQLiteStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Crypto", package: "swift-crypto"),
             ]),
         .testTarget(
             name: "WebDAVStorageTests",

@@ -6,35 +6,56 @@ import SyncProtocol
 import TestSupport
 import Testing
 
+/// The tutorials, by the shape of their field: one date, or the array of 2013, to which the app adds.
+enum Tutorial: String, CaseIterable {
+    case date, dates
+}
+
 /// An app of the tutorials on one device, over HTTP.
 private final class LiveApp {
     let server: ServerProcess
     let client: CurlClient
     let installation: String
+    let tutorial: Tutorial
     var (id, token) = ("", "")
     /// The date in the app's user defaults.
     var local: Timestamp?
 
-    init(_ server: ServerProcess, _ installation: String) throws {
-        (self.server, self.installation) = (server, installation)
+    init(_ server: ServerProcess, _ installation: String, _ tutorial: Tutorial) throws {
+        (self.server, self.installation, self.tutorial) = (server, installation, tutorial)
         client = try CurlClient()
     }
 
+    /// Sends a request with the header fields of the SDK of iOS.
     func ask(
         _ method: HTTPRequest.Method, _ path: String, _ json: [String: Any] = [:], bearer: String? = nil
+    ) async throws -> [String: Any] {
+        let fields = [
+            "X-Parse-Application-Id": "owls", "X-Parse-Client-Key": "ignored", "X-Parse-Installation-Id": installation,
+            "X-Parse-Session-Token": token, "Content-Type": "application/json",
+            "Authorization": bearer.map { "Bearer \($0)" } ?? "",
+        ]
+        return try await send(method, path, json, fields)
+    }
+
+    /// Sends a request as the SDK of JavaScript does, with everything in a text.
+    func askAsJavaScript(_ method: String, _ path: String, _ json: [String: Any] = [:]) async throws -> [String: Any] {
+        let own = [
+            "_method": method, "_ApplicationId": "owls", "_JavaScriptKey": "ignored", "_ClientVersion": "js3.4.2",
+            "_InstallationId": installation, "_SessionToken": token,
+        ]
+        return try await send(.post, path, json.merging(own) { $1 }, ["Content-Type": "text/plain"])
+    }
+
+    private func send(
+        _ method: HTTPRequest.Method, _ path: String, _ json: [String: Any], _ fields: [String: String]
     ) async throws -> [String: Any] {
         let url = try #require(URL(string: server.url + path))
         var request = HTTPRequest(
             method: method, scheme: "http", authority: "127.0.0.1:\(server.port)", path: url.path())
-        let values = [
-            ("X-Parse-Application-Id", "owls"), ("X-Parse-Client-Key", "ignored"),
-            ("X-Parse-Installation-Id", installation), ("X-Parse-Session-Token", token),
-            ("Content-Type", "application/json"),
-        ]
-        for (name, value) in values where !value.isEmpty {
-            if let name = HTTPField.Name(name) { request.headerFields[name] = value }
+        for (name, value) in fields where !value.isEmpty {
+            request.headerFields[try #require(HTTPField.Name(name))] = value
         }
-        if let bearer { request.headerFields[.authorization] = "Bearer \(bearer)" }
         let body = method == .get ? [] : Array(try JSONSerialization.data(withJSONObject: json))
         let answer = try await client.send(request, body: body, timeout: .seconds(20), maximumByteCount: 1 << 20)
         return try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any] ?? [:]
@@ -51,14 +72,23 @@ private final class LiveApp {
     private func remote() async throws -> Timestamp? {
         let find: [String: Any] = ["where": ["objectId": id], "limit": "1", "_method": "GET"]
         let results = try await ask(.post, "/parse/classes/_User", find)["results"] as? [[String: Any]] ?? []
-        let date = try #require(results.first)["ExpirationDate"] as? [String: Any]
-        return try (date?["iso"] as? String).map { try Timestamp($0) }
+        return try date(in: try #require(results.first))
+    }
+
+    /// The date in the field of a user: the date itself, or the last element of the array.
+    func date(in user: [String: Any]) throws -> Timestamp? {
+        guard let value = user["ExpirationDate"] else { return nil }
+        let date = tutorial == .date ? value as? [String: Any] : (value as? [[String: Any]])?.last
+        return try Timestamp(try #require(date?["iso"] as? String))
     }
 
     private func write(_ date: Timestamp) async throws {
-        let body = ["ExpirationDate": ["__type": "Date", "iso": "\(date)"]]
-        let answer = try await ask(.put, "/parse/classes/_User/\(id)", body)
+        let date = ["__type": "Date", "iso": "\(date)"]
+        let value: [String: Any] = tutorial == .date ? date : ["__op": "Add", "objects": [date]]
+        let answer = try await ask(.put, "/parse/classes/_User/\(id)", ["ExpirationDate": value])
         _ = try #require(answer["updatedAt"])
+        // The answer to an operation has the new value of the field, which the app does not read.
+        if tutorial == .dates { _ = try #require(try self.date(in: answer)) }
     }
 
     /// The sample's `syncExpiration`: the later date wins, in both directions.
@@ -89,15 +119,16 @@ private final class LiveApp {
 
 @Suite("The tutorials' app against a real server")
 struct LiveAppTests {
-    private static let options = [
-        "--parse", "owls", "--parse-field", "ExpirationDate=date:random", "--parse-classes", "Purchase",
-    ]
-
-    private func start() throws -> ServerProcess {
+    private func start(_ tutorial: Tutorial = .date) throws -> ServerProcess {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
         let catalog = root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
-        return try ServerProcess(store: "memory:", options: ["--catalog", catalog] + Self.options)
+        return try ServerProcess(
+            store: "memory:",
+            options: [
+                "--catalog", catalog, "--parse", "owls", "--parse-field", "ExpirationDate=\(tutorial):random",
+                "--parse-classes", "Purchase",
+            ])
     }
 
     @Test(
@@ -119,10 +150,12 @@ struct LiveAppTests {
         #expect(failure?.description.contains("--parse") == true, "\(options): \(failure?.description ?? "")")
     }
 
-    @Test("Two devices that buy offline lose nothing, and a new version on the same account sees all")
-    func devices() async throws {
-        let server = try start()
-        let (first, second) = (try LiveApp(server, "a"), try LiveApp(server, "b"))
+    @Test(
+        "Two devices that buy offline lose nothing, and a new version on the same account sees all",
+        arguments: Tutorial.allCases)
+    func devices(_ tutorial: Tutorial) async throws {
+        let server = try start(tutorial)
+        let (first, second) = (try LiveApp(server, "a", tutorial), try LiveApp(server, "b", tutorial))
         try await first.logIn(signsUp: true)
         let start = try await first.purchaseSubscription(months: 3)
         try await second.logIn()
@@ -139,10 +172,14 @@ struct LiveAppTests {
         let right = start.adding(CalendarDuration(months: 6)).milliseconds
         for app in [first, second] { #expect(abs((app.local?.milliseconds ?? 0) - right) < 10_000) }
         // A restored device gets the date.
-        let third = try LiveApp(server, "c")
+        let third = try LiveApp(server, "c", tutorial)
         try await third.logIn()
         try await third.syncExpiration()
         #expect(third.local == first.local)
+        // A web page of the same user.
+        let page = try await third.askAsJavaScript("GET", "/parse/users/me")
+        #expect(page["objectId"] as? String == first.id && page["sessionToken"] as? String == third.token)
+        #expect(try third.date(in: page) == first.local)
         // The new version.
         let session = try await third.ask(
             .post, "/v1/sessions",

@@ -5,6 +5,7 @@ import ParseFacade
 import ServiceTestSupport
 import SyncCore
 import SyncService
+import Synchronization
 
 /// The catalogue of the tutorials' app.
 func tutorialCatalog() throws -> Catalog {
@@ -27,8 +28,18 @@ struct ParseReply {
     }
 }
 
+/// The lines of the conflict log of a façade.
+final class ConflictLines: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    var all: [String] { lines.withLock { $0 } }
+
+    func append(_ line: String) { lines.withLock { $0.append(line) } }
+}
+
 /// A façade over a service in this process, and the requests of apps.
 struct ParseStage {
+    let conflicts = ConflictLines()
     let clock = TestClock(1_800_000_000_000)
     let store = MemoryBackend()
     let service: EntitlementService
@@ -53,20 +64,21 @@ struct ParseStage {
         var configuration = try ParseConfiguration(applicationID: "owls")
         try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)
         try configuration.addClass("Purchase")
-        parse = ParseServer(configuration, service)
+        parse = ParseServer(configuration, service, onConflict: conflicts.append)
     }
 
     /// Sends a request as an app does.
     func ask(
         _ method: String, _ path: String, _ body: String = "", token: String? = nil, installation: String? = "i1",
-        application: String? = "owls", request: String? = nil, peer: String = "192.0.2.1"
+        application: String? = "owls", request: String? = nil, peer: String = "192.0.2.1",
+        further: [String: String] = [:]
     ) async -> ParseReply {
         var fields = HTTPFields()
         let values = [
             ("X-Parse-Application-Id", application), ("X-Parse-Session-Token", token),
             ("X-Parse-Installation-Id", installation), ("X-Parse-Request-Id", request),
         ]
-        for (name, value) in values {
+        for (name, value) in values + further.map({ ($0.key, $0.value) }) {
             if let name = HTTPField.Name(name), let value { fields[name] = value }
         }
         let head = HTTPRequest(
@@ -78,16 +90,49 @@ struct ParseStage {
         return ParseReply(status: answer.response.status.code, fields: answer.response.headerFields, body: bytes)
     }
 
+    /// Sends a request as the SDK of JavaScript does: POST with a text that holds everything.
+    ///
+    /// - Parameter members: The members of the body, without the braces.
+    func askAsJavaScript(
+        _ method: String, _ path: String, _ members: String = "", token: String? = nil, application: String = "owls"
+    ) async -> ParseReply {
+        var all = [
+            #""_method":"\#(method)","_ApplicationId":"\#(application)","_JavaScriptKey":"key""#,
+            #""_ClientVersion":"js3.4.2","_InstallationId":"browser""#,
+        ]
+        if let token { all.append(#""_SessionToken":"\#(token)""#) }
+        if !members.isEmpty { all.append(members) }
+        let body = "{" + all.joined(separator: ",") + "}"
+        return await ask(
+            "POST", path, body, installation: nil, application: nil, further: ["Content-Type": "text/plain"])
+    }
+
     /// A signed-up user.
     struct User {
         var id: String
         var token: String
     }
 
-    func signUp(_ name: String = "owl", _ password: String = "pw") async -> User {
-        let reply = await ask("POST", "/users", #"{"username":"\#(name)","password":"\#(password)"}"#)
+    func signUp(_ name: String = "owl", _ password: String = "pw", installation: String = "i1") async -> User {
+        let body = #"{"username":"\#(name)","password":"\#(password)"}"#
+        let reply = await ask("POST", "/users", body, installation: installation)
         return User(id: reply["objectId"] ?? "", token: reply["sessionToken"] ?? "")
     }
+
+    /// Writes a date to the expiry field of a user.
+    func write(_ date: String, _ user: User, installation: String = "i1") async -> ParseReply {
+        let body = #"{"ExpirationDate":{"__type":"Date","iso":"\#(date)"}}"#
+        return await ask("PUT", "/users/\(user.id)", body, token: user.token, installation: installation)
+    }
+
+    /// The date that the expiry field of a user shows.
+    func end(of user: User, installation: String = "i1") async -> String? {
+        let reply = await ask("GET", "/users/me", token: user.token, installation: installation)
+        return (reply.members["ExpirationDate"] as? [String: String])?["iso"]
+    }
+
+    /// The position of the latest change of the store.
+    func cursor() async throws -> ChangeCursor? { try await store.latestCursor().outcome }
 
     func text(_ reply: ParseReply) -> String { String(decoding: reply.body, as: UTF8.self) }
 
