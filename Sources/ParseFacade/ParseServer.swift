@@ -199,6 +199,7 @@ package struct ParseServer: Sendable {
             var one = one
             one.requestID = request.requestID.map { "\($0) \(index)" }
             do {
+                if index > 0 { try gateway.count(request.peer) }
                 answers.append(.object(["success": try await reply(to: one).body]))
             } catch {
                 answers.append(.object(["error": parseError(error).json]))

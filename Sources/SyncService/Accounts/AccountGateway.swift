@@ -43,6 +43,11 @@ package struct AccountGateway: Sendable {
         return try await body()
     }
 
+    /// Counts a further request of an address that came in the same body.
+    package func count(_ peer: String) throws(RequestError) {
+        try service.limiter.admit(peer, now: host.now())
+    }
+
     /// Lets web pages of the configured origins read the answer to `request`.
     package func noteOrigin(of request: HTTPRequest, in fields: inout HTTPFields) {
         CrossOrigin(origins: service.configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)

@@ -66,9 +66,7 @@ struct LimitTests {
         #expect(isAnswered(await ask(8, peer: "203.0.113.1"), 8) != isOfAccount)
     }
 
-    @Test(
-        "The requests of a batch count one by one",
-        arguments: Limit.allCases.filter { $0 != .addressRequests })
+    @Test("The requests of a batch count one by one", arguments: Limit.allCases)
     func batch(_ limit: Limit) async throws {
         let stage = try await ParseStage { limit.set(&$0.callerLimits) }
         let user = await stage.signUp()
