@@ -6,6 +6,9 @@ struct FieldChange: Sendable {
 
     init(_ body: [String: JSONValue]) { self.body = body }
 
+    /// True if the change changes nothing.
+    var isEmpty: Bool { body.isEmpty }
+
     /// True if applying the change twice differs from applying it once.
     var isRelative: Bool {
         body.values.contains { ["Add", "Increment"].contains($0.members?["__op"]?.string ?? "") }
@@ -25,8 +28,7 @@ struct FieldChange: Sendable {
             switch operation {
             case "Delete": fields[name] = nil
             case "Increment":
-                let sum = try sum(fields[name], members["amount"], name)
-                if !isRepeated { fields[name] = sum }
+                if !isRepeated { fields[name] = try sum(fields[name], members["amount"], name) }
             case "Add", "AddUnique", "Remove":
                 fields[name] = try list(operation, fields[name], members["objects"], name, isRepeated)
             default: throw ParseError(111, "The \(operation.prefix(32)) operator is not supported.")

@@ -21,7 +21,7 @@ struct FindSelection: Sendable {
     }
 
     private func precedes(_ left: [String: JSONValue], _ right: [String: JSONValue]) -> Bool {
-        for (name, isDescending) in order {
+        for (name, isDescending) in order + [("objectId", false)] {
             let (first, second) = isDescending ? (right[name], left[name]) : (left[name], right[name])
             if Self.precedes(first, second) { return true }
             if Self.precedes(second, first) { return false }
@@ -29,20 +29,22 @@ struct FindSelection: Sendable {
         return false
     }
 
-    /// Objects without the member come first, then numbers, texts and dates. Other values are not ordered.
+    /// Objects without the member come first, then numbers, texts and dates. Other values come last, in no order.
     private static func precedes(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
-        switch (left ?? .null, right ?? .null) {
-        case (.null, .null): false
-        case (.null, _): true
-        case (.string(let left), .string(let right)): left < right
-        case (let left, let right):
-            if let left = left.double, let right = right.double {
-                left < right
-            } else if let left = left.date, let right = right.date {
-                left < right
-            } else {
-                false
-            }
+        let ranks = (rank(of: left), rank(of: right))
+        guard ranks.0 == ranks.1 else { return ranks.0 < ranks.1 }
+        if let left = left?.double, let right = right?.double { return left < right }
+        if let left = left?.string, let right = right?.string { return left < right }
+        if let left = left?.date, let right = right?.date { return left < right }
+        return false
+    }
+
+    private static func rank(of value: JSONValue?) -> Int {
+        switch value {
+        case nil, .null?: 0
+        case .integer?, .number?: 1
+        case .string?: 2
+        default: value?.date == nil ? 4 : 3
         }
     }
 }
@@ -65,7 +67,7 @@ extension ParseRequest {
         return selection
     }
 
-    /// A number, which some SDKs write as a text.
+    /// A number, also as a string.
     private func number(_ name: String) throws(ParseError) -> Int? {
         switch parameters[name] {
         case nil, .null?: return nil

@@ -40,6 +40,15 @@ struct AppliedRequests: Codable, Hashable, Sendable {
     /// The number of requests that are kept.
     private static let capacity = 16
 
+    init() {}
+
+    init(from decoder: any Decoder) throws { items = try decoder.singleValueContainer().decode([Item].self) }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(items)
+    }
+
     /// Returns `true` if a request with this digest was applied at most `limit` milliseconds before `now`.
     func contains(_ digest: String, now: Int64, limit: Int64) -> Bool {
         items.contains { $0.digest == digest && now - $0.at <= limit }
@@ -61,11 +70,11 @@ struct ParseObjects: Codable, Hashable, Sendable {
         var digest: String
         /// A JSON object.
         var fields: String
-        /// The relative changes that were applied last; `nil` if there were none.
-        var applied: AppliedRequests?
     }
 
     var items: [Item] = []
+    /// The relative changes that were applied last; `nil` if there were none.
+    var applied: AppliedRequests?
 
     /// The largest size of all objects of a class and an account, in bytes.
     static let byteLimit = 256 << 10

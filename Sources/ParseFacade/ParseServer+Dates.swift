@@ -15,12 +15,8 @@ extension ParseServer {
         let ledgers = try await gateway.ledgers(of: caller)
         let replay = Replay(Facts(account: ledgers.account, server: ledgers.server), catalog: catalog)
         var ends: [GroupID: Timestamp] = [:]
-        for field in configuration.fields.values { ends[field.group] = end(of: field.group, replay) }
+        for field in configuration.fields.values { ends[field.group] = WrittenDate.end(of: field.group, replay) }
         return ends
-    }
-
-    private func end(of group: GroupID, _ replay: Replay) -> Timestamp? {
-        replay.timelines[group]?.periods.map(\.end).max()
     }
 
     /// Records what a written date means. Writing it again changes nothing.
@@ -28,51 +24,25 @@ extension ParseServer {
         guard let catalog = gateway.catalog else { return }
         let now = Timestamp(milliseconds: gateway.host.now())
         let (group, account) = (field.group, caller.account.account)
-        let (own, others) = try await dates(of: account, group, besides: caller.installation)
-        let joined = SeenDates(joining: [own] + (try await ownDates(group, caller)))
-        var situation = ExpiryRules.Situation(own: joined, now: now)
-        situation.others = others
-        let isWritten = own.written.contains { $0.date == date.milliseconds }
-        // It identifies the written date, also in an assertion.
+        let (seen, others) = try await dates(of: account, group, besides: caller.installation)
+        let own = SeenDates(joining: [seen] + (try await ownDates(group, caller)))
         let id = gateway.digest(
             of: ["\(account)", account.incarnation, group.rawValue, caller.installation, "\(date.milliseconds)"]
                 .joined(separator: "\n"))
-        let transaction = TransactionReference(store: DerivedPurchases.store, id: TransactionID(String(id.prefix(32))))
-        guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return }
+        let written = WrittenDate(date, of: group, id: id, seen: seen, own: own, others: others, now: now)
         var line: String?
         try await gateway.record(for: caller.account) { ledger, server in
             line = nil
             let facts = Facts(account: ledger, server: server)
-            let replay = Replay(facts, catalog: catalog)
-            situation.end = end(of: group, replay)
-            let asserted = facts.assertions.map(\.reference).filter { $0.group == group }
-            situation.asserted = asserted.map(\.until)
-            situation.imported = asserted.filter { $0.source == ParseImport.source }.map(\.until)
-            situation.isRepeated =
-                isWritten || facts[transaction] != nil || facts.assertions.contains { $0.replica == replica }
-            let time = facts.latestTime.next(at: now)
-            let outcome = field.rules.outcome(of: date, in: situation)
-            if case .nothing = outcome { return [] }
+            let (outcome, fact) = written.outcome(facts, rules: field.rules, catalog: catalog)
+            guard let fact else { return [] }
             guard Self.count(of: facts, since: now.milliseconds - 86_400_000) < Self.dailyLimit else {
                 throw ParseError(155, "this account has too many purchases today", status: 429, retryAfter: 3_600)
             }
-            switch outcome {
-            case .nothing: return []
-            case .purchase(let product):
-                let purchase = Purchase(
-                    transaction: transaction, product: product, terms: catalog.terms(of: product), date: now,
-                    stamp: Stamp(logicalTime: time))
-                return [.purchase(purchase)]
-            case .assertion(let until, let isConflict):
-                if isConflict { line = "no sum of products explains the date \(date.iso); kept until \(until.iso)" }
-                let reference = Assertion.Reference(
-                    group: group, source: SourceID(DerivedPurchases.store.rawValue), until: until)
-                return [
-                    .assertion(
-                        Assertion(
-                            reference, assertedAt: now, recordedAt: now, replica: replica, logicalTime: time))
-                ]
+            if case .assertion(let until, isConflict: true) = outcome {
+                line = "no sum of products explains the date \(date.iso); kept until \(until.iso)"
             }
+            return [fact]
         }
         if let line { onConflict("parse account=\(caller.account.name.singleLine) group=\(group): \(line)") }
         try await change(group, caller) { $0.noteWritten(date, at: now) }

@@ -90,14 +90,14 @@ extension ParseServer {
     ) async throws -> Reply {
         let (now, change) = (gateway.host.now(), try change(request))
         let digest = gateway.digest(
-            of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
+            of: "\(id) \(request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")")
         let limit = request.requestID == nil ? Self.repetition : .max
         var (answer, failure): ([String: JSONValue], ParseError?) = ([:], nil)
         let saved = try await gateway.records.update(key) { (known: ParseObjects?) in
             guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
             var item = objects.items[index]
             var fields = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
-            var applied = item.applied ?? AppliedRequests()
+            var applied = objects.applied ?? AppliedRequests()
             let isRepeated = applied.contains(digest, now: now, limit: limit)
             do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
                 failure = error
@@ -106,7 +106,7 @@ extension ParseServer {
             (item.fields, item.updatedAt) = (JSONValue.object(fields).text, now)
             if change.isRelative, !isRepeated {
                 applied.note(digest, at: now)
-                item.applied = applied
+                objects.applied = applied
             }
             objects.items[index] = item
             guard objects.byteCount <= ParseObjects.byteLimit else {

@@ -138,7 +138,11 @@ extension ParseServer {
         let save = try save(of: request)
         try gateway.admit(.signUp, request.peer)
         let (text, password) = (name.string ?? "", request.body["password"]?.string)
-        guard let account = try await create(text, password: password, save.mail, request) else {
+        let isRepetition = try await !gateway.isFree(text, for: nil)
+        if !isRepetition, let mail = save.mail, try await !gateway.isFree(mail, for: nil) {
+            throw ParseError.mailTaken
+        }
+        guard let account = try await create(text, password: password, request) else {
             return try await repeatSignUp(text, password ?? "", save, request)
         }
         return try await finishSignUp(account, save, request)
@@ -146,8 +150,7 @@ extension ParseServer {
 
     /// The fields of a sign-up, which are checked before an account is created.
     private func save(of request: ParseRequest) throws(ParseError) -> UserSave {
-        let save = try UserSave(
-            request.body.filter { !["username", "password", "authData"].contains($0.key) }, configuration)
+        let save = try userSave(request.body.filter { !["username", "password", "authData"].contains($0.key) })
         try save.check(against: [:])
         return save
     }
@@ -162,8 +165,13 @@ extension ParseServer {
         { throw ParseError.nameTaken }
         guard let account = known else { throw ParseError.nameTaken }
         let user = try await user(of: account.account)
-        guard (0...Self.repetition).contains(gateway.host.now() - user.createdAt) else { throw ParseError.nameTaken }
+        guard isRecent(user) else { throw ParseError.nameTaken }
         return try await finishSignUp(account, save, request)
+    }
+
+    /// Returns `true` for a user whose sign-up may be repeated.
+    private func isRecent(_ user: ParseUser) -> Bool {
+        (0...Self.repetition).contains(gateway.host.now() - user.createdAt)
     }
 
     /// Creates an account with its user, which exists before the account can be used under its name.
@@ -171,13 +179,13 @@ extension ParseServer {
     /// - Parameter anonymous: The key of the entry of the anonymous id; `nil` for a user with a password.
     /// - Returns: `nil` if the name or the anonymous id is taken.
     private func create(
-        _ name: String, password: String?, _ mail: String?, anonymous: EntryKey? = nil, _ request: ParseRequest
+        _ name: String, password: String?, anonymous: EntryKey? = nil, _ request: ParseRequest
     ) async throws -> AccountCaller? {
         let (id, now) = (randomText(10), gateway.host.now())
         let user = ParseUser(objectID: id, username: name, createdAt: now, updatedAt: now, anonymous: anonymous?.text)
-        return try await gateway.signUp(id, alias: name, password: password, peer: request.peer) { account, epoch in
+        return try await gateway.signUp(id, alias: name, password: password, peer: request.peer) { account in
             _ = try await gateway.records.update(try ParseUser.key(of: account)) { (_: ParseUser?) in user }
-            if let mail { try await claim(mail, account) }
+        } publish: { account, epoch in
             guard let anonymous else { return true }
             return try await link(anonymous, ParseEntry(account, epoch: epoch))
         }
@@ -202,6 +210,7 @@ extension ParseServer {
     private func finishSignUp(
         _ account: AccountCaller, _ save: UserSave, _ request: ParseRequest
     ) async throws -> Reply {
+        if let mail = save.mail, try await !gateway.claim(mail, for: account.account) { throw ParseError.mailTaken }
         let (token, caller) = try await beginSession(account, request)
         try await record(save.dates, caller)
         _ = try await apply(save, request, caller)
@@ -227,19 +236,23 @@ extension ParseServer {
         guard id.utf8.count == 36 else { throw ParseError(251, "the id of an anonymous user must be a UUID") }
         let (key, save) = (try ParseEntry.anonymousKey(gateway.digest(of: id.lowercased())), try save(of: request))
         try gateway.admit(.logIn, request.peer)
-        if let reply = try await logInAnonymously(key, request) { return reply }
+        if let reply = try await logInAnonymously(key, save, request) { return reply }
         try gateway.admit(.signUp, request.peer)
-        let made = try await create(randomText(25), password: nil, save.mail, anonymous: key, request)
+        let made = try await create(randomText(25), password: nil, anonymous: key, request)
         if let account = made { return try await finishSignUp(account, save, request) }
         // Another request has just created the user.
-        guard let reply = try await logInAnonymously(key, request) else { throw ParseError(252, "try again") }
+        guard let reply = try await logInAnonymously(key, save, request) else { throw ParseError(252, "try again") }
         return reply
     }
 
-    private func logInAnonymously(_ key: EntryKey, _ request: ParseRequest) async throws -> Reply? {
+    /// The answer to a known anonymous id; `nil` for a new one. A sign-up whose answer was lost is completed.
+    private func logInAnonymously(_ key: EntryKey, _ save: UserSave, _ request: ParseRequest) async throws -> Reply? {
         guard let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value, let account = entry.account,
             let known = try await gateway.caller(account, epoch: entry.epoch)
         else { return nil }
+        if !save.isEmpty, isRecent(try await user(of: account)) {
+            return try await finishSignUp(known, save, request)
+        }
         let (token, caller) = try await beginSession(known, request)
         return try await answerUser(caller, token: token)
     }

@@ -10,7 +10,7 @@ extension ParseServer {
         let key = try ParseUser.key(of: account)
         if let known = try await gateway.records.read(key, as: ParseUser.self)?.value { return known }
         let (id, now) = (randomText(10), gateway.host.now())
-        // The id is one of the account's names, so that no other account can get it. So is the account's own name.
+        // The id is an alias of the account, so that no other account can get it.
         guard try await gateway.claim(id, for: account) else {
             throw BackendError(.busy, message: "the id of the new user is taken; try again")
         }
@@ -70,9 +70,10 @@ extension ParseServer {
     /// The users that meet a condition: the caller, or none.
     func findUsers(_ request: ParseRequest) async throws -> Reply {
         let condition = try request.condition()
+        let selection = try request.selection()
         guard request.sessionToken != nil else {
             try gateway.admit(.other, request.peer)
-            return Reply(body: .object(["results": .array([])]))
+            return Reply(body: selection.answer([]))
         }
         return try await withCaller(request) { caller in
             let user = try await user(of: caller.account.account)
@@ -81,9 +82,11 @@ extension ParseServer {
                 throw ParseError(102, "users can be found by objectId and username only, not by \(name.prefix(64))")
             }
             guard condition.allSatisfy({ known[$0.key] == $0.value }) else {
-                return Reply(body: .object(["results": .array([])]))
+                return Reply(body: selection.answer([]))
             }
-            return Reply(body: try request.selection().answer([try await members(of: user, for: caller)]))
+            // A date counts as served only if it is in the answer.
+            let isShown = selection.limit > 0 && selection.skip == 0
+            return Reply(body: selection.answer([isShown ? try await members(of: user, for: caller) : known]))
         }
     }
 
@@ -100,11 +103,16 @@ extension ParseServer {
             // Everything is checked before anything changes.
             if let name { try check(username: name) }
             if let password { try check(password: password) }
-            let save = try UserSave(fields, configuration)
-            try save.check(against: try self.fields(of: user))
+            let (save, account) = (try userSave(fields), caller.account.account)
+            let isRepeated = user.applied.contains(
+                digest(of: request, caller), now: gateway.host.now(), limit: Self.repetitionLimit(of: request))
+            try save.check(against: try self.fields(of: user), isRepeated: isRepeated)
+            let newName = name.flatMap { $0 == .string(user.username) ? nil : $0.string }
+            if let newName, try await !gateway.isFree(newName, for: account) { throw ParseError.nameTaken }
+            if let mail = save.mail, try await !gateway.isFree(mail, for: account) { throw ParseError.mailTaken }
             try await record(save.dates, caller)
-            if let mail = save.mail { try await claim(mail, caller.account.account) }
-            if let name, name != .string(user.username) { try await rename(user, to: name.string ?? "", caller) }
+            if let newName { try await rename(user, to: newName, caller) }
+            if let mail = save.mail, try await !gateway.claim(mail, for: account) { throw ParseError.mailTaken }
             var (current, token) = (caller, String?.none)
             if let text = password?.string {
                 let changed = try await gateway.setPassword(text, of: caller.account, peer: request.peer)
@@ -128,11 +136,22 @@ extension ParseServer {
         guard text.utf8.count <= 1_024 else { throw ParseError(142, "a password can have at most 1,024 bytes") }
     }
 
-    /// Gives a mail address to an account, as a further name. The account can log in with it.
-    func claim(_ mail: String, _ account: Account) async throws {
-        guard try await gateway.claim(mail, for: account) else {
-            throw ParseError(203, "Account already exists for this email address.")
-        }
+    /// The fields of a save, checked. A mail address is an alias of the account, which can log in with it.
+    func userSave(_ fields: [String: JSONValue]) throws(ParseError) -> UserSave {
+        let save = try UserSave(fields, configuration)
+        guard let mail = save.mail else { return save }
+        do throws(RequestError) { try gateway.check(name: mail) } catch { throw ParseError.malformedMail }
+        return save
+    }
+
+    /// The digest by which a repetition of a request is known.
+    private func digest(of request: ParseRequest, _ caller: ParseCaller) -> String {
+        gateway.digest(of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
+    }
+
+    /// The time for which a request can be repeated, in milliseconds.
+    private static func repetitionLimit(of request: ParseRequest) -> Int64 {
+        request.requestID == nil ? repetition : .max
     }
 
     private func rename(_ user: ParseUser, to name: String, _ caller: ParseCaller) async throws {
@@ -147,12 +166,17 @@ extension ParseServer {
         try await release(user.username, of: caller.account.account)
     }
 
-    /// Takes a further name from an account, unless it still is the name or the mail address of the user.
+    /// Releases an alias of an account, unless it still is the name or the mail address of the user.
     private func release(_ name: String, of account: Account) async throws {
         let user = try await user(of: account)
         let mail = try fields(of: user)["email"]?.string
         guard ![user.username, mail ?? ""].contains(where: { $0.lowercased() == name.lowercased() }) else { return }
         try await gateway.release(name, of: account)
+        // Another request may have set it again meanwhile.
+        let current = try await self.user(of: account)
+        let isUsed = [current.username, try fields(of: current)["email"]?.string ?? ""]
+            .contains { $0.lowercased() == name.lowercased() }
+        if isUsed { _ = try await gateway.claim(name, for: account) }
     }
 
     /// Makes the anonymous id of a user invalid, once the user has a password.
@@ -178,10 +202,8 @@ extension ParseServer {
     ///
     /// - Returns: The members of the answer.
     func apply(_ save: UserSave, _ request: ParseRequest, _ caller: ParseCaller) async throws -> [String: JSONValue] {
-        let now = gateway.host.now()
-        let digest = gateway.digest(
-            of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
-        let limit = request.requestID == nil ? Self.repetition : .max
+        let (now, digest) = (gateway.host.now(), digest(of: request, caller))
+        let limit = Self.repetitionLimit(of: request)
         var (answer, failure, formerMail) = ([String: JSONValue](), ParseError?.none, String?.none)
         let saved = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) {
             (known: ParseUser?) in

@@ -72,5 +72,7 @@ struct ParseError: Error {
     static let wrongCredentials = ParseError(101, "Invalid username/password.")
     static let notFound = ParseError(101, "Object not found.")
     static let invalidSession = ParseError(209, "Invalid session token")
+    static let mailTaken = ParseError(203, "Account already exists for this email address.")
+    static let malformedMail = ParseError(125, "Email address format is invalid.")
     static let nameTaken = ParseError(202, "Account already exists for this username.")
 }

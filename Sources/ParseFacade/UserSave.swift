@@ -1,4 +1,5 @@
 import Entitlements
+import WrittenDates
 
 /// A save of a user, checked: the written dates of groups, and the change of the other fields.
 struct UserSave: Sendable {
@@ -38,19 +39,22 @@ struct UserSave: Sendable {
             })
         changesMail = body["email"] != nil
         switch body["email"] {
-        case nil, .null?: mail = nil
+        case nil, .null?, .string("")?: mail = nil
         case .object(let members)? where members["__op"] == .string("Delete"): mail = nil
         case .string(let text)? where Self.isAddress(text): mail = text
-        default: throw ParseError(125, "Email address format is invalid.")
+        default: throw ParseError.malformedMail
         }
     }
+
+    /// True if there is nothing to save.
+    var isEmpty: Bool { dates.isEmpty && change.isEmpty }
 
     /// Checks that the change can be applied to `fields`.
     ///
     /// - Throws: ``ParseError`` for a wrong operation, and if the fields would be too large.
-    func check(against fields: [String: JSONValue]) throws(ParseError) {
+    func check(against fields: [String: JSONValue], isRepeated: Bool = false) throws(ParseError) {
         var fields = fields
-        _ = try apply(to: &fields, isRepeated: false)
+        _ = try apply(to: &fields, isRepeated: isRepeated)
     }
 
     /// Applies the change of the other fields.
@@ -65,11 +69,9 @@ struct UserSave: Sendable {
         return answer
     }
 
-    /// Returns `true` for a text with one `@`, a name before it and a domain after it.
+    /// Returns `true` for a text with an `@` that is neither its first nor its last character.
     private static func isAddress(_ text: String) -> Bool {
-        let parts = text.split(separator: "@", omittingEmptySubsequences: false)
-        return text.utf8.count <= 254 && parts.count == 2 && parts.allSatisfy { !$0.isEmpty }
-            && text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && $0.value >= 0x20 }
+        text.utf8.count <= 254 && text.dropFirst().dropLast().contains("@")
     }
 
     /// The dates that a save writes to an expiry field; `nil` for a deletion, which is never obeyed.
@@ -90,7 +92,9 @@ struct UserSave: Sendable {
             }
         default: throw mismatch
         }
-        guard elements.count <= 64 else { throw ParseError(111, "\(name) can have at most 64 dates at once") }
+        guard elements.count <= SeenDates.capacity else {
+            throw ParseError(111, "\(name) can have at most \(SeenDates.capacity) dates at once")
+        }
         var dates: [Timestamp] = []
         for element in elements {
             guard let date = element.date else { throw mismatch }

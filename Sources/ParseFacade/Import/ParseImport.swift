@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 package import SyncService
+import WrittenDates
 
 /// Writes the users, sessions and objects of an export into the store of a server. Repeating an import changes nothing.
 ///
@@ -12,8 +13,6 @@ package struct ParseImport: Sendable {
     private let gateway: AccountGateway
     private let accounts: AccountImport
 
-    /// The source of the assertions of imported dates.
-    static let source: SourceID = "parse-import"
     /// The number of objects that are read before they are written.
     package static let batchCount = 256
 
@@ -81,8 +80,10 @@ package struct ParseImport: Sendable {
     private func add(_ user: ExportedUser) async throws -> Outcome {
         let account = try accounts.account(user.id)
         let key = try ParseUser.key(of: account)
-        if let known = try await gateway.records.read(key, as: ParseUser.self)?.value, known.isPending != true,
-            try await accounts.state(of: account) == .imported
+        let former = try await accounts.state(of: account)
+        guard former != .erased else { return .leftOut("the account was erased") }
+        if former == .imported, let known = try await gateway.records.read(key, as: ParseUser.self)?.value,
+            known.isPending != true
         {
             return .present
         }
@@ -158,7 +159,10 @@ package struct ParseImport: Sendable {
 
     /// Records the imported dates as assertions, made when the old server last changed the user.
     private func assert(_ user: ExportedUser, _ account: Account) async throws {
-        guard let caller = try await gateway.caller(account, epoch: AccountImport.epoch) else { return }
+        // The user may have changed the password since an import that was interrupted.
+        guard let epoch = try await gateway.epoch(of: account),
+            let caller = try await gateway.caller(account, epoch: epoch)
+        else { return }
         let now = Timestamp(milliseconds: gateway.host.now())
         try await gateway.record(for: caller) { ledger, server in
             let facts = Facts(account: ledger, server: server)
@@ -167,7 +171,7 @@ package struct ParseImport: Sendable {
             var (time, new) = (facts.latestTime, [Fact]())
             for (group, dates) in user.ends.sorted(by: { $0.key < $1.key }) {
                 for date in dates {
-                    let reference = Assertion.Reference(group: group, source: Self.source, until: date)
+                    let reference = Assertion.Reference(group: group, source: WrittenDate.importSource, until: date)
                     let id = gateway.digest(of: "\(account) \(account.incarnation) \(group) \(date.milliseconds)")
                     guard !known.contains(reference), let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else {
                         continue

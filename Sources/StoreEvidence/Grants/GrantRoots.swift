@@ -92,7 +92,7 @@ private struct GrantMessage {
     let signed: [UInt8]
     let signature: [UInt8]
 
-    init(_ text: some Collection<UInt8>, type: String) throws(GrantError) {
+    init(_ text: [UInt8], type: String) throws(GrantError) {
         let segments = text.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard segments.count == 3 else {
             throw GrantError(.format, "a signed statement has 3 segments, not \(segments.count)")
@@ -117,7 +117,7 @@ private struct GrantMessage {
 
     /// The statement about the key, from the header.
     func keyStatement() throws(GrantError) -> GrantMessage {
-        try GrantMessage(try Self.text("key", of: header).utf8, type: SignedGrant.keyType)
+        try GrantMessage(Array(try Self.text("key", of: header).utf8), type: SignedGrant.keyType)
     }
 
     func text(_ name: String) throws(GrantError) -> String { try Self.text(name, of: body) }

@@ -25,13 +25,14 @@ struct AccountAliases: Sendable {
         return account.name ?? name
     }
 
-    /// Gives `name` to `account`.
+    /// Claims `name` for `account`.
     ///
-    /// - Returns: `false` if it means another account.
+    /// - Returns: `false` if it means another account, or if the account has 100 names.
     func claim(_ name: String, for account: Account) async throws(BackendError) -> Bool {
         if name != account.name, try await isAccount(name) { return false }
         let key = try Self.key(of: name)
-        try await AccountEntries(records: records).note(key, of: account, under: Self.prefix)
+        let noted = try await AccountEntries(records: records).note([key], of: account, under: Self.prefix)
+        guard !noted.isEmpty else { return false }
         let holder = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
             if let holder = held?.account, holder != account, try await records.isActive(holder) { return held }
             return AccountIdentity(account)
@@ -41,16 +42,19 @@ struct AccountAliases: Sendable {
         return false
     }
 
-    /// Gives an account its own name without regard to case, unless it is a further name of another one. An account
-    /// that was created without a façade has none.
+    /// Claims an account's own name, so that it is unique without regard to case. An account that was created without a
+    /// façade has not claimed it. An alias of another account stays.
     func claimOwnName(of account: Account) async throws(BackendError) {
-        guard let name = account.name,
-            try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.account != account
-        else { return }
+        guard let name = account.name else { return }
+        if let holder = try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.account,
+            try await records.isActive(holder)
+        {
+            return
+        }
         _ = try await claim(name, for: account)
     }
 
-    /// Takes `name` from `account`, unless it is the account's own name.
+    /// Releases `name` of `account`, unless it is the account's own name.
     func release(_ name: String, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: name)
         if let own = account.name, try Self.key(of: own) == key { return }

@@ -83,16 +83,17 @@ package struct AccountGateway: Sendable {
         return try await body()
     }
 
-    /// Creates the account `id` with a further name.
+    /// Creates the account `id` with an alias.
     ///
     /// - Parameters:
     ///   - password: `nil` for an account that has none yet.
-    ///   - prepare: Writes what the account must have before it can be used under `alias`, under its holdings. The
-    ///     second parameter is its credential epoch. If it returns false or throws, the account is removed again.
-    /// - Returns: `nil` if the name is taken, or if `prepare` returns false.
+    ///   - prepare: Writes what the account must have before it can be used under `alias`, under its holdings.
+    ///   - publish: Makes an account without a password reachable. The second parameter is its credential epoch. If it
+    ///     returns false, the account is removed again.
+    /// - Returns: `nil` if the name is taken, or if `publish` returns false.
     package func signUp(
-        _ id: String, alias: String, password: String?, peer: String,
-        prepare: (Account, Int64) async throws -> Bool
+        _ id: String, alias: String, password: String?, peer: String, prepare: (Account) async throws -> Void,
+        publish: (Account, Int64) async throws -> Bool = { _, _ in true }
     ) async throws -> AccountCaller? {
         let accounts = service.accounts
         guard accounts.configuration.allowsSignUp else {
@@ -107,17 +108,17 @@ package struct AccountGateway: Sendable {
         guard let credential = try await accounts.credentials.create(id, password: hash, recoveryCodes: []) else {
             throw BackendError(.busy, message: "the id of the new account is taken; try again")
         }
-        do {
-            guard try await accounts.aliases.claim(id, for: credential.account),
-                try await prepare(credential.account, credential.epoch),
-                try await accounts.aliases.claim(alias, for: credential.account)
-            else {
-                try await undo(credential)
-                return nil
-            }
-        } catch {
+        // An error leaves an account that no request reaches: its id is random, and no alias means it.
+        guard try await accounts.aliases.claim(id, for: credential.account) else {
             try await undo(credential)
-            throw error
+            return nil
+        }
+        try await prepare(credential.account)
+        guard try await accounts.aliases.claim(alias, for: credential.account),
+            try await publish(credential.account, credential.epoch)
+        else {
+            try await undo(credential)
+            return nil
         }
         try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return try await caller(credential.account, epoch: credential.epoch)
@@ -125,12 +126,13 @@ package struct AccountGateway: Sendable {
 
     /// Removes an account that was just created, with its names and its holdings.
     private func undo(_ credential: VerifiedCredential) async throws(BackendError) {
+        // First the record, so that all entries of the account are void at once.
+        try await service.accounts.credentials.undoCreation(credential)
         try await AccountEntries(records: records).discard(credential.account)
         let prefix = Holdings.prefix(of: credential.account)
         for item in try await records.backend.list(prefix: prefix, after: nil, limit: 100).outcome.items {
             try await records.backend.remove(item.key) { (_) throws(BackendError) in true }
         }
-        try await service.accounts.credentials.undoCreation(credential)
     }
 
     /// The account of a name and password.
@@ -170,7 +172,17 @@ package struct AccountGateway: Sendable {
         guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
     }
 
-    /// Gives a further name to an account.
+    /// Returns `true` if an account can claim `alias`, as far as the store shows now.
+    ///
+    /// - Parameter account: `nil` for an account that is to be created.
+    package func isFree(_ alias: String, for account: Account?) async throws(BackendError) -> Bool {
+        let holder = try await service.accounts.aliases.resolve(alias)
+        if let account, holder == account.name { return true }
+        guard holder == alias else { return false }
+        return try await service.accounts.credentials.record(alias)?.incarnation == nil
+    }
+
+    /// Claims an alias for an account.
     ///
     /// - Returns: `false` if it is taken.
     package func claim(_ alias: String, for account: Account) async throws -> Bool {
@@ -178,7 +190,7 @@ package struct AccountGateway: Sendable {
         return try await service.accounts.aliases.claim(alias, for: account)
     }
 
-    /// Takes a further name from an account.
+    /// Releases an alias of an account, unless it is the account's own name.
     package func release(_ alias: String, of account: Account) async throws(BackendError) {
         try await service.accounts.aliases.release(alias, of: account)
     }

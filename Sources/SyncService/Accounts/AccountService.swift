@@ -65,8 +65,8 @@ struct AccountService: Sendable {
         // Repairs a sign-up that was interrupted between the two writes.
         if try await credentials.isCurrent(credential) {
             try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
+            if configuration.hasFacade { try await aliases.claimOwnName(of: credential.account) }
         }
-        if configuration.hasFacade { try await aliases.claimOwnName(of: credential.account) }
         return try await sessions.begin(credential)
     }
 

@@ -56,12 +56,10 @@ package struct LaterDateServer: DateServer {
 
 /// The façade's rules over ledgers in memory.
 package struct RuleServer: DateServer {
-    private struct Home {
+    private struct AccountState {
         var account = Ledger()
         var server = ServerLedger()
         var seen: [String: SeenDates] = [:]
-        var written: Set<String> = []
-        var imported: [Timestamp] = []
 
         var facts: Facts { Facts(account: account, server: server.ledger) }
     }
@@ -69,7 +67,7 @@ package struct RuleServer: DateServer {
     private let catalog: Catalog
     private let group: GroupID
     private let rules: ExpiryRules
-    private var homes: [String: Home] = [:]
+    private var accounts: [String: AccountState] = [:]
 
     /// A server for the dates of one group.
     ///
@@ -82,72 +80,58 @@ package struct RuleServer: DateServer {
     }
 
     package func date(of account: String, at now: Timestamp) -> Timestamp? {
-        guard let home = homes[account] else { return nil }
-        return Replay(home.facts, catalog: catalog).snapshot(at: now)[group: group]?.periods.map(\.end).max()
+        guard let state = accounts[account] else { return nil }
+        return WrittenDate.end(of: group, Replay(state.facts, catalog: catalog))
     }
 
     package mutating func noteServed(
         _ date: Timestamp, to installation: String, of account: String, at now: Timestamp
     ) {
-        _ = homes[account, default: Home()].seen[installation, default: SeenDates()].noteServed(date, at: now)
+        _ = accounts[account, default: AccountState()].seen[installation, default: SeenDates()].noteServed(
+            date, at: now)
     }
 
     package mutating func write(
         _ date: Timestamp, to account: String, by installation: String, at now: Timestamp
     ) -> String {
-        let own = SeenDates(joining: homes.values.compactMap { $0.seen[installation] })
-        var situation = ExpiryRules.Situation(own: own, now: now)
-        situation.end = self.date(of: account, at: now)
-        var home = homes[account] ?? Home()
-        situation.others = home.seen.filter { $0.key != installation }.sorted { $0.key < $1.key }.map(\.value)
-        let facts = home.facts
-        situation.asserted = facts.assertions.map(\.reference.until)
-        situation.imported = home.imported
-        situation.isRepeated = !home.written.insert("\(installation) \(date.milliseconds)").inserted
-        let time = facts.latestTime.next(at: now)
-        let outcome = rules.outcome(of: date, in: situation)
-        switch outcome {
-        case .nothing: break
-        case .purchase(let product):
-            let transaction = TransactionReference(
-                store: DerivedPurchases.store,
-                id: TransactionID("\(account) \(installation) \(date.milliseconds)"))
-            let purchase = Purchase(
-                transaction: transaction, product: product, terms: catalog.terms(of: product), date: now,
-                stamp: Stamp(logicalTime: time))
-            home.account = home.account.joined(with: Ledger([Fact.purchase(purchase).record]))
-        case .assertion(let until, _):
-            let fact = Self.assertion(until, of: group, by: DerivedPurchases.store.rawValue, at: now, time)
-            home.account = home.account.joined(with: Ledger([fact.record]))
-        }
-        _ = home.seen[installation, default: SeenDates()].noteWritten(date, at: now)
-        homes[account] = home
+        let own = SeenDates(joining: accounts.values.compactMap { $0.seen[installation] })
+        var state = accounts[account] ?? AccountState()
+        let others = state.seen.filter { $0.key != installation }.sorted { $0.key < $1.key }.map(\.value)
+        let seen = state.seen[installation] ?? SeenDates()
+        // The first 16 characters name an installation and a date.
+        let written = WrittenDate(
+            date, of: group, id: "\(date.milliseconds) \(installation) \(account)", seen: seen, own: own,
+            others: others, now: now)
+        let (outcome, fact) = written.outcome(state.facts, rules: rules, catalog: catalog)
+        if let fact { state.account = state.account.joined(with: Ledger([fact.record])) }
+        _ = state.seen[installation, default: SeenDates()].noteWritten(date, at: now)
+        accounts[account] = state
         match(account, at: now)
         return "\(outcome)"
     }
 
     /// The fact that a server has stated an end.
     static func assertion(
-        _ until: Timestamp, of group: GroupID, by source: String, at now: Timestamp, _ time: LogicalTime
+        _ until: Timestamp, of group: GroupID, by source: SourceID, at now: Timestamp, _ time: LogicalTime
     ) -> Fact {
         .assertion(
             Assertion(
-                Assertion.Reference(group: group, source: SourceID(source), until: until), assertedAt: now,
+                Assertion.Reference(group: group, source: source, until: until), assertedAt: now,
                 recordedAt: now, replica: .placeholder, logicalTime: time))
     }
 
     package mutating func importDate(_ date: Timestamp, of account: String, at now: Timestamp) {
-        var home = homes[account] ?? Home()
-        let fact = Self.assertion(date, of: group, by: "parse-import", at: now, home.facts.latestTime.next(at: now))
-        home.account = home.account.joined(with: Ledger([fact.record]))
-        home.imported.append(date)
-        homes[account] = home
+        var state = accounts[account] ?? AccountState()
+        let fact = Self.assertion(
+            date, of: group, by: WrittenDate.importSource, at: now, state.facts.latestTime.next(at: now))
+        state.account = state.account.joined(with: Ledger([fact.record]))
+        accounts[account] = state
     }
 
     package mutating func restore(_ purchase: Purchase, to account: String, at now: Timestamp) {
-        var home = homes[account] ?? Home()
-        home.account = home.account.joined(with: Ledger([Fact.purchase(purchase).record]))
-        homes[account] = home
+        var state = accounts[account] ?? AccountState()
+        state.account = state.account.joined(with: Ledger([Fact.purchase(purchase).record]))
+        accounts[account] = state
         match(account, at: now)
     }
 
@@ -157,10 +141,10 @@ package struct RuleServer: DateServer {
 
     /// Refuses derived purchases that are transactions of stores.
     private mutating func match(_ account: String, at now: Timestamp) {
-        guard var home = homes[account] else { return }
+        guard var state = accounts[account] else { return }
         let matches = DerivedPurchases.matches(
-            account: home.account, server: home.server.ledger, catalog: catalog, now: now)
-        home.server.decide(about: matches, catalog: catalog, at: now)
-        homes[account] = home
+            account: state.account, server: state.server.ledger, catalog: catalog, now: now)
+        state.server.decide(about: matches, catalog: catalog, at: now)
+        accounts[account] = state
     }
 }

@@ -1,5 +1,6 @@
 package import Entitlements
 import SyncCoreTesting
+import WrittenDates
 
 /// One random history of accounts that old apps use, against any server.
 ///
@@ -17,6 +18,8 @@ package struct OldAppHistory<Server: DateServer> {
         var addsToPast = false
         /// The writes that wait for a connection.
         var waiting: [Timestamp] = []
+        /// The writes that are repeated at the end.
+        var replays: [Timestamp] = []
     }
 
     private let kind: OldAppKind
@@ -48,7 +51,8 @@ package struct OldAppHistory<Server: DateServer> {
         generator = SeededGenerator(seed: seed)
         devices = [Device(installation: "phone"), Device(installation: "tablet")]
         if kind == .sharedPhone { devices.removeLast() }
-        if kind == .wrongClocks { devices[0].clockOffset = Int64.random(in: -400...400, using: &generator) * dayLength }
+        let skew: Int64 = kind == .wrongClocks ? 400 : kind == .skewedClocks ? 20 : 0
+        if skew > 0 { devices[0].clockOffset = Int64.random(in: -skew...skew, using: &generator) * dayLength }
         for index in devices.indices where Int.random(in: 0..<3, using: &generator) == 0 {
             devices[index].addsToPast = true
         }
@@ -59,23 +63,26 @@ package struct OldAppHistory<Server: DateServer> {
         let date = Timestamp(
             milliseconds: now.milliseconds + Int64.random(in: -200_000...400_000, using: &generator) * 86_400)
         server.importDate(date, of: "owl", at: now)
-        imported = RuleServer.assertion(date, of: group, by: "parse-import", at: now, LogicalTime.zero.next(at: now))
+        imported = RuleServer.assertion(
+            date, of: group, by: WrittenDate.importSource, at: now, LogicalTime.zero.next(at: now))
         for index in devices.indices where Bool.random(using: &generator) { devices[index].local = date }
         note { _ in "owl is imported with \(date)" }
     }
 
     /// Runs the history.
-    package mutating func run(steps: Int = 8) -> OldAppOutcome {
-        for _ in 0..<steps { step() }
+    package mutating func run() -> OldAppOutcome {
+        for _ in 0..<(kind == .retries ? 32 : 8) { step() }
         wait(milliseconds: 2 * 3_600_000)
-        for index in devices.indices { sync(index) }
-        if kind == .newVersion { restore() }
+        for index in devices.indices {
+            sync(index)
+            for date in devices[index].replays { write(date, on: index) }
+        }
+        if kind == .newVersion || kind == .lostWrites && Bool.random(using: &generator) { restore() }
         var outcome = OldAppOutcome()
         for account in Set(devices.map(\.account)).union(sold.keys).sorted() {
             let facts = (sold[account] ?? []).map { Fact.purchase($0) } + [imported].compactMap { $0 }
             let ledger = Ledger(facts.map(\.record))
-            let paid = Replay(Facts(account: ledger), catalog: catalog).snapshot(at: now)[group: group]?
-                .periods.map(\.end).max()
+            let paid = WrittenDate.end(of: group, Replay(Facts(account: ledger), catalog: catalog))
             let end = server.date(of: account, at: now)
             note { "\(account) has \($0.text(end)), paid until \($0.text(paid))" }
             // An end in the past gives nothing to gain or to lose.
@@ -98,6 +105,12 @@ package struct OldAppHistory<Server: DateServer> {
             let dates = devices.indices.map { buy(on: $0, isOnline: true) }
             for (index, date) in dates.enumerated() { writeAtOnce(date, on: index) }
             return
+        }
+        if kind == .lostWrites {
+            let first = buy(on: index, isOnline: true)
+            note { "\($0.place(of: index)) loses the write of \(first)" }
+            wait(milliseconds: Int64.random(in: 60_000...600_000, using: &generator))
+            return writeAtOnce(buy(on: index, isOnline: true), on: index)
         }
         let isOnline = kind == .newVersion || kind == .storeKitFirst || choice < 8
         let date = buy(on: index, isOnline: isOnline)
@@ -149,7 +162,10 @@ package struct OldAppHistory<Server: DateServer> {
             write(date, on: index)
         }
         // A replay from disk, after other writes.
-        if kind == .retries, Bool.random(using: &generator) { devices[index].waiting.append(date) }
+        if kind == .retries {
+            if Bool.random(using: &generator) { devices[index].waiting.append(date) }
+            if Bool.random(using: &generator) { devices[index].replays.append(date) }
+        }
         // The app that got no answer writes its local date again when it starts.
         if kind == .lostAnswers { sync(index) }
     }

@@ -6,10 +6,15 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     case concurrentPurchases
     /// Two users share a device, which keeps its date when the user changes.
     case sharedPhone
-    /// Writes are repeated at once, and again after other writes.
+    /// Writes are repeated at once, after other writes, and once more at the end of a long history.
     case retries
     /// The answer to a write is lost, so the app writes its date again when it starts.
     case lostAnswers
+    /// A write is lost, and the app adds the next purchase, some minutes later, to its date. In half of the histories a
+    /// new version of the app restores the store's transactions at the end.
+    case lostWrites
+    /// The clock of one device is up to 20 days wrong.
+    case skewedClocks
     /// The clock of one device is up to 400 days wrong.
     case wrongClocks
     /// A new version of the app restores the store's transactions on the same account.
@@ -20,6 +25,6 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     /// The accounts were imported with their dates, which some of the devices have stored too.
     case importedDates
 
-    /// True if the rules must lose and gain nothing. A clock that is wrong by more than half a product costs some.
-    package var mustHold: Bool { self != .wrongClocks }
+    /// True if the rules must lose and gain nothing. Wrong clocks cost some, because their dates can mean two things.
+    package var mustHold: Bool { ![.wrongClocks, .skewedClocks].contains(self) }
 }

@@ -41,7 +41,7 @@ package struct OldAppTable: Sendable {
         package var rules = Counts()
         /// Under a server that keeps the later date.
         package var laterDate = Counts()
-        /// The histories that must lose and gain nothing under the rules, and do.
+        /// The histories that lose or gain time under the rules although they must not.
         package var failures: [(seed: UInt64, outcome: OldAppOutcome)] = []
     }
 
