@@ -6,7 +6,7 @@ struct FieldChange: Sendable {
 
     init(_ body: [String: JSONValue]) { self.body = body }
 
-    /// True if the change changes nothing.
+    /// True if no field changes.
     var isEmpty: Bool { body.isEmpty }
 
     /// True if applying the change twice differs from applying it once.

@@ -1,6 +1,6 @@
 import Entitlements
 
-/// The part of the found objects that a find returns: `limit`, `skip`, `order` and `count`.
+/// The results that a find returns: `limit`, `skip`, `order` and `count`.
 struct FindSelection: Sendable {
     /// The largest number of objects, 0 to 1,000.
     var limit = 100
@@ -8,10 +8,10 @@ struct FindSelection: Sendable {
     var skip = 0
     /// The names of the members by which the objects are ordered, and the directions.
     var order: [(name: String, isDescending: Bool)] = []
-    /// True if the number of all objects that were found is returned too.
+    /// True if the number of all matching objects is returned too.
     var counts = false
 
-    /// The answer with some of the objects that were found.
+    /// The answer with the selected ones of all matching objects.
     func answer(_ found: [[String: JSONValue]]) -> JSONValue {
         let ordered = order.isEmpty ? found : found.sorted(by: precedes)
         let some = ordered.dropFirst(skip).prefix(limit)
@@ -67,7 +67,7 @@ extension ParseRequest {
         return selection
     }
 
-    /// A number, also as a string.
+    /// The value of a numeric parameter, which may be sent as a string.
     private func number(_ name: String) throws(ParseError) -> Int? {
         switch parameters[name] {
         case nil, .null?: return nil

@@ -168,15 +168,17 @@ extension ParseServer {
 
     /// Releases an alias of an account, unless it still is the name or the mail address of the user.
     private func release(_ name: String, of account: Account) async throws {
-        let user = try await user(of: account)
-        let mail = try fields(of: user)["email"]?.string
-        guard ![user.username, mail ?? ""].contains(where: { $0.lowercased() == name.lowercased() }) else { return }
+        guard try await !isUsed(name, by: account) else { return }
         try await gateway.release(name, of: account)
         // Another request may have set it again meanwhile.
-        let current = try await self.user(of: account)
-        let isUsed = [current.username, try fields(of: current)["email"]?.string ?? ""]
-            .contains { $0.lowercased() == name.lowercased() }
-        if isUsed { _ = try await gateway.claim(name, for: account) }
+        if try await isUsed(name, by: account) { _ = try await gateway.claim(name, for: account) }
+    }
+
+    /// Returns `true` for the name or the mail address of the account's user.
+    private func isUsed(_ name: String, by account: Account) async throws -> Bool {
+        let user = try await user(of: account)
+        let names = [user.username, try fields(of: user)["email"]?.string ?? ""]
+        return names.contains { $0.lowercased() == name.lowercased() }
     }
 
     /// Makes the anonymous id of a user invalid, once the user has a password.

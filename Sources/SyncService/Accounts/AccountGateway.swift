@@ -43,7 +43,7 @@ package struct AccountGateway: Sendable {
         return try await body()
     }
 
-    /// Counts a further request of an address that came in the same body.
+    /// Counts a further request in the same body against the limit of an address.
     package func count(_ peer: String) throws(RequestError) {
         try service.limiter.admit(peer, now: host.now())
     }

@@ -1,7 +1,7 @@
 package import Entitlements
 import WrittenDates
 
-/// A server as old apps see it: one date for each account.
+/// A server that keeps one date for each account, as old apps expect.
 package protocol DateServer {
     /// The date of `account`; `nil` if it has none.
     func date(of account: String, at now: Timestamp) -> Timestamp?
@@ -50,7 +50,7 @@ package struct LaterDateServer: DateServer {
         dates[account] = max(dates[account] ?? now, now).adding(duration)
     }
 
-    /// The server knows of no notifications.
+    /// Ignores the notification.
     package mutating func receive(_ purchase: Purchase, for account: String, at now: Timestamp) {}
 }
 

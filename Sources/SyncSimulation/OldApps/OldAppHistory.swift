@@ -85,7 +85,7 @@ package struct OldAppHistory<Server: DateServer> {
             let paid = WrittenDate.end(of: group, Replay(Facts(account: ledger), catalog: catalog))
             let end = server.date(of: account, at: now)
             note { "\(account) has \($0.text(end)), paid until \($0.text(paid))" }
-            // An end in the past gives nothing to gain or to lose.
+            // Ends in the past are equal: none of them grants access.
             let difference = max(end ?? now, now).milliseconds - max(paid ?? now, now).milliseconds
             if difference < -tolerance { outcome.lost = max(outcome.lost, -difference) }
             if difference > tolerance { outcome.gained = max(outcome.gained, difference) }
