@@ -77,7 +77,8 @@ package struct OldAppHistory<Server: DateServer> {
             sync(index)
             for date in devices[index].replays { write(date, on: index) }
         }
-        if kind == .newVersion || kind == .lostWrites && Bool.random(using: &generator) { restore() }
+        if kind == .newVersion { restore() }
+        if kind == .lostWrites { restore(atMost: Int.random(in: 0...(sold["owl"]?.count ?? 0), using: &generator)) }
         var outcome = OldAppOutcome()
         for account in Set(devices.map(\.account)).union(sold.keys).sorted() {
             let facts = (sold[account] ?? []).map { Fact.purchase($0) } + [imported].compactMap { $0 }
@@ -201,9 +202,9 @@ package struct OldAppHistory<Server: DateServer> {
         return date
     }
 
-    /// A new version of the app restores all transactions of the store.
-    private mutating func restore() {
-        for purchase in sold["owl"] ?? [] where restored.insert(purchase.transaction).inserted {
+    /// A new version of the app restores the store's transactions, the oldest first.
+    private mutating func restore(atMost limit: Int = .max) {
+        for purchase in (sold["owl"] ?? []).prefix(limit) where restored.insert(purchase.transaction).inserted {
             server.restore(purchase, to: "owl", at: now)
             note { _ in "the new version restores \(purchase.product) of \(purchase.date)" }
         }
