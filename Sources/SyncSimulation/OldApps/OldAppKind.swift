@@ -10,8 +10,8 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     case retries
     /// The answer to a write is lost, so the app writes its date again when it starts.
     case lostAnswers
-    /// A write is lost, and the app adds the next purchase, some minutes later, to its date. At the end a new version of
-    /// the app restores some of the store's transactions.
+    /// A write is lost, and the app adds the next purchase, some minutes later, to its date. At the end a new version
+    /// of the app restores some of the store's transactions.
     case lostWrites
     /// The clock of one device is up to 20 days wrong.
     case skewedClocks
