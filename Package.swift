@@ -334,7 +334,7 @@ let package = Package(
         .testTarget(
             name: "LoadTestingTests",
             dependencies: [
-                "LoadTesting", .product(name: "NIOCore", package: "swift-nio"),
+                "LoadTesting", "TestSupport", .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
             ]),
         .testTarget(

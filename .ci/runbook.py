@@ -45,7 +45,11 @@ def commands(heading):
     return "".join(blocks(heading, "sh"))
 
 
-def wait_until(what, condition, seconds=30):
+# The time after which a check gives up. It only guards against hanging: a busy machine may need long.
+PATIENCE = 300
+
+
+def wait_until(what, condition, seconds=PATIENCE):
     """Waits until `condition` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while True:
@@ -106,6 +110,6 @@ class Server:
             return 0
         process, self.process = self.process, None
         process.send_signal(number)
-        status = process.wait(60)
+        status = process.wait(PATIENCE)
         process.stdout.close()
         return status

@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser")
                         or shutil.which("google-chrome"), help="the browser")
     parser.add_argument("--rounds", type=int, default=50, help="the number of latency measurements")
-    parser.add_argument("--limit", type=int, default=600, help="the time limit for all checks, in seconds")
+    parser.add_argument("--limit", type=int, default=3600, help="the time limit for all checks, in seconds")
     parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for screenshots")
     parser.add_argument("--update-version", action="store_true",
                         help="write the version of the page's files into service-worker.js, and do nothing else")

@@ -14,7 +14,7 @@ import Testing
 
 /// A server in this process, and devices whose App Store is a fake.
 @MainActor
-@Suite("Changes of the account while a shop runs", .timeLimit(.minutes(3)))
+@Suite("Changes of the account while a shop runs", .timeLimit(.minutes(15)))
 struct AccountChangeTests {
     private let stage: ShopStage
     private let store = FakeAppStore()

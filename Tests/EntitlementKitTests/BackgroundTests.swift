@@ -12,7 +12,7 @@ import Testing
 
 /// Two devices of an account, a server in this process, and one clock that only the test moves.
 @MainActor
-@Suite("A shop in the background and in the foreground", .timeLimit(.minutes(3)))
+@Suite("A shop in the background and in the foreground", .timeLimit(.minutes(15)))
 struct BackgroundTests {
     private let stage: ShopStage
     private let machine: TestHost
@@ -166,7 +166,7 @@ struct BackgroundTests {
             try await phone.refresh()
             await until { isRenewable(tablet) }
         }
-        #expect(ContinuousClock.now - start < .seconds(55), "a poll, not the signal, may have brought it")
+        expectFigure(ContinuousClock.now - start < .seconds(55), "a poll, not the signal, may have brought it")
         #expect(server.stop() == 0)
     }
 }

@@ -12,7 +12,7 @@ import Testing
 
 /// The ten mistakes that integrations of in-app purchases make most, in the order of Docs/GettingStarted.md.
 @MainActor
-@Suite("Mistakes of integrations", .timeLimit(.minutes(3)))
+@Suite("Mistakes of integrations", .timeLimit(.minutes(15)))
 struct IntegrationMistakeTests {
     private let stage: ShopStage
     private let store = FakeAppStore()

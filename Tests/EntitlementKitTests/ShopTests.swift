@@ -10,7 +10,7 @@ import Testing
 @testable import EntitlementKit
 
 @MainActor
-@Suite("A shop on two devices and a server", .timeLimit(.minutes(3)))
+@Suite("A shop on two devices and a server", .timeLimit(.minutes(15)))
 struct ShopTests {
     private let stage: ShopStage
 

@@ -30,6 +30,8 @@ DOCUMENT = ROOT / "Sources/SyncServer/Resources/openapi.yaml"
 CATALOG = ROOT / "Examples/insomniowl.json"
 OPERATOR = "the-token-of-the-operator-while-fuzzing"
 ROLES = ("anonymous", "account", "erased", "operator")
+# The time after which a check gives up. It only guards against hanging: a busy machine may need long.
+PATIENCE = 300
 
 
 class Failure(Exception):
@@ -64,7 +66,7 @@ class Server:
     def tool(self, *arguments):
         done = subprocess.run(
             [self.syncd, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.clean,
-            timeout=120, check=False)
+            timeout=PATIENCE, check=False)
         if done.returncode:
             raise Failure(f"syncd {' '.join(map(str, arguments))} exited with status {done.returncode}: "
                           + (done.stdout + done.stderr).decode(errors="replace").strip())
@@ -75,12 +77,12 @@ class Server:
             self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
         if token:
             request.add_header("Authorization", "Bearer " + token)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"null")
 
     def sees(self, path):
         try:
-            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
                 answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise Failure(f"{path} after the requests: {error}; the end of the server log:\n{self.log()[-2000:]}")
@@ -88,7 +90,7 @@ class Server:
     def stop(self):
         self.process.terminate()
         try:
-            status = self.process.wait(60)
+            status = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise Failure("the server did not exit after SIGTERM") from None
@@ -115,7 +117,7 @@ def arrange(server, folder):
     request = urllib.request.Request(server.url + key, ledger, {
         "Authorization": "Bearer " + other["access_token"], "If-None-Match": "*",
         "Content-Type": "application/octet-stream"}, method="PUT")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         answer.read()
     world = folder / "world.json"
     world.write_text(json.dumps({
@@ -168,7 +170,7 @@ def try_streams(server, seed, rounds):
         if generator.random() < 0.5:
             headers["Last-Event-ID"] = cursor.encode("latin-1")
         path = "/v1/changes" + ("?after=" + urllib.parse.quote(cursor) if generator.random() < 0.5 else "")
-        connection = http.client.HTTPConnection(server.address, timeout=20)
+        connection = http.client.HTTPConnection(server.address, timeout=PATIENCE)
         try:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
@@ -186,7 +188,7 @@ def try_guessing(server):
     """Sends wrong passwords from one address until the server answers 429."""
     body = urllib.parse.urlencode({"grant_type": "password", "username": "other", "password": "wrong"})
     for _ in range(60):
-        connection = http.client.HTTPConnection(server.address, timeout=20, source_address=("127.254.254.254", 0))
+        connection = http.client.HTTPConnection(server.address, timeout=PATIENCE, source_address=("127.254.254.254", 0))
         try:
             connection.request(
                 "POST", "/v1/sessions", body, {"Content-Type": "application/x-www-form-urlencoded"})
@@ -283,7 +285,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     parser.add_argument("--examples", type=int, default=20, help="maximum number of cases for each operation and phase")
     parser.add_argument("--streams", type=int, default=100, help="number of event streams")
-    parser.add_argument("--limit", type=int, default=300, help="time limit for each role, in seconds")
+    parser.add_argument("--limit", type=int, default=1800, help="time limit for each role, in seconds")
     parser.add_argument("--workers", type=int, default=1, help="concurrent requests; with more than one, a seed is not reproducible")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES, help="kinds of callers")
     parser.add_argument("--keep", help="file for a copy of the server log")

@@ -7,7 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Access tokens", .timeLimit(.minutes(1)))
+@Suite("Access tokens", .timeLimit(.minutes(15)))
 struct AccessTokenTests {
     /// A server that accepts only the current token and counts the requests with any other.
     private final class TokenCheckingTransport: HTTPTransport {

@@ -64,7 +64,7 @@ private final class ScriptedStreams: HTTPStreamingTransport {
     }
 }
 
-@Suite("Signals over HTTP", .timeLimit(.minutes(1)))
+@Suite("Signals over HTTP", .timeLimit(.minutes(15)))
 struct SignalTests {
     private typealias Script = ScriptedStreams.Script
     private let manual = ManualHost(seed: 3)

@@ -65,14 +65,14 @@ struct EvidenceKillTests {
             request.headerFields[.authorization] = "Bearer \(session.accessToken)"
             if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
             let answer = try await transport.exchange(
-                request, body: body, timeout: .seconds(30), maximumByteCount: 1 << 22, id: 1)
+                request, body: body, timeout: Patience.limit, maximumByteCount: 1 << 22, id: 1)
             return (answer.response.status.code, answer.body)
         }
     }
 
     @Test(
         "A server killed 15 times has each transaction once after the device or the store has repeated it",
-        .timeLimit(.minutes(5)))
+        .timeLimit(.minutes(15)))
     func killing() async throws {
         let folder = try TemporaryFolder()
         let foundry = try AppStoreFoundry.valid.get()

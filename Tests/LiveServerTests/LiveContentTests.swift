@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Evidence that opens content at a `syncd serve` process, which trusts minted certificates.
-@Suite("Content at a server process", .timeLimit(.minutes(2)))
+@Suite("Content at a server process", .timeLimit(.minutes(15)))
 struct LiveContentTests {
     private static let catalog = """
         {"products":[{"id":"owl","type":"nonConsumable"},
@@ -47,7 +47,7 @@ struct LiveContentTests {
         let request = HTTPRequest(
             method: method, scheme: "http", authority: "127.0.0.1:\(server.port)", path: path, headerFields: fields)
         return try await transport.exchange(
-            request, body: Array(body.utf8), timeout: .seconds(30), maximumByteCount: 1 << 20, id: 1)
+            request, body: Array(body.utf8), timeout: Patience.limit, maximumByteCount: 1 << 20, id: 1)
     }
 
     private func members(of answer: TransportAnswer) throws -> [String: Any] {

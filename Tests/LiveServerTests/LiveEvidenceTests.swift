@@ -12,7 +12,7 @@ import TestSupport
 import Testing
 
 /// Devices of a `syncd serve --policy verified` process that trusts minted certificates.
-@Suite("Evidence at a server process", .timeLimit(.minutes(2)))
+@Suite("Evidence at a server process", .timeLimit(.minutes(15)))
 struct LiveEvidenceTests {
     private static let catalog = """
         {"products":[{"id":"owl","type":"nonConsumable"},{"id":"nest","type":"nonConsumable"}],
@@ -77,7 +77,7 @@ struct LiveEvidenceTests {
             method: .post, scheme: "http", authority: "127.0.0.1:\(server.port)", path: "/v1/notifications/app-store")
         request.headerFields[.contentType] = "application/json"
         return try await transport.exchange(
-            request, body: AppStoreFoundry.body(of: payload), timeout: .seconds(30), maximumByteCount: 1 << 20, id: 1
+            request, body: AppStoreFoundry.body(of: payload), timeout: Patience.limit, maximumByteCount: 1 << 20, id: 1
         ).response.status.code
     }
 

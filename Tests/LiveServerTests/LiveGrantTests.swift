@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Devices that trust only what a `syncd serve --root-key` process has signed.
-@Suite("Grants of a server process", .timeLimit(.minutes(2)))
+@Suite("Grants of a server process", .timeLimit(.minutes(15)))
 struct LiveGrantTests {
     private static let catalog = """
         {"products":[{"id":"owl","type":"nonConsumable"},
@@ -96,7 +96,7 @@ struct LiveGrantTests {
         // Another purchase makes the device fetch a grant. The server notices the new key within two seconds.
         var number = 1
         var after = before
-        let end = ContinuousClock.now + .seconds(20)
+        let end = ContinuousClock.now + Patience.limit
         while after == before, ContinuousClock.now < end {
             number += 1
             try await device.record(.reported("m3", transaction: TransactionID("t\(number)")))
@@ -115,7 +115,7 @@ struct LiveGrantTests {
         _ = try Self.syncd(
             "keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))", "--remove-former")
         var isRefused = false
-        let end = ContinuousClock.now + .seconds(20)
+        let end = ContinuousClock.now + Patience.limit
         while !isRefused, ContinuousClock.now < end {
             let device = try await device(session)
             do throws(EntitlementError) { try await device.sync() } catch {

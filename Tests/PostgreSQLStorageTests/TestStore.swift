@@ -35,10 +35,10 @@ struct TestStore {
         try server.sql(text.replacingOccurrences(of: "@", with: schema))
     }
 
-    /// Locks the rows of all entries, at most for 30 s, until ``releaseRows()``.
+    /// Locks the rows of all entries, until ``releaseRows()``.
     func holdRows() async throws -> ProcessEnd {
         let holder = try server.startSQL(
-            "BEGIN; UPDATE \(schema).entry SET version = version; SELECT pg_sleep(30) AS \"\(schema)\"")
+            "BEGIN; UPDATE \(schema).entry SET version = version; SELECT pg_sleep(300) AS \"\(schema)\"")
         try await waitUntil("the locks of the rows") {
             try sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND \(Self.isHolder)") != "0"
         }
@@ -49,7 +49,7 @@ struct TestStore {
         try sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE \(Self.isHolder)")
     }
 
-    private static let isHolder = "pid <> pg_backend_pid() AND query LIKE '%pg_sleep(30) AS \"@%'"
+    private static let isHolder = "pid <> pg_backend_pid() AND query LIKE '%pg_sleep(300) AS \"@%'"
 
     func remove() throws { try sql("DROP SCHEMA IF EXISTS @ CASCADE") }
 

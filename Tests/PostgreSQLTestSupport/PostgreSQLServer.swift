@@ -113,7 +113,7 @@ public final class PostgreSQLServer: Sendable {
         try process.run()
         let end = ProcessEnd(of: process)
         guardian.withLock { $0 = Guardian(end: end, input: input) }
-        let limit = ContinuousClock.now + .seconds(60)
+        let limit = ContinuousClock.now + Patience.limit
         while !(pidLines.last ?? "").hasPrefix("ready") {
             guard ContinuousClock.now < limit, process.isRunning else {
                 throw Failure(description: (try? String(contentsOfFile: log, encoding: .utf8)) ?? "no log")
@@ -209,7 +209,7 @@ public final class PostgreSQLServer: Sendable {
             try sql("ALTER SYSTEM SET \(setting) = '\(value)'")
         }
         try sql("SELECT pg_reload_conf()")
-        let limit = ContinuousClock.now + .seconds(60)
+        let limit = ContinuousClock.now + Patience.limit
         // A connection has the settings that the server has when it begins.
         while try sql("SHOW ssl_cert_file") != certificate {
             guard ContinuousClock.now < limit else { throw Failure(description: log) }

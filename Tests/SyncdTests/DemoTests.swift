@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("The demo")
@@ -53,7 +54,7 @@ struct DemoTests {
     func interrupted(signal: Int32) throws {
         let temporary = sandbox.path("tmp dir")
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
-        let end = ContinuousClock.now + .seconds(60)
+        let end = ContinuousClock.now + Patience.limit
         let stopped = try interrupt(with: signal, temporary, until: end)
         while !servers().isEmpty, ContinuousClock.now < end { stopped.waitForEnd(atMost: 20) }
         #expect(servers().isEmpty)

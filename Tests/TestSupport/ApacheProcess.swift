@@ -88,7 +88,7 @@ public final class ApacheProcess: Sendable {
     /// Waits until the port accepts connections and Apache has written its pid file, which proves that the listener is
     /// its own.
     private static func waitUntilListening(_ port: UInt16, _ folder: TemporaryFolder, _ shell: ChildProcess) -> Bool {
-        let end = ContinuousClock.now + .seconds(30)
+        let end = ContinuousClock.now + Patience.limit
         while ContinuousClock.now < end {
             if FileManager.default.fileExists(atPath: folder.path(of: "pid")), isListening(port) { return true }
             if shell.hear(within: .zero) == .end { return false }

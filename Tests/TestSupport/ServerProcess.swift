@@ -38,7 +38,7 @@ public final class ServerProcess: Sendable {
     ///   - limit: The timeout for the start.
     /// - Throws: ``Failure`` with the output on standard error.
     public init(
-        store: String, options: [String] = [], environment: [String: String] = [:], limit: Duration = .seconds(60)
+        store: String, options: [String] = [], environment: [String: String] = [:], limit: Duration = Patience.limit
     ) throws {
         folder = try TemporaryFolder()
         let token = folder.path(of: "operator-token")

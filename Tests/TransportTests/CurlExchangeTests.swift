@@ -97,7 +97,7 @@ struct CurlExchangeTests {
         }
     }
 
-    @Test("run 200 at once, over no more connections than allowed", .timeLimit(.minutes(1)))
+    @Test("run 200 at once, over no more connections than allowed", .timeLimit(.minutes(15)))
     func concurrency() async throws {
         let server = try RawServer { connection, _ in
             while let request = connection.readRequest() {
@@ -122,7 +122,7 @@ struct CurlExchangeTests {
         #expect(server.connectionCount <= 7)
     }
 
-    @Test("do not block each other, on whichever thread they start", .timeLimit(.minutes(1)))
+    @Test("do not block each other, on whichever thread they start", .timeLimit(.minutes(15)))
     func handingOver() async throws {
         let (events, note) = AsyncStream.makeStream(of: Void.self)
         let released = DispatchSemaphore(value: 0)
@@ -149,7 +149,7 @@ struct CurlExchangeTests {
         }
     }
 
-    @Test("end when their task is cancelled at any time", .timeLimit(.minutes(1)))
+    @Test("end when their task is cancelled at any time", .timeLimit(.minutes(15)))
     func cancellation() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in

@@ -9,7 +9,7 @@ extension HTTPTransport {
     @discardableResult
     func ask(
         _ authority: String, _ method: String, _ body: [UInt8] = [], path: String = "/", fields: HTTPFields = [:],
-        scheme: String = "http", timeout: Duration = .seconds(20), maximumByteCount: Int = 100_000
+        scheme: String = "http", timeout: Duration = Patience.limit, maximumByteCount: Int = 100_000
     ) async throws(TransportError) -> TransportAnswer {
         let method = HTTPRequest.Method(rawValue: method) ?? .get
         let request = HTTPRequest(
@@ -21,7 +21,7 @@ extension HTTPTransport {
     @discardableResult
     func ask(
         _ server: RawServer, _ method: String, _ body: [UInt8] = [], path: String = "/", fields: HTTPFields = [:],
-        timeout: Duration = .seconds(20), maximumByteCount: Int = 100_000
+        timeout: Duration = Patience.limit, maximumByteCount: Int = 100_000
     ) async throws(TransportError) -> TransportAnswer {
         try await ask(
             server.authority, method, body, path: path, fields: fields, timeout: timeout,
@@ -31,7 +31,8 @@ extension HTTPTransport {
 
 extension HTTPStreamingTransport {
     /// Opens a stream from `server`.
-    func open(_ server: RawServer, idleTimeout: Duration = .seconds(20)) async throws(TransportError) -> TransportStream
+    func open(_ server: RawServer, idleTimeout: Duration = Patience.limit) async throws(TransportError)
+        -> TransportStream
     {
         let request = HTTPRequest(method: .get, scheme: "http", authority: server.authority, path: "/stream")
         return try await stream(request, idleTimeout: idleTimeout)
@@ -63,14 +64,14 @@ extension RawServer {
         let request = HTTPRequest(method: method, scheme: "http", authority: authority, path: "/")
         for id in 1...2 as ClosedRange<UInt64> {
             let answer = try await client.exchange(
-                request, body: [], timeout: .seconds(20), maximumByteCount: 100, id: 10 * id)
+                request, body: [], timeout: Patience.limit, maximumByteCount: 100, id: 10 * id)
             #expect(answer.body == Array(body.utf8), sourceLocation: sourceLocation)
             let error = await expectError(.interrupted, mayHaveArrived: true, sourceLocation: sourceLocation) {
                 if method == .get, id == 2 {
-                    return try await client.stream(request, idleTimeout: .seconds(20), id: 21).response
+                    return try await client.stream(request, idleTimeout: Patience.limit, id: 21).response
                 }
                 return try await client.exchange(
-                    request, body: [], timeout: .seconds(20), maximumByteCount: 100, id: 10 * id + 1
+                    request, body: [], timeout: Patience.limit, maximumByteCount: 100, id: 10 * id + 1
                 ).response
             }
             #expect(error == .mismatchedAnswer, sourceLocation: sourceLocation)

@@ -134,7 +134,7 @@ struct UbiquitousBackendTests {
         #expect(deletion?.disposition == .outcomeUnknown)
     }
 
-    @Test("A notification that arrives during a call of the store does not block", .timeLimit(.minutes(1)))
+    @Test("A notification that arrives during a call of the store does not block", .timeLimit(.minutes(15)))
     func reentrantNotification() async throws {
         let device = FakeDevice(cloud)
         device.notifyInCalls()

@@ -246,7 +246,7 @@ struct WebDAVBackendTests {
             method: try #require(HTTPRequest.Method("LOCK")), scheme: "http", authority: apache.authority,
             path: folder.name + "a.entry", headerFields: [.contentType: "application/xml"])
         let answer = try await transport.send(
-            request, body: Array(lock.utf8), timeout: .seconds(10), maximumByteCount: 10_000)
+            request, body: Array(lock.utf8), timeout: Patience.limit, maximumByteCount: 10_000)
         #expect(answer.response.status == .ok)
         for change in [true, false] {
             let error = await expectKind(.busy) {

@@ -73,7 +73,7 @@ def check_offline(browser, server):
     buy(page, "NightOwl")
     page.sees("#toast", "The server does not answer")
     server.start()
-    page.wait("document.querySelector('#offline').hidden", "end of the offline notice", seconds=45)
+    page.wait("document.querySelector('#offline').hidden", "end of the offline notice")
     page.wait("!document.querySelector('#standing').innerText.includes('last visit')", "current entitlements")
     expect("the shop after the outage", page.text("#standing"), standing)
     buy(page, "NightOwl")
@@ -106,7 +106,7 @@ def check_hanging_server(page, server, standing):
         page.sees("#standing", "at your last visit")
     finally:
         server.process.send_signal(signal.SIGCONT)
-    page.wait("document.querySelector('#offline').hidden", "end of the notice", seconds=45)
+    page.wait("document.querySelector('#offline').hidden", "end of the notice")
     page.wait("!document.querySelector('#standing').innerText.includes('last visit')", "current entitlements")
     expect("the shop after the pause", page.text("#standing"), standing.replace("0 of 9", "1 of 9"))
     say("while the server hangs, the page opens with the last known purchases")
@@ -114,8 +114,12 @@ def check_hanging_server(page, server, standing):
 
 def check_slow_module(page, server):
     """A page from the network waits for its modules: the cache may hold another version."""
-    page.revisit(server.url + "/#/shop")
-    page.view("shop")
+    while True:
+        page.revisit(server.url + "/#/shop")
+        page.view("shop")
+        # On a busy machine the page may have come from the cache, because the network took three seconds.
+        if page.evaluate("performance.getEntriesByType('navigation')[0].responseStart") < 3000:
+            break
     server.process.send_signal(signal.SIGSTOP)
     try:
         page.run("""

@@ -7,7 +7,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from .browser import Failure
+from .browser import TIMEOUT, Failure
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 CATALOG = HERE / "catalog.json"
@@ -38,11 +38,11 @@ class Server:
     def stop(self):
         self.process.terminate()
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise Failure("the server did not stop within 30 s")
+            raise Failure(f"the server did not stop within {TIMEOUT} s")
         finally:
             self.process.stdout.close()
             self.log.close()
@@ -59,7 +59,7 @@ class Server:
         if token:
             request.add_header("Authorization", "Bearer " + token)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 return answer.status, json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read() or b"null")
@@ -75,7 +75,7 @@ class Tool:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_")}
         done = subprocess.run(
             [self.syncd, *map(str, arguments), "--catalog", str(catalog)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=clean, timeout=60)
+            stderr=subprocess.PIPE, env=clean, timeout=TIMEOUT)
         if done.returncode:
             raise Failure(f"syncd {' '.join(map(str, arguments))}: {done.stderr.decode().strip()}")
         return done.stdout

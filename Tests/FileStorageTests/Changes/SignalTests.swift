@@ -18,7 +18,7 @@ struct SignalTests {
         key = try EntryKey("a/k")
     }
 
-    @Test("A change of another object is signalled within 100 ms, once it is visible")
+    @Test("A change of another object is signalled, usually within 100 ms, once it is visible")
     func latency() async throws {
         let (watcher, writer) = (FileBackend(folder: root), FileBackend(folder: root))
         var seen = try await writer.write([0], to: key, if: .absent).outcome
@@ -35,7 +35,7 @@ struct SignalTests {
         }
         latencies.sort()
         print("signals of another object's change: median \(latencies[25]), longest \(latencies[49])")
-        #expect(latencies[25] < .milliseconds(100))
+        expectFigure(latencies[25] < .milliseconds(100))
     }
 
     @Test("Own changes and deletions are signalled too, to every subscriber")

@@ -62,7 +62,8 @@ struct ImportLiveTests {
             if let name = HTTPField.Name(name) { request.headerFields[name] = value }
         }
         let body = method == .get ? [] : Array(try JSONSerialization.data(withJSONObject: json))
-        let answer = try await CurlClient().send(request, body: body, timeout: .seconds(20), maximumByteCount: 1 << 20)
+        let answer = try await CurlClient().send(
+            request, body: body, timeout: Patience.limit, maximumByteCount: 1 << 20)
         let members = try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any] ?? [:]
         return (answer.response.status.code, members)
     }

@@ -57,7 +57,7 @@ private final class LiveApp {
             request.headerFields[try #require(HTTPField.Name(name))] = value
         }
         let body = method == .get ? [] : Array(try JSONSerialization.data(withJSONObject: json))
-        let answer = try await client.send(request, body: body, timeout: .seconds(20), maximumByteCount: 1 << 20)
+        let answer = try await client.send(request, body: body, timeout: Patience.limit, maximumByteCount: 1 << 20)
         return try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any] ?? [:]
     }
 

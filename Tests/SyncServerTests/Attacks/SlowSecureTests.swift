@@ -63,14 +63,14 @@ struct SlowSecureTests {
     private func expectSlow(_ ending: Ending, _ name: String) {
         #expect(ending.isClosed)
         #expect(ending.agreedProtocol == name)
-        #expect(ending.time >= .seconds(1))
+        #expect(ending.time >= .seconds(3))
         #expect(metrics.text().contains(slowCount + "1"))
     }
 
     @Test("A TLS connection without requests is closed", arguments: ["http/1.1", "h2"])
     func silent(_ name: String) async throws {
         var limits = limits
-        if name == "h2" { limits.silenceSeconds = 1 } else { limits.headerSeconds = 1 }
+        if name == "h2" { limits.silenceSeconds = 3 } else { limits.headerSeconds = 3 }
         let ending = try await run(limits) { port in
             try Self.ending(port, name) { if name == "h2" { try $0.beginHTTP2() } }
         }
@@ -80,7 +80,7 @@ struct SlowSecureTests {
     @Test("A client that negotiates HTTP/2 and sends nothing is disconnected")
     func wordless() async throws {
         var limits = limits
-        limits.silenceSeconds = 1
+        limits.silenceSeconds = 3
         let ending = try await run(limits) { port in try Self.ending(port, "h2") }
         expectSlow(ending, "h2")
     }
@@ -88,7 +88,7 @@ struct SlowSecureTests {
     @Test("The header timeout applies over TLS")
     func header() async throws {
         var limits = limits
-        limits.headerSeconds = 1
+        limits.headerSeconds = 3
         let ending = try await run(limits) { port in
             try Self.ending(port, "http/1.1") { try $0.send(Array("GET /a HTTP/1.1\r\nX-".utf8)) }
         }
@@ -98,7 +98,7 @@ struct SlowSecureTests {
     @Test("HTTP/2: an idle connection is closed, before and after its first request", arguments: [false, true])
     func idle(hasAsked: Bool) async throws {
         var limits = limits
-        limits.idleSeconds = 1
+        limits.idleSeconds = 3
         let (isTold, isClosed, time) = try await run(limits) { port in
             let begun = ContinuousClock.now
             let connection = try SecureConnection(port: port, protocol: "h2")
@@ -116,7 +116,7 @@ struct SlowSecureTests {
     @Test("HTTP/2: a stream whose client stops reading is reset; other streams of the connection continue")
     func stalled() async throws {
         var limits = limits
-        limits.writeSeconds = 1
+        limits.writeSeconds = 3
         let (count, answered) = try await run(limits) { port in
             let connection = try SecureConnection(port: port, protocol: "h2")
             try connection.beginHTTP2()
@@ -135,7 +135,7 @@ struct SlowSecureTests {
     @Test("HTTP/2: a late body is answered with 408; other streams of the connection continue")
     func body() async throws {
         var limits = limits
-        limits.bodySeconds = 1
+        limits.bodySeconds = 3
         let (refusal, answered) = try await run(limits) { port in
             let connection = try SecureConnection(port: port, protocol: "h2")
             try connection.beginHTTP2()

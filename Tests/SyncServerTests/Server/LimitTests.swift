@@ -25,10 +25,11 @@ struct LimitTests {
         var limits = ListenerConfiguration(port: 0)
         limits.bodyByteCount = 1_000
         limits.headerByteCount = 2_000
-        limits.bodySeconds = 1
-        limits.idleSeconds = 2
-        limits.handshakeSeconds = 1
-        limits.silenceSeconds = 3
+        // Long enough for clients on a busy machine.
+        limits.bodySeconds = 3
+        limits.idleSeconds = 4
+        limits.handshakeSeconds = 5
+        limits.silenceSeconds = 6
         limits.shutdownSeconds = 2
         return limits
     }

@@ -216,7 +216,8 @@ struct OverloadTests {
         let handler = handler
         handler.open()
         var limits = limits
-        limits.headerSeconds = 1
+        // No other timeout closes the connections while the test waits.
+        (limits.headerSeconds, limits.idleSeconds, limits.silenceSeconds) = (3, 3_000, 3_000)
         try await LocalListener.run(limits, respond: handler.respond) { port in
             let silent = try RawConnection(port: port)
             let slow = try RawConnection(port: port)
@@ -229,11 +230,9 @@ struct OverloadTests {
             var isOver = false
             while !isOver {
                 slow.send("x")
-                isOver = ContinuousClock.now - start > .milliseconds(700)
+                isOver = ContinuousClock.now - start > .seconds(2)
             }
             for connection in [silent, slow, second] { #expect(connection.receiveAll() != nil) }
-            // The default limit is 20 s.
-            #expect(ContinuousClock.now - start < .seconds(18))
         }
     }
 
@@ -242,17 +241,18 @@ struct OverloadTests {
         let handler = handler
         handler.open()
         var limits = limits
-        (limits.bodySeconds, limits.minimumByteRate) = (1, 10_000)
+        // The steady body may pause for five seconds, as long as the machine is busy.
+        (limits.bodySeconds, limits.minimumByteRate) = (5, 200)
         try await LocalListener.run(limits, respond: handler.respond) { port in
             let start = ContinuousClock.now
             let steady = try RawConnection(port: port)
             steady.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
             let slow = try RawConnection(port: port)
             slow.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
-            // 20,000 and 20 bytes a second, for 2.5 seconds.
+            // 6,700 and 7 bytes a second, for 7.5 seconds.
             var sent = 0
             while sent < 50_000 {
-                guard Int((ContinuousClock.now - start) / .milliseconds(50)) > sent / 1_000 else { continue }
+                guard Int((ContinuousClock.now - start) / .milliseconds(150)) > sent / 1_000 else { continue }
                 steady.send(String(repeating: "x", count: 1_000))
                 slow.send("x")
                 sent += 1_000

@@ -22,7 +22,7 @@ struct StreamTests {
         }
 
         /// Returns `true` if the stream has ended or ends soon. Blocks the calling thread.
-        func isEnded() -> Bool { end.wait(timeout: .now() + 30) == .success }
+        func isEnded() -> Bool { end.wait(timeout: .now() + Double(Patience.seconds)) == .success }
 
         @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
             let feed = feed
@@ -58,7 +58,7 @@ struct StreamTests {
         }
     }
 
-    @Test("A stream ends when its client disconnects, even without a piece to send", .timeLimit(.minutes(1)))
+    @Test("A stream ends when its client disconnects, even without a piece to send", .timeLimit(.minutes(15)))
     func leaving() async throws {
         let source = source
         let metrics = metrics
@@ -76,7 +76,7 @@ struct StreamTests {
         #expect(metrics.text().contains("http_server_open_streams 0.0"))
     }
 
-    @Test("Shutdown ends streams and idle connections, and answers requests in flight", .timeLimit(.minutes(1)))
+    @Test("Shutdown ends streams and idle connections, and answers requests in flight", .timeLimit(.minutes(15)))
     func ending() async throws {
         let source = source
         let (began, begin) = AsyncStream.makeStream(of: Void.self)
@@ -106,7 +106,7 @@ struct StreamTests {
         }
     }
 
-    @Test("A stream whose client does not read is closed after the silence timeout", .timeLimit(.minutes(1)))
+    @Test("A stream whose client does not read is closed after the silence timeout", .timeLimit(.minutes(15)))
     func stalledReader() async throws {
         var limits = ListenerConfiguration(port: 0)
         limits.silenceSeconds = 1
@@ -122,7 +122,7 @@ struct StreamTests {
         }
     }
 
-    @Test("A last piece does not delay shutdown when its client does not read", .timeLimit(.minutes(1)))
+    @Test("A last piece does not delay shutdown when its client does not read", .timeLimit(.minutes(15)))
     func lastPiece() async throws {
         let source = source
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
@@ -137,7 +137,7 @@ struct StreamTests {
                     }), route: "/test")
         }
         var limits = ListenerConfiguration(port: 0)
-        limits.shutdownSeconds = 25
+        limits.shutdownSeconds = 3_000
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         let (descriptor, start) = try await LocalListener.run(limits, respond: respond, ending: ending) { port in
             let connection = try RawConnection(port: port)
@@ -152,19 +152,18 @@ struct StreamTests {
         }
         let elapsed = ContinuousClock.now - start
         print("shutdown with a last piece for a client that does not read: \(elapsed)")
-        // Otherwise shutdown would take all of its 25 seconds.
-        #expect(elapsed < .seconds(20))
+        // Otherwise shutdown would take longer than the time limit of the test.
         #expect(close(descriptor) == 0)
     }
 
-    @Test("A stream that does not end in time during shutdown is closed", .timeLimit(.minutes(1)))
+    @Test("A stream that does not end in time during shutdown is closed", .timeLimit(.minutes(15)))
     func longEnd() async throws {
         let source = source
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
             ServiceAnswer(HTTPResponse(status: .ok), body: .stream(source.pieces, end: {}), route: "/test")
         }
         var limits = ListenerConfiguration(port: 0)
-        limits.shutdownSeconds = 25
+        limits.shutdownSeconds = 3_000
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         try await LocalListener.run(limits, respond: respond, ending: ending) { port in
             let connection = try RawConnection(port: port)
@@ -174,11 +173,11 @@ struct StreamTests {
             let start = ContinuousClock.now
             end.yield()
             end.finish()
+            // Shutdown would wait longer than the connection.
             #expect(connection.receiveAll() != nil)
             let elapsed = ContinuousClock.now - start
             source.feed.finish()
             print("a stream that does not end by itself: \(elapsed)")
-            #expect(elapsed < .seconds(10))
         }
     }
 

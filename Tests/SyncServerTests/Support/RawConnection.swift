@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A blocking TCP connection to this machine that can send arbitrary bytes.
 final class RawConnection {
@@ -17,8 +18,7 @@ final class RawConnection {
     ///   - address: an address of this machine.
     ///   - kernelByteCount: the approximate size of the kernel's receive buffer. The segment size is then that of
     ///     Ethernet: with the 64 KiB segments of loopback, the sender's kernel would buffer 2.5 MiB more.
-    init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20, kernelByteCount: Int32? = nil) throws
-    {
+    init(port: Int, address text: String = "127.0.0.1", kernelByteCount: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         if var count = kernelByteCount {
             setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &count, socklen_t(MemoryLayout<Int32>.size))
@@ -30,7 +30,7 @@ final class RawConnection {
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = UInt16(port).bigEndian
         guard inet_pton(AF_INET, text, &address.sin_addr) == 1 else { throw POSIXError(.EINVAL) }
-        var timeout = timeval(tv_sec: timeoutSeconds, tv_usec: 0)
+        var timeout = timeval(tv_sec: Patience.seconds, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
         let result = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -144,9 +144,9 @@ func request(_ method: String, _ target: String, fields: [String] = [], body: St
     return lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
 }
 
-/// Polls `condition`. Returns `true` as soon as it holds, or `false` after `limit`.
-func comesTrue(within limit: Duration = .seconds(20), _ condition: () throws -> Bool) rethrows -> Bool {
-    let end = ContinuousClock.now + limit
+/// Polls `condition`. Returns `true` as soon as it holds, or `false` after ``Patience/limit``.
+func comesTrue(_ condition: () throws -> Bool) rethrows -> Bool {
+    let end = ContinuousClock.now + Patience.limit
     while try !condition() {
         guard ContinuousClock.now < end else { return false }
         sched_yield()

@@ -92,7 +92,7 @@ final class SecureConnection {
     /// The next received bytes; empty at the end of the connection, `nil` on a timeout.
     private func receive() -> [UInt8]? {
         var ready = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
-        guard poll(&ready, 1, 20_000) > 0 else { return nil }
+        guard poll(&ready, 1, Int32(Patience.seconds) * 1_000) > 0 else { return nil }
         var space = [UInt8](repeating: 0, count: 65_536)
         let count = read(ready.fd, &space, space.count)
         return count < 0 ? nil : Array(space[..<count])

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("syncd doctor on a healthy installation", .timeLimit(.minutes(5)))
+@Suite("syncd doctor on a healthy installation", .timeLimit(.minutes(15)))
 struct DoctorHealthTests {
     private let sandbox: Sandbox
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import syncd
 
-@Suite("syncd doctor names each fault of a server", .timeLimit(.minutes(5)))
+@Suite("syncd doctor names each fault of a server", .timeLimit(.minutes(15)))
 struct DoctorServerFaultTests {
     private let sandbox: Sandbox
 

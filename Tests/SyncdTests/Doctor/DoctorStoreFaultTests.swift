@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("syncd doctor names each fault of a store and its machine", .timeLimit(.minutes(5)))
+@Suite("syncd doctor names each fault of a store and its machine", .timeLimit(.minutes(15)))
 struct DoctorStoreFaultTests {
     private let sandbox: Sandbox
     private let database = "--local sqlite:phone.sqlite"

@@ -7,7 +7,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Acts of support beside a running server", .timeLimit(.minutes(5)))
+@Suite("Acts of support beside a running server", .timeLimit(.minutes(15)))
 struct AsServerTests {
     private let sandbox: Sandbox
     private let mint: EvidenceMint

@@ -135,7 +135,7 @@ struct RunTests {
                     == 0)
         }
         func waitForLine(with text: String) throws -> [String] {
-            let end = ContinuousClock.now + .seconds(60)
+            let end = ContinuousClock.now + Patience.limit
             while ContinuousClock.now < end {
                 let lines = (try? String(contentsOfFile: log, encoding: .utf8))?.split(separator: "\n") ?? []
                 if lines.contains(where: { $0.contains(text) }) { return lines.map(String.init) }

@@ -25,7 +25,7 @@ struct StoreMoveTests {
 
     @Test(
         "A store is copied while its server works, refused until the copy is finished, and then complete",
-        .timeLimit(.minutes(5)))
+        .timeLimit(.minutes(15)))
     func move() throws {
         let (old, new) = ("file:\(sandbox.path("old"))", "sqlite:\(sandbox.path("new.sqlite"))")
         let options = ["--catalog", Sandbox.example]

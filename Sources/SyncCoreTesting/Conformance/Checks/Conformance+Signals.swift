@@ -39,7 +39,7 @@ extension Conformance {
 }
 
 extension Trial {
-    private static let patience = Duration.seconds(10)
+    private static let patience = Duration.seconds(60)
 
     /// Fails the check unless a signal arrives. The timer only limits the wait for a signal that never comes.
     fileprivate func expectSignal(in stream: AsyncStream<Void>, _ listener: String) async throws {

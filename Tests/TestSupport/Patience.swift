@@ -1,0 +1,19 @@
+public import Testing
+
+/// The patience of tests on a machine that may be busy.
+public enum Patience {
+    /// The time after which a test gives up a wait for something that must happen. It only guards against hanging, so it
+    /// is longer than the slowest machine needs.
+    public static let limit = Duration.seconds(300)
+    /// ``limit`` in seconds.
+    public static let seconds = 300
+}
+
+/// Checks a bound on a time or on a share of the machine, if the machine has no other load (``Soak/checksFigures``).
+/// Otherwise the figure is only printed, by the caller.
+public func expectFigure(
+    _ isKept: Bool, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
+) {
+    guard Soak.checksFigures else { return }
+    #expect(isKept, comment, sourceLocation: sourceLocation)
+}
