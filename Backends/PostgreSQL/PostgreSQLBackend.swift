@@ -19,7 +19,8 @@ public import SyncCore
 /// - **Signalled**: changes of this object are signalled at once, those of others after about 50 ms, or 250 ms if
 ///   nothing changes for a while.
 /// - **Fenced**: a process refuses a server that lacks the latest change that this process has seen, such as a former
-///   primary that returns.
+///   primary that returns. If a server becomes read-only, its connections are closed, what was read over them is
+///   discarded, and the hosts are asked again.
 ///
 /// Each connection has a thread of its own, which never blocks the concurrency pool. The tables are in a schema of
 /// their own, which is created when it is missing; see ``Configuration``. Deleted keys keep a small row.

@@ -43,6 +43,8 @@ extension PostgreSQLBackend {
         public var maximumValueByteCount = 64 << 20
         /// True to accept a server that may lose acknowledged writes, because its `fsync` or `full_page_writes` is off.
         package var acceptsUnsafeServer = false
+        /// True to ask a server with each call whether it accepts writes, even if it reports it.
+        package var asksForRole = false
         /// The time for which superseded changes are kept.
         package var retention = Duration.seconds(86_400)
         /// Deliberate mistakes, which tests must detect.

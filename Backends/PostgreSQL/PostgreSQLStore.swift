@@ -85,7 +85,8 @@ final class PostgreSQLStore: Sendable {
         BackendError(failure, label: label, isWrite: false).during(operation, key: key)
     }
 
-    /// Performs reads on the connection of a thread. If the connection ends, they are repeated once on another one.
+    /// Performs reads on the connection of a thread. If the connection ends, or its server is no longer the primary, they
+    /// are repeated once on another one.
     private static func perform(
         _ works: [[[Statement]]], on session: Session, answer: (Int, Result<[Reply], BackendError>) -> Void
     ) {
@@ -93,7 +94,7 @@ final class PostgreSQLStore: Sendable {
         var replies: [Reply]
         do throws(BackendError) {
             replies = try session.perform(transactions)
-            if case .failure(let failure) = replies.last, failure.isLost {
+            if replies.contains(where: { $0.failure.map { $0.isLost || $0.isReadOnly } ?? false }) {
                 replies = try session.perform(transactions)
             }
         } catch {

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Real `syncd serve` processes.
-@Suite("Servers over one PostgreSQL store", .serialized, .timeLimit(.minutes(5)))
+@Suite("Servers over one PostgreSQL store", .serialized, .timeLimit(.minutes(15)))
 struct PostgreSQLServersTests {
     private static let password = "correct horse"
     private let database: PostgreSQLServer
@@ -34,7 +34,7 @@ struct PostgreSQLServersTests {
         var request = HTTPRequest(method: .get, scheme: "http", authority: "127.0.0.1:\(server.port)", path: path)
         request.headerFields[.authorization] = "Bearer \(token)"
         // Longer than the server waits for the database.
-        let answer = try await transport.send(request, body: [], timeout: .seconds(60), maximumByteCount: 1 << 20)
+        let answer = try await transport.send(request, body: [], timeout: Patience.limit, maximumByteCount: 1 << 20)
         return answer.response.status.code
     }
 
@@ -82,6 +82,38 @@ struct PostgreSQLServersTests {
         try await waitUntil("readiness") { try await status("/readyz", "", at: servers[1]) == 200 }
         #expect(try await status(own, next.accessToken, at: servers[1]) == 200)
         for server in servers { #expect(server.stop() == 0) }
+    }
+
+    @Test("Those whose primary becomes read-only with their connections open go on at the new one, without a restart")
+    func switchover() async throws {
+        let pair = try await ServerPair()
+        let servers = try (0..<2).map { _ in
+            try ServerProcess(store: pair.url, options: ["--name", "http://localhost"])
+        }
+        let clients = try servers.map { try AccountClient(server: $0.url, transport: transport) }
+        let session = try await clients[0].signUp("alice", password: Self.password).session
+        let own = "/v1/accounts/self"
+        for server in servers { #expect(try await status(own, session.accessToken, at: server) == 200) }
+
+        try await pair.retirePrimary()
+        for server in servers {
+            try await waitUntil("not ready") { try await status("/readyz", "", at: server) == 503 }
+            try await waitUntil("a refused read") { try await status(own, session.accessToken, at: server) == 503 }
+        }
+        try pair.promoteStandby()
+        for server in servers {
+            try await waitUntil("readiness") { try await status("/readyz", "", at: server) == 200 }
+            #expect(try await status(own, session.accessToken, at: server) == 200)
+        }
+        let next = try await clients[1].logIn("alice", password: Self.password)
+        try await clients[0].logOut { _ in session.accessToken }
+        try await waitUntil("the end of the session") {
+            try await status(own, session.accessToken, at: servers[1]) == 401
+        }
+        for server in servers {
+            #expect(try await status(own, next.accessToken, at: server) == 200)
+            #expect(server.stop() == 0)
+        }
     }
 }
 #endif

@@ -110,13 +110,16 @@ struct GroupCommit {
     /// are limited, because other writes wait for the connection.
     private mutating func performAlone(_ number: Int) {
         let write = writes[number]
-        for _ in 0..<Self.maximumRepetitions {
+        for repetition in 0..<Self.maximumRepetitions {
             let spent = begin.duration(to: ContinuousClock().now)
             let wait = max(.milliseconds(Self.sharedLockMilliseconds), session.configuration.busyTimeout - spent)
             let limit = Statement(.waitLonger, .integer(Int64(wait.pollMilliseconds)))
             switch reply(to: [limit] + write.statements(defects)) {
             case .success(let rows):
                 if let outcome = write.outcome(rows.dropFirst(), defects) { return answers[number] = .success(outcome) }
+            case .failure(.transaction(let failure)) where failure.isReadOnly && repetition == 0:
+                // The connection was closed. The next one leads to the new primary.
+                continue
             case .failure(let failure):
                 return answers[number] = .failure(failure.error(of: write, session.label))
             }

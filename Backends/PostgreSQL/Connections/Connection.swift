@@ -15,12 +15,18 @@ import Darwin
 /// All statements of a call are sent before the first result is read. Results are provisional until the server has
 /// confirmed the end of their transaction. A call that takes too long closes the connection; it is never cancelled at
 /// the server, because a cancelled wait for a standby commits the write and reports success.
+///
+/// A server that becomes read-only is no longer the primary, although its connections stay open. PostgreSQL 14 and later
+/// reports it with the confirmation of the next transaction. The connection is then closed, and what that transaction
+/// has read is discarded.
 final class Connection {
     private let handle: OpaquePointer
     private let warnings: Warnings
     private let clock = ContinuousClock()
     /// True once the connection cannot be used any more.
     private(set) var isLost = false
+    /// True to ask the server with each call whether it accepts writes, because it does not report it.
+    var asksForRole = false
 
     /// Records the warnings of a connection. libpq calls it on the thread that reads.
     private final class Warnings {
@@ -135,14 +141,39 @@ final class Connection {
         }
         warnings.latest = nil
         var isSent = true
-        for transaction in transactions where isSent {
+        // The question comes last: a server that accepts writes then did so while it was read.
+        for transaction in transactions + (asksForRole ? [[Statement(.role)]] : []) where isSent {
             isSent = transaction.allSatisfy(send) && PQpipelineSync(handle) == 1
         }
         guard isSent else {
             let failure = lost()
             return transactions.map { _ in .failure(failure) }
         }
-        return transactions.map { receive(statementCount: $0.count, until: end) }
+        let replies = transactions.map { receive(statementCount: $0.count, until: end) }
+        let role = asksForRole ? receive(statementCount: 1, until: end) : nil
+        guard isReadOnly(role, replies) else { return replies }
+        isLost = true
+        return zip(transactions, replies).map { transaction, reply in
+            guard case .success = reply, !transaction.contains(where: \.query.isWriting) else { return reply }
+            return .failure(.readOnlyServer)
+        }
+    }
+
+    /// Returns `true` if the server accepts no writes any more.
+    private func isReadOnly(_ role: Reply?, _ replies: [Reply]) -> Bool {
+        if case .success(let rows) = role, rows[0].isTrue(0, 0) { return true }
+        return replies.contains { $0.failure?.isReadOnly == true }
+            || reports(Self.recovery, "on") || reports("default_transaction_read_only", "on")
+    }
+
+    /// The parameter that is `on` while the server is a standby.
+    private static let recovery = "in_hot_standby"
+
+    /// True if the server reports when it stops to accept writes.
+    var reportsRole: Bool { PQparameterStatus(handle, Self.recovery) != nil }
+
+    private func reports(_ parameter: String, _ value: String) -> Bool {
+        PQparameterStatus(handle, parameter).map { strcmp($0, value) == 0 } ?? false
     }
 
     /// Returns `false` if the server has closed the connection since the last call.

@@ -58,6 +58,7 @@ final class Connector: Sendable {
         try checkHistory(through: connection, until: end)
         let failure = connection.prepare(schema: configuration.schema, defects: configuration.defects, until: end)
         if let failure { throw error(failure) }
+        connection.asksForRole = configuration.asksForRole || !connection.reportsRole
         return connection
     }
 
@@ -118,8 +119,11 @@ final class Connector: Sendable {
                 SELECT \(read.map { "current_setting('\($0)')" }.joined(separator: ", ")), (
                     SELECT count(*) FROM pg_catalog.pg_stat_activity
                     WHERE usename = current_user AND wait_event = 'SyncRep'
-                        AND xact_start < clock_timestamp() - interval '5 s')
+                        AND xact_start < clock_timestamp() - interval '5 s'),
+                    current_setting('transaction_read_only') = 'on'
                 """, until: end))
+        // A pooler may report the role of a server that it was connected to before.
+        guard !rows.isTrue(0, 4) else { throw error(.readOnlyServer) }
         for (column, name) in read.dropLast().enumerated() where rows.text(0, column) == "off" {
             guard !configuration.acceptsUnsafeServer else { continue }
             throw BackendError(

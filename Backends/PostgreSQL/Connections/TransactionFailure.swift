@@ -14,6 +14,18 @@ struct TransactionFailure: Error, Sendable {
     /// The rows of the statements before the failure. They are provisional, and the failure has undone them.
     var provisional: [Rows] = []
 
+    /// The code of a server that accepts no writes.
+    private static let readOnlyCode = "25006"
+
+    /// The failure of a transaction that only read, at a server that is no longer the primary.
+    static var readOnlyServer: TransactionFailure {
+        TransactionFailure(
+            sqlState: readOnlyCode, message: "the server has become read-only with its connections open", statement: 0)
+    }
+
+    /// True if the server is no longer the primary. The transaction wrote nothing, and can be repeated at another server.
+    var isReadOnly: Bool { sqlState == Self.readOnlyCode }
+
     /// The codes after which the outcome of a transaction is unknown, because the server ended the connection.
     static func endsConnection(_ sqlState: String?) -> Bool {
         guard let sqlState else { return false }
@@ -23,4 +35,11 @@ struct TransactionFailure: Error, Sendable {
 
 /// The outcome of one transaction: the rows of its statements.
 typealias Reply = Result<[Rows], TransactionFailure>
+
+extension Reply {
+    /// The failure; `nil` after a success.
+    var failure: TransactionFailure? {
+        if case .failure(let failure) = self { failure } else { nil }
+    }
+}
 #endif

@@ -19,6 +19,8 @@ enum Query: String, CaseIterable, Sendable {
     case waitLonger
     /// The names of the synchronous standbys.
     case standbys
+    /// True if the server accepts no writes.
+    case role
     /// Numbers the pending changes.
     case sequence
     /// The number and tag of the latest change.
@@ -41,6 +43,14 @@ enum Query: String, CaseIterable, Sendable {
     /// seconds, number of changes: removes changes that were superseded before these seconds.
     case sweep
 
+    /// True if the statement changes rows.
+    var isWriting: Bool {
+        switch self {
+        case .writeAlways, .writeAbsent, .writeMatching, .deleteAlways, .sequence, .mark, .sweep: true
+        default: false
+        }
+    }
+
     /// The text of the statement for the tables in `schema`.
     func sql(schema: String, defects: Defects) -> String {
         var text = text
@@ -56,7 +66,7 @@ enum Query: String, CaseIterable, Sendable {
     private var text: String {
         switch self {
         case .read, .list, .current, .countKeys: readingText
-        case .writeAlways, .writeAbsent, .writeMatching, .deleteAlways, .waitLonger, .standbys: writingText
+        case .writeAlways, .writeAbsent, .writeMatching, .deleteAlways, .waitLonger, .standbys, .role: writingText
         case .sequence, .latest, .clock, .change, .changes, .changesFiltered, .changesOfKeys, .mark, .sweep: feedText
         }
     }
@@ -115,6 +125,8 @@ enum Query: String, CaseIterable, Sendable {
             """
         case .standbys:
             "SELECT current_setting('synchronous_standby_names')"
+        case .role:
+            "SELECT current_setting('transaction_read_only') = 'on'"
         default:
             "SELECT set_config('lock_timeout', ($1::bigint)::text, true)"
         }

@@ -55,6 +55,8 @@ extension Scenario {
         case .failOver(let count, let promotion):
             try Self.check(count, in: 0...1_000_000, "\(path).action.failOver.afterWrites")
             try Self.check(promotion, in: 0...600_000, "\(path).action.failOver.promotion")
+        case .switchOver(let promotion):
+            try Self.check(promotion, in: 0...600_000, "\(path).action.switchOver.promotion")
         case .crash(let count): try Self.check(count, in: 0...1_000_000, "\(path).action.crash")
         default:
             for amount in step.action.amounts {
@@ -77,8 +79,8 @@ extension Action {
     /// True for actions on the remote.
     var isOnRemote: Bool {
         switch self {
-        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .failOver, .lie, .notify,
-            .claim:
+        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .failOver, .switchOver,
+            .lie, .notify, .claim:
             true
         default: false
         }

@@ -14,5 +14,9 @@ extension ScenarioGenerator {
             let count = random.happens(perMille: 200) ? 0 : Int(random.pick(1...6))
             add(.failOver(afterWrites: count, promotion: random.pick(20...20_000)), at: time, on: nil)
         }
+        for _ in 0..<random.pick(0...2) {
+            let time = random.pick(0...Int64(scenario.days) * World.day - 1)
+            add(.switchOver(promotion: random.pick(20...20_000)), at: time, on: nil)
+        }
     }
 }

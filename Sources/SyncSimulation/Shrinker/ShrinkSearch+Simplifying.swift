@@ -121,6 +121,8 @@ extension Action {
             case .failOver(let count, let promotion):
                 [0, 1, count / 2].filter { $0 < count }.map { .failOver(afterWrites: $0, promotion: promotion) }
                     + [0, 1_000].filter { $0 < promotion }.map { .failOver(afterWrites: count, promotion: $0) }
+            case .switchOver(let promotion):
+                [0, 1_000].filter { $0 < promotion }.map { .switchOver(promotion: $0) }
             case .fill(let amount): amount.rounder.map { .fill($0) }
             case .fillRemote(let amount): amount.rounder.map { .fillRemote($0) }
             case .moveClock(let amount): amount.rounder.map { .moveClock($0) }

@@ -10,6 +10,10 @@ import SyncCoreTesting
 /// When the primary is killed, the standby applies the rest of its log and takes over. All writes under way end with an
 /// unknown outcome: those in the log of the standby survive. Another standby follows from a copy of the new primary.
 /// For a while after its return the former primary receives some requests, and refuses them.
+///
+/// In a switchover nothing is lost: the primary refuses new writes, the standby applies all of its log and takes over. The
+/// former primary stays up, and the connections to it stay open. The answer to the first request over such a connection
+/// shows that the server is read-only. The connection is then closed, and the request goes to the new primary.
 final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
     let label = "simulated:cluster"
     let capabilities: Capabilities
@@ -21,6 +25,10 @@ final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
     private(set) var standby: MemoryBackend
     /// The primary that was killed, while it runs again and some clients take it for the primary.
     private var former: MemoryBackend?
+    /// The open connections to a former primary that became read-only.
+    private var readOnlyConnections: Set<Int> = []
+    /// The number of connections, which take turns.
+    private static let connectionCount = 4
     /// True while no node accepts requests.
     private(set) var isPromoting = false
     /// The number of failovers, and of times that the contents were replaced.
@@ -199,27 +207,56 @@ extension SimulatedCluster {
 
     private func kill(promotion: Int64) {
         guard !isPromoting else { return }
-        let killed = primary
         let survivors = flushed.filter { $0.stage == .received }
         noteFailover(survivors)
+        let killed = primary
+        promoteStandby()
+        for write in survivors { didCommit(write.key, write.entry) }
+        abandonWrites("the primary was killed")
+        finishPromotion(after: promotion)
+        killCount += 1
+        var random = random.generator(for: 1, killCount, .cluster)
+        let (pause, stay) = (random.pick(0...60_000_000), random.pick(1_000_000...3_600_000_000))
+        let epoch = epoch
+        after(pause) { if $0.epoch == epoch, !$0.isCalm { $0.former = killed } }
+        after(pause + stay) { if $0.former === killed { $0.former = nil } }
+    }
+
+    /// Makes the primary read-only, and promotes the standby. The connections to the former primary stay open.
+    ///
+    /// - Parameter promotion: The duration of the promotion in microseconds.
+    func switchOver(promotion: Int64) {
+        guard !isPromoting else { return }
+        settle()
+        let epoch = epoch
+        // Their answers arrive before the promotion begins.
+        after(1) { if $0.epoch == epoch, !$0.isCalm { $0.retirePrimary(promotion: promotion) } }
+    }
+
+    private func retirePrimary(promotion: Int64) {
+        didMove("has a read-only primary: \(underWay.count) writes are refused")
+        promoteStandby()
+        abandonWrites("the server is read-only", .transient)
+        finishPromotion(after: promotion)
+        readOnlyConnections = Set(0..<Self.connectionCount)
+    }
+
+    /// Makes the standby the primary, and a copy of it the new standby.
+    private func promoteStandby() {
         if let last = unapplied.last { apply(upTo: last) }
         primary = standby
         standby = MemoryBackend(host: host)
         standby.putBack(primary.backup())
-        for write in survivors { didCommit(write.key, write.entry) }
-        abandonWrites("the primary was killed")
+    }
+
+    private func finishPromotion(after duration: Int64) {
         isPromoting = true
         let epoch = epoch
-        after(promotion) { cluster in
+        after(duration) { cluster in
             guard cluster.epoch == epoch, cluster.isPromoting else { return }
             cluster.isPromoting = false
             cluster.didMove("is served by the former standby")
         }
-        killCount += 1
-        var random = random.generator(for: 1, killCount, .cluster)
-        let (pause, stay) = (random.pick(0...60_000_000), random.pick(1_000_000...3_600_000_000))
-        after(pause) { if $0.epoch == epoch, !$0.isCalm { $0.former = killed } }
-        after(pause + stay) { if $0.former === killed { $0.former = nil } }
     }
 
     private func noteFailover(_ survivors: [PendingWrite]) {
@@ -230,14 +267,14 @@ extension SimulatedCluster {
         didMove("loses its primary: of \(begun.count) writes under way \(survivors.count) survive")
     }
 
-    /// Ends all writes under way with an unknown outcome.
-    private func abandonWrites(_ reason: String) {
+    /// Ends all writes under way. By default their outcome is unknown.
+    private func abandonWrites(_ reason: String, _ disposition: BackendError.Disposition = .outcomeUnknown) {
         let writes = underWay
         (underWay, rows, flushed, unapplied, scheduledKill) = ([], [:], [], [], nil)
-        (former, epoch) = (nil, epoch + 1)
+        (former, readOnlyConnections, epoch) = (nil, [], epoch + 1)
         for write in writes {
             write.stage = .over
-            write.reply.resolve(.failure(.unknown(write, reason)))
+            write.reply.resolve(.failure(.unavailable(write.operation, write.key, reason, disposition)))
         }
     }
 
@@ -245,20 +282,17 @@ extension SimulatedCluster {
     private func admit(_ operation: BackendError.Operation, _ key: EntryKey?) throws(BackendError) {
         try checkServing(operation, key)
         requestCount += 1
+        if readOnlyConnections.remove(requestCount % Self.connectionCount) != nil { reach(.readOnlyConnectionClosed) }
         guard former != nil else { return }
         var random = random.generator(for: 2, requestCount, .cluster)
         guard random.happens(perMille: 300) else { return }
         reach(.formerPrimaryRefused)
-        throw BackendError(
-            .unavailable, operation: operation, key: key, disposition: .transient,
-            message: "simulated: this node is no longer the primary")
+        throw .unavailable(operation, key, "this node is no longer the primary")
     }
 
     private func checkServing(_ operation: BackendError.Operation, _ key: EntryKey?) throws(BackendError) {
         guard isPromoting else { return }
-        throw BackendError(
-            .unavailable, operation: operation, key: key, disposition: .transient,
-            message: "simulated: a standby is being promoted")
+        throw .unavailable(operation, key, "a standby is being promoted")
     }
 
     /// Ends all faults.
@@ -301,9 +335,10 @@ extension SimulatedCluster: ReplaceableStore {
 }
 
 extension BackendError {
-    fileprivate static func unknown(_ write: PendingWrite, _ reason: String) -> BackendError {
+    fileprivate static func unavailable(
+        _ operation: Operation, _ key: EntryKey?, _ reason: String, _ disposition: Disposition = .transient
+    ) -> BackendError {
         BackendError(
-            .unavailable, operation: write.operation, key: write.key, disposition: .outcomeUnknown,
-            message: "simulated: \(reason)")
+            .unavailable, operation: operation, key: key, disposition: disposition, message: "simulated: \(reason)")
     }
 }

@@ -119,6 +119,8 @@ public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
     case unknownLostInFailover
     /// A former primary of a cluster returned and refused a request.
     case formerPrimaryRefused
+    /// A connection was closed because its server, a former primary of a cluster, had become read-only.
+    case readOnlyConnectionClosed
 }
 
 /// The number of times that runs reached each rare state.

@@ -100,6 +100,7 @@ extension World {
             remote.fullUntil = now + duration
             disturb(remote.lane, .full, until: now + duration, "full")
         case .failOver(let count, let promotion): cluster?.failOver(afterWrites: count, promotion: promotion * 1_000)
+        case .switchOver(let promotion): cluster?.switchOver(promotion: promotion * 1_000)
         case .lie(let lie):
             recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
             await perform(lie)

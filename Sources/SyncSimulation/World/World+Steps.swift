@@ -288,6 +288,7 @@ extension Action {
         case .moveClock(let amount), .moveRemoteClock(let amount, _): "clock \(amount) ms"
         case .cut: "is cut off"
         case .failOver(let count, _): count == 0 ? "loses its primary" : "will lose its primary at write \(count)"
+        case .switchOver: "switches to its standby"
         case .lie(let lie): "a malicious client writes: \(lie)"
         case .notify(let statement): "the store reports \(statement.words)"
         case .claim(let claim, let account): "a client of \(account) claims: \(claim)"

@@ -45,7 +45,7 @@ enum EveryAction {
 
     static let onRemote: [Action] = [
         .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock(-999, for: 1_000_000), .fillRemote(12),
-        .failOver(afterWrites: 3, promotion: 2_500),
+        .failOver(afterWrites: 3, promotion: 2_500), .switchOver(promotion: 20),
         .lie(.oldContent), .lie(.deletion), .lie(.garbage(86_400_000)), .lie(.laterFormat(172_800_000)),
         .lie(.forgedRefunds), .notify(refundedRenewal), .claim(.purchase("e0004", of: "owl"), account: "alice"),
         .claim(.flag("owl"), account: "alice"), .claim(.expiry(group: "random"), account: "bob"),
@@ -95,6 +95,7 @@ enum EveryAction {
         case .moveRemoteClock: "moveRemoteClock"
         case .fillRemote: "fillRemote"
         case .failOver: "failOver"
+        case .switchOver: "switchOver"
         case .lie(let lie): "lie \(name(of: lie))"
         case .notify: "notify"
         case .claim(let claim, _): "claim \(name(of: claim))"
@@ -124,5 +125,5 @@ enum EveryAction {
     }
 
     /// The number of cases in the functions above.
-    static let caseCount = 47
+    static let caseCount = 48
 }

@@ -131,6 +131,9 @@ struct ScenarioJSONTests {
         #expect(
             reason { $0.steps[0].action = .failOver(afterWrites: 0, promotion: 600_001) }
                 == "steps[0].action.failOver.promotion: must be 0 to 600000, not 600001")
+        #expect(
+            reason { $0.steps[0].action = .switchOver(promotion: -1) }
+                == "steps[0].action.switchOver.promotion: must be 0 to 600000, not -1")
     }
 
     @Test("Text that is not a scenario in JSON is rejected", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])

@@ -53,6 +53,33 @@ struct SimulatedClusterTests {
         #expect(marks.isSuperset(of: expected), "missing: \(expected.subtracting(marks))")
     }
 
+    @Test("A switchover loses no write, and each connection to the former primary is closed when it is used")
+    func switchovers() throws {
+        var refusals = 0
+        for seed in UInt64(1)...100 {
+            let bench = try Bench(seed: seed, ClusterSetup(slowCommits: 100, longestCommit: 500, longestLag: 5_000))
+            try bench.run { bench in
+                for round in 0..<20 {
+                    for key in Self.keys { bench.spawn { await bench.write([UInt8(round)], to: key) } }
+                    if round == 10 {
+                        await bench.rest(milliseconds: 10)
+                        bench.cluster.switchOver(promotion: 200_000)
+                    }
+                    await bench.rest(milliseconds: 100)
+                    for key in Self.keys { await bench.read(key) }
+                }
+                await bench.rest(milliseconds: 30_000)
+                for key in Self.keys { await bench.read(key) }
+                await bench.contents.witness?.checkEnd(bench.contents)
+            }
+            #expect(bench.violations.isEmpty, "seed \(seed)")
+            #expect(bench.refusals.allSatisfy { $0.kind == .unavailable && $0.disposition == .transient })
+            #expect(bench.marks.count { $0 == .readOnlyConnectionClosed } == 4)
+            refusals += bench.refusals.count
+        }
+        #expect(refusals > 0)
+    }
+
     @Test("Contents that replace those of the cluster are on the standby too")
     func replaced() throws {
         let bench = try Bench(seed: 1, ClusterSetup(longestLag: 60_000))
@@ -80,8 +107,11 @@ struct SimulatedClusterTests {
         #expect(clusters.contains { $0.remote.policy != nil } && clusters.contains { $0.remote.policy == nil })
         var marks = Marks()
         for scenario in clusters { marks.add(Simulation(scenario).run().marks) }
-        for mark in [Mark.failoverDuringWrite, .unknownSurvivedFailover, .unknownLostInFailover, .formerPrimaryRefused]
-        {
+        let rare: [Mark] = [
+            .failoverDuringWrite, .unknownSurvivedFailover, .unknownLostInFailover, .formerPrimaryRefused,
+            .readOnlyConnectionClosed,
+        ]
+        for mark in rare {
             #expect(marks[mark] > 0, "\(mark)")
         }
     }
