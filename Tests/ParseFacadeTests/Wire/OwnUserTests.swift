@@ -153,7 +153,7 @@ struct OwnUserTests {
         #expect(await stage.signUp("owl").id != user.id)
     }
 
-    @Test("Nobody can delete another user, or a user without a session")
+    @Test("No user can delete another one, and no request without a session can delete a user")
     func othersDeletion() async throws {
         let stage = try await ParseStage()
         let (owl, bat) = (await stage.signUp("owl"), await stage.signUp("bat"))
