@@ -17,6 +17,8 @@ struct ParseUser: Codable, Hashable, Sendable {
     var anonymous: String?
     /// The relative changes that were applied last, so that a repeated one is applied once.
     var applied = AppliedRequests()
+    /// The sign-up, so that it can be repeated; `nil` for a user that was created otherwise.
+    var signUp: RequestMark?
     /// True for a user of an import that is not complete.
     var isPending: Bool?
 
@@ -28,35 +30,58 @@ struct ParseUser: Codable, Hashable, Sendable {
     }
 }
 
-/// The requests that were applied last.
-struct AppliedRequests: Codable, Hashable, Sendable {
-    private struct Item: Codable, Hashable, Sendable {
-        var digest: String
-        var at: Int64
+/// The identity of a request, by which a repetition of it is recognized.
+struct RequestMark: Codable, Hashable, Sendable {
+    /// The digest of the installation, the method, the path and the body.
+    var digest: String
+    /// A digest of the request id; `nil` without one.
+    var id: String?
+    /// The time of the request, in milliseconds since 1970 UTC.
+    var at: Int64
+
+    /// The time for which an equal request is a repetition, in milliseconds. The SDK of iOS repeats a request 62
+    /// seconds after it began: it waits 60 seconds for the answer, and up to two seconds more. The rest is for the way.
+    static let window: Int64 = 65_000
+}
+
+extension [RequestMark] {
+    /// The position of the latest request that a request with this mark repeats; `nil` if it is new.
+    ///
+    /// The SDK of iOS from 4.1.0 on sends one request id in all requests of a process. An id that came with another
+    /// request therefore says nothing, and only the request itself is compared.
+    func index(repeatedBy mark: RequestMark) -> Index? {
+        let isMeaningful = mark.id != nil && !contains { $0.id == mark.id && $0.digest != mark.digest }
+        return indices.last { index in
+            let known = self[index]
+            return known.digest == mark.digest && (!isMeaningful || known.id == mark.id)
+                && mark.at - known.at <= RequestMark.window
+        }
     }
+}
 
-    private var items: [Item] = []
+/// The relative changes that were applied last.
+struct AppliedRequests: Codable, Hashable, Sendable {
+    private var items: [RequestMark] = []
 
-    /// The number of requests that are kept.
-    private static let capacity = 16
+    /// The number of requests that are kept: more than a batch has.
+    private static let capacity = 64
 
     init() {}
 
-    init(from decoder: any Decoder) throws { items = try decoder.singleValueContainer().decode([Item].self) }
+    init(from decoder: any Decoder) throws { items = try decoder.singleValueContainer().decode([RequestMark].self) }
 
     func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(items)
     }
 
-    /// Returns `true` if a request with this digest was applied at most `limit` milliseconds before `now`.
-    func contains(_ digest: String, now: Int64, limit: Int64) -> Bool {
-        items.contains { $0.digest == digest && now - $0.at <= limit }
-    }
+    /// Returns `true` if a request with this mark was applied.
+    func contains(_ mark: RequestMark) -> Bool { items.index(repeatedBy: mark) != nil }
 
-    /// Notes a request. The oldest one is dropped.
-    mutating func note(_ digest: String, at now: Int64) {
-        items = items.suffix(Self.capacity - 1) + [Item(digest: digest, at: now)]
+    /// Remembers a request, and forgets those that are too old to be repeated.
+    mutating func add(_ mark: RequestMark) {
+        items.removeAll { mark.at - $0.at > RequestMark.window }
+        items = items.suffix(Self.capacity - 1) + [mark]
     }
 }
 
@@ -68,8 +93,13 @@ struct ParseObjects: Codable, Hashable, Sendable {
         var updatedAt: Int64
         /// The digest of the request that created it.
         var digest: String
+        /// The id of that request, as in its mark.
+        var request: String?
         /// A JSON object.
         var fields: String
+
+        /// The mark of the request that created it.
+        var mark: RequestMark { RequestMark(digest: digest, id: request, at: createdAt) }
     }
 
     var items: [Item] = []
@@ -80,7 +110,7 @@ struct ParseObjects: Codable, Hashable, Sendable {
     static let byteLimit = 256 << 10
 
     /// The size of the objects, with an allowance for what is kept beside the fields.
-    var byteCount: Int { items.reduce(0) { $0 + $1.fields.utf8.count + 160 } }
+    var byteCount: Int { items.reduce(0) { $0 + $1.fields.utf8.count + 192 } }
 
     static func key(of name: String, _ account: Account) throws(BackendError) -> EntryKey {
         try EntryKey(Holdings.prefix(of: account) + "parse/objects/" + name)
@@ -99,6 +129,12 @@ struct ParseEntry: Codable, Hashable, Sendable {
     var expires: Int64 = .max
     /// True for a session of an import. It is kept when it ends, so that another import does not begin it again.
     var isImported: Bool?
+    /// The installation that began the session; `nil` if it is not known.
+    var installation: String?
+    /// The request that began the session, `login` or `signup`; `nil` if it is not known.
+    var action: String?
+    /// The anonymous id with which the session began, in hexadecimal. It can be read with the session's token only.
+    var sealedID: String?
 
     init(_ account: Account, epoch: Int64 = 0, expires: Int64 = .max) {
         (name, incarnation, self.epoch, self.expires) = (account.name ?? "", account.incarnation, epoch, expires)

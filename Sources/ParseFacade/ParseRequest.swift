@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import HTTPTypes
 import SyncProtocol
@@ -23,16 +24,27 @@ struct ParseRequest: Sendable {
     var peer: String
     /// The length of the body in bytes.
     var byteCount = 0
+    /// The digest of the batch and the index in it, for a request of a batch.
+    var part: String?
     /// The caller, once it is known. The requests of a batch share it.
     let noted: NotedCaller
 
-    /// The name of a caller, for the log.
+    /// The name of a caller, for the log, and the account whose erasure has begun.
     final class NotedCaller: Sendable {
-        private let value = Mutex<String?>(nil)
+        private let value = Mutex<(name: String?, erased: Account?)>((nil, nil))
 
-        var name: String? { value.withLock { $0 } }
+        var name: String? { value.withLock { $0.name } }
+        var erased: Account? { value.withLock { $0.erased } }
 
-        func set(_ name: String) { value.withLock { $0 = name } }
+        func set(_ name: String) { value.withLock { $0.name = name } }
+        func set(erased account: Account) { value.withLock { $0.erased = account } }
+    }
+
+    /// The text that two requests have in common if one may be a repetition of the other. It lacks the password, of
+    /// which no fast digest may be kept.
+    var content: String {
+        let members = JSONValue.object(body.filter { $0.key != "password" }).text
+        return [method, path.joined(separator: "/"), part ?? "", members].joined(separator: "\n")
     }
 
     /// The longest body, in bytes.
@@ -108,34 +120,5 @@ struct ParseRequest: Sendable {
             return nil
         }
         return value
-    }
-
-    /// The condition of a find: names and the values that they must equal.
-    ///
-    /// - Throws: ``ParseError`` with the code 102 for any other condition.
-    func condition() throws(ParseError) -> [String: JSONValue] {
-        var value = parameters["where"] ?? .object([:])
-        if let text = value.string {
-            guard let parsed = try? JSONValue(parsing: text.utf8) else {
-                throw ParseError(102, "where must be a JSON object")
-            }
-            value = parsed
-        }
-        guard case .object(let members) = value else { throw ParseError(102, "where must be a JSON object") }
-        var condition: [String: JSONValue] = [:]
-        for (name, member) in members {
-            if case .object(let operators) = member, operators.keys.contains(where: { $0.hasPrefix("$") }) {
-                guard operators.count == 1, let equal = operators["$eq"] else {
-                    throw ParseError(102, "bad constraint: only equality and $eq are supported")
-                }
-                condition[name] = equal
-            } else {
-                guard !name.hasPrefix("$") else {
-                    throw ParseError(102, "bad constraint: \(name.prefix(32)) is not supported")
-                }
-                condition[name] = member
-            }
-        }
-        return condition
     }
 }

@@ -11,14 +11,13 @@ extension ParseServer {
             case ("GET", 0):
                 let (condition, selection) = (try request.condition(), try request.selection())
                 let known = try await gateway.records.read(key, as: ParseObjects.self)?.value ?? ParseObjects()
-                let found = known.items.map(members).filter { members in
-                    condition.allSatisfy { members[$0.key] == $0.value }
-                }
+                let found = known.items.map(members).filter(condition.holds)
                 return Reply(body: selection.answer(found))
             case ("GET", 1):
+                let selection = try request.objectSelection()
                 let known = try await gateway.records.read(key, as: ParseObjects.self)?.value
                 guard let item = known?.items.first(where: { $0.id == rest[0] }) else { throw ParseError.notFound }
-                return Reply(body: .object(members(of: item)))
+                return Reply(body: .object(selection.shown(members(of: item))))
             case ("POST", 0): return try await create(request, name, key, caller)
             case ("PUT", 1): return try await update(request, rest[0], key, caller)
             case ("DELETE", 1):
@@ -56,19 +55,18 @@ extension ParseServer {
     private func create(
         _ request: ParseRequest, _ name: String, _ key: EntryKey, _ caller: ParseCaller
     ) async throws -> Reply {
-        let (id, now, change) = (randomText(10), gateway.host.now(), try change(request))
+        let (id, mark, change) = (randomText(10), mark(of: request), try change(request))
         var fields: [String: JSONValue] = [:]
         _ = try change.apply(to: &fields, isRepeated: false)
-        let text = JSONValue.object(fields).text
-        let digest = gateway.digest(of: request.requestID ?? "\(caller.installation) \(text)")
-        let limit = request.requestID == nil ? Self.repetition : .max
-        var item = ParseObjects.Item(id: id, createdAt: now, updatedAt: now, digest: digest, fields: text)
+        var item = ParseObjects.Item(
+            id: id, createdAt: mark.at, updatedAt: mark.at, digest: mark.digest, request: mark.id,
+            fields: JSONValue.object(fields).text)
         var isFull = false
         _ = try await gateway.records.update(key) { (known: ParseObjects?) in
             var objects = known ?? ParseObjects()
             isFull = false
-            if let earlier = objects.items.last(where: { $0.digest == digest && now - $0.createdAt <= limit }) {
-                item = earlier
+            if let index = objects.items.map(\.mark).index(repeatedBy: mark) {
+                item = objects.items[index]
                 return nil
             }
             objects.items.append(item)
@@ -88,24 +86,21 @@ extension ParseServer {
     private func update(
         _ request: ParseRequest, _ id: String, _ key: EntryKey, _ caller: ParseCaller
     ) async throws -> Reply {
-        let (now, change) = (gateway.host.now(), try change(request))
-        let digest = gateway.digest(
-            of: "\(id) \(request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")")
-        let limit = request.requestID == nil ? Self.repetition : .max
+        let (mark, change) = (mark(of: request), try change(request))
         var (answer, failure): ([String: JSONValue], ParseError?) = ([:], nil)
         let saved = try await gateway.records.update(key) { (known: ParseObjects?) in
             guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
             var item = objects.items[index]
             var fields = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
             var applied = objects.applied ?? AppliedRequests()
-            let isRepeated = applied.contains(digest, now: now, limit: limit)
+            let isRepeated = applied.contains(mark)
             do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
-            (item.fields, item.updatedAt) = (JSONValue.object(fields).text, now)
+            (item.fields, item.updatedAt) = (JSONValue.object(fields).text, mark.at)
             if change.isRelative, !isRepeated {
-                applied.note(digest, at: now)
+                applied.add(mark)
                 objects.applied = applied
             }
             objects.items[index] = item
@@ -117,7 +112,7 @@ extension ParseServer {
         }
         if let failure { throw failure }
         guard saved != nil else { throw ParseError.notFound }
-        answer["updatedAt"] = .string(Timestamp(milliseconds: now).iso)
+        answer["updatedAt"] = .string(Timestamp(milliseconds: mark.at).iso)
         return Reply(body: .object(answer))
     }
 }

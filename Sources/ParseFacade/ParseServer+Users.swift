@@ -22,8 +22,10 @@ extension ParseServer {
         return made
     }
 
-    /// The members of a user, with the dates of the groups, which are noted as served to the installation.
-    func members(of user: ParseUser, for caller: ParseCaller) async throws -> [String: JSONValue] {
+    /// The members of a user that an answer shows. The dates of the groups are noted as served to the installation.
+    func members(
+        of user: ParseUser, for caller: ParseCaller, _ selection: FindSelection = FindSelection()
+    ) async throws -> [String: JSONValue] {
         var members = try fields(of: user)
         members["objectId"] = .string(user.objectID)
         members["username"] = .string(user.username)
@@ -33,12 +35,18 @@ extension ParseServer {
             "*": .object(["read": .bool(true)]),
             user.objectID: .object(["read": .bool(true), "write": .bool(true)]),
         ])
-        let ends = try await ends(for: caller.account)
-        for (name, field) in configuration.fields {
-            members[name] = ends[field.group].map { field.shape == .date ? .date($0) : .array([.date($0)]) }
+        if user.anonymous != nil {
+            let id = caller.anonymousID.map { ["id": JSONValue.string($0)] } ?? [:]
+            members["authData"] = .object(["anonymous": .object(id)])
         }
-        try await noteServed(ends, to: caller)
-        return members
+        let ends = try await ends(for: caller.account)
+        var served: [GroupID: Timestamp] = [:]
+        for (name, field) in configuration.fields where selection.shows(name) {
+            members[name] = ends[field.group].map { field.shape == .date ? .date($0) : .array([.date($0)]) }
+            served[field.group] = ends[field.group]
+        }
+        try await noteServed(served, to: caller)
+        return selection.shown(members)
     }
 
     func fields(of user: ParseUser) throws -> [String: JSONValue] {
@@ -49,21 +57,23 @@ extension ParseServer {
     }
 
     /// The answer that shows the caller's user.
-    func answerUser(_ caller: ParseCaller, token: String?) async throws -> Reply {
-        var members = try await members(of: try await user(of: caller.account.account), for: caller)
-        if let token { members["sessionToken"] = .string(token) }
+    ///
+    /// - Parameter token: The session's token. Without it, the SDK of JavaScript ends its session in `fetch`.
+    func answerUser(
+        _ caller: ParseCaller, token: String?, _ selection: FindSelection = FindSelection()
+    ) async throws -> Reply {
+        var members = try await members(of: try await user(of: caller.account.account), for: caller, selection)
+        members["sessionToken"] = token.map(JSONValue.string)
         return Reply(body: .object(members))
     }
 
-    func me(_ request: ParseRequest) async throws -> Reply {
-        try await withCaller(request) { try await answerUser($0, token: request.sessionToken) }
-    }
-
-    /// The user with an id. Others look as if they did not exist.
+    /// The user with an id, or the caller (`me`). Others look as if they did not exist.
     func getUser(_ request: ParseRequest, _ id: String) async throws -> Reply {
         try await withCaller(request) { caller in
-            guard try await user(of: caller.account.account).objectID == id else { throw ParseError.notFound }
-            return try await answerUser(caller, token: nil)
+            if id != "me" {
+                guard try await user(of: caller.account.account).objectID == id else { throw ParseError.notFound }
+            }
+            return try await answerUser(caller, token: request.sessionToken, try request.objectSelection())
         }
     }
 
@@ -78,15 +88,14 @@ extension ParseServer {
         return try await withCaller(request) { caller in
             let user = try await user(of: caller.account.account)
             let known = ["objectId": JSONValue.string(user.objectID), "username": .string(user.username)]
-            for name in condition.keys where known[name] == nil {
+            for name in condition.names.sorted() where known[name] == nil {
                 throw ParseError(102, "users can be found by objectId and username only, not by \(name.prefix(64))")
             }
-            guard condition.allSatisfy({ known[$0.key] == $0.value }) else {
-                return Reply(body: selection.answer([]))
-            }
+            guard condition.holds(for: known) else { return Reply(body: selection.answer([])) }
             // A date counts as served only if it is in the answer.
             let isShown = selection.limit > 0 && selection.skip == 0
-            return Reply(body: selection.answer([isShown ? try await members(of: user, for: caller) : known]))
+            let shown = isShown ? try await members(of: user, for: caller, selection) : known
+            return Reply(body: selection.answer([shown]))
         }
     }
 
@@ -103,9 +112,9 @@ extension ParseServer {
             // Everything is checked before anything changes.
             if let name { try check(username: name) }
             if let password { try check(password: password) }
+            try check(providers: try providers(in: fields), of: user)
             let (save, account) = (try userSave(fields), caller.account.account)
-            let isRepeated = user.applied.contains(
-                digest(of: request, caller), now: gateway.host.now(), limit: Self.repetitionLimit(of: request))
+            let isRepeated = user.applied.contains(mark(of: request))
             try save.check(against: try self.fields(of: user), isRepeated: isRepeated)
             let newName = name.flatMap { $0 == .string(user.username) ? nil : $0.string }
             if let newName, try await !gateway.isFree(newName, for: account) { throw ParseError.nameTaken }
@@ -117,12 +126,42 @@ extension ParseServer {
             if let text = password?.string {
                 let changed = try await gateway.setPassword(text, of: caller.account, peer: request.peer)
                 guard let changed else { throw ParseError.invalidSession }
-                (token, current) = try await beginSession(changed, request)
+                (token, current) = try await beginSession(changed, request, action: "login")
             }
             if fields["authData"]?.members?["anonymous"] == .null || token != nil { try await unlink(current) }
             var members = try await apply(save, request, current)
             if let token { members["sessionToken"] = .string(token) }
             return Reply(body: .object(members))
+        }
+    }
+
+    /// Erases the account of the caller's user. Its sessions end with this request.
+    func deleteUser(_ request: ParseRequest, _ id: String) async throws -> Reply {
+        guard request.sessionToken != nil else {
+            try gateway.admit(.other, request.peer)
+            throw ParseError(206, "Insufficient auth to delete user")
+        }
+        return try await withCaller(request) { caller in
+            guard try await user(of: caller.account.account).objectID == id else {
+                throw ParseError(206, "Insufficient auth to delete user \(id.prefix(32)).")
+            }
+            guard try await gateway.beginErasure(of: caller.account) else { throw ParseError.invalidSession }
+            request.noted.set(erased: caller.account.account)
+            return Reply(body: .object([:]))
+        }
+    }
+
+    /// Checks the providers that a save sets. The anonymous id of the user itself is an echo.
+    private func check(providers: [String: JSONValue]?, of user: ParseUser) throws {
+        for (name, value) in providers ?? [:] {
+            guard name == "anonymous", let anonymous = user.anonymous, let members = value.members else {
+                throw ParseError.unsupportedProvider
+            }
+            guard let id = members["id"] else { continue }
+            let key = try id.string.map { try ParseEntry.anonymousKey(gateway.digest(of: $0.lowercased())) }
+            guard key?.text == anonymous else {
+                throw ParseError(252, "the anonymous id of a user cannot be changed")
+            }
         }
     }
 
@@ -142,16 +181,6 @@ extension ParseServer {
         guard let mail = save.mail else { return save }
         do throws(RequestError) { try gateway.check(name: mail) } catch { throw ParseError.malformedMail }
         return save
-    }
-
-    /// The digest by which a repetition of a request is known.
-    private func digest(of request: ParseRequest, _ caller: ParseCaller) -> String {
-        gateway.digest(of: request.requestID ?? "\(caller.installation) \(JSONValue.object(request.body).text)")
-    }
-
-    /// The time for which a request can be repeated, in milliseconds.
-    private static func repetitionLimit(of request: ParseRequest) -> Int64 {
-        request.requestID == nil ? repetition : .max
     }
 
     private func rename(_ user: ParseUser, to name: String, _ caller: ParseCaller) async throws {
@@ -204,23 +233,22 @@ extension ParseServer {
     ///
     /// - Returns: The members of the answer.
     func apply(_ save: UserSave, _ request: ParseRequest, _ caller: ParseCaller) async throws -> [String: JSONValue] {
-        let (now, digest) = (gateway.host.now(), digest(of: request, caller))
-        let limit = Self.repetitionLimit(of: request)
+        let mark = mark(of: request)
         var (answer, failure, formerMail) = ([String: JSONValue](), ParseError?.none, String?.none)
         let saved = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) {
             (known: ParseUser?) in
             guard var user = known, var members = (try? JSONValue(parsing: user.fields.utf8))?.members else {
                 return nil
             }
-            let isRepeated = user.applied.contains(digest, now: now, limit: limit)
+            let isRepeated = user.applied.contains(mark)
             formerMail = members["email"]?.string
             do throws(ParseError) { answer = try save.apply(to: &members, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
-            if save.change.isRelative, !isRepeated { user.applied.note(digest, at: now) }
+            if save.change.isRelative, !isRepeated { user.applied.add(mark) }
             user.fields = JSONValue.object(members).text
-            user.updatedAt = now
+            user.updatedAt = mark.at
             return user
         }
         if let failure { throw failure }

@@ -13,10 +13,6 @@ package struct ParseServer: Sendable {
 
     /// The lifetime of a session, in milliseconds.
     static let sessionLifetime: Int64 = 365 * 86_400_000
-    /// The largest number of requests of a batch.
-    static let batchLimit = 50
-    /// The time for which an equal request of an installation is a repetition, in milliseconds.
-    static let repetition: Int64 = 60_000
 
     /// A façade over the accounts of `service`.
     package init(
@@ -25,6 +21,13 @@ package struct ParseServer: Sendable {
     ) {
         (self.configuration, gateway, self.onConflict) = (configuration, AccountGateway(service), onConflict)
     }
+
+    /// The header fields that a page may send: those of the SDK of JavaScript, and those of the REST API.
+    private static let allowedFields =
+        "Authorization, Cache-Control, Content-Type, Pragma, X-Parse-Application-Id, X-Parse-Client-Key, "
+        + "X-Parse-Client-Version, X-Parse-Installation-Id, X-Parse-JavaScript-Key, X-Parse-Master-Key, "
+        + "X-Parse-REST-API-Key, X-Parse-Request-Id, X-Parse-Revocable-Session, X-Parse-Session-Token, "
+        + "X-Requested-With"
 
     /// Returns `true` if the façade answers the requests for `target`.
     package func answers(_ target: String) -> Bool {
@@ -57,8 +60,7 @@ package struct ParseServer: Sendable {
         guard request.head.method != .options else {
             let answer = gateway.preflight(
                 request.head, methods: "GET, POST, PUT, DELETE, OPTIONS",
-                fields: "Content-Type, X-Parse-Application-Id, X-Parse-Client-Key, X-Parse-JavaScript-Key, "
-                    + "X-Parse-REST-API-Key, X-Parse-Session-Token, X-Parse-Installation-Id, X-Parse-Request-Id")
+                fields: Self.allowedFields)
             return ServiceAnswer(answer, route: "parse/other")
         }
         var (route, parsed) = ("parse/other", ParseRequest?.none)
@@ -66,10 +68,13 @@ package struct ParseServer: Sendable {
         do {
             let request = try ParseRequest(request, root: configuration.path)
             (route, parsed) = (Self.route(of: request), request)
-            guard request.applicationID == configuration.applicationID else {
+            guard request.applicationID == configuration.applicationID || request.path == ["health"] else {
                 return answer(Reply(status: 403, body: .object(["error": .string("unauthorized")])), route: route)
             }
-            result = answer(try await gateway.serving(request.peer) { try await reply(to: request) }, route: route)
+            let reply = try await gateway.serving(request.peer) { try await self.reply(to: request) }
+            // It waits for all running requests, so it cannot be a part of one.
+            if let account = request.noted.erased { try await gateway.finishErasure(of: account) }
+            result = answer(reply, route: route)
         } catch {
             let error = parseError(error)
             result = answer(Reply(status: error.status, body: error.json), route: route)
@@ -112,7 +117,7 @@ package struct ParseServer: Sendable {
 
     private static let known: Set = [
         "users", "login", "logout", "classes", "batch", "installations", "config", "events", "health",
-        "upgradeToRevocableSession", "requestPasswordReset",
+        "upgradeToRevocableSession", "requestPasswordReset", "sessions", "roles", "functions",
     ]
 
     func reply(to request: ParseRequest) async throws -> Reply {
@@ -126,6 +131,9 @@ package struct ParseServer: Sendable {
         case ("logout", 1, "POST"): return try await logOut(request)
         case ("upgradeToRevocableSession", 1, "POST"): return try await upgrade(request)
         case ("requestPasswordReset", 1, "POST"): return try resetPassword(request)
+        case ("functions", 2, "POST"): throw ParseError(141, "Invalid function: \"\(path[1].prefix(64))\"")
+        case ("sessions", _, _): return try await sessions(request, Array(path.dropFirst()))
+        case ("roles", _, _): return try roles(request, Array(path.dropFirst()))
         case ("users", _, _): return try await users(request, Array(path.dropFirst()))
         case ("installations", _, _): return try installations(request, Array(path.dropFirst()))
         case ("classes", 2..., _): return try await classes(request, path[1], Array(path.dropFirst(2)))
@@ -137,9 +145,9 @@ package struct ParseServer: Sendable {
         switch (request.method, rest.count) {
         case ("POST", 0): return try await signUp(request)
         case ("GET", 0): return try await findUsers(request)
-        case ("GET", 1) where rest[0] == "me": return try await me(request)
         case ("GET", 1): return try await getUser(request, rest[0])
         case ("PUT", 1): return try await saveUser(request, rest[0])
+        case ("DELETE", 1): return try await deleteUser(request, rest[0])
         default: throw ParseError(119, "this operation on users is not supported")
         }
     }
@@ -148,25 +156,44 @@ package struct ParseServer: Sendable {
         switch name {
         case "_User": return try await users(request, rest)
         case "_Installation": return try installations(request, rest)
+        case "_Session": return try await sessions(request, rest)
+        case "_Role": return try roles(request, rest)
         case _ where configuration.classes.contains(name): return try await objects(request, name, rest)
         default:
             throw ParseError(119, "This user is not allowed to access non-existent class: \(name.prefix(64))")
         }
     }
 
-    /// Installations need no record: their ids name them.
+    /// Installations have no record: their ids name them, and nothing is pushed to them.
     private func installations(_ request: ParseRequest, _ rest: [String]) throws -> Reply {
         let now = JSONValue.string(Timestamp(milliseconds: gateway.host.now()).iso)
+        let name = request.installationID ?? request.body["installationId"]?.string
         switch (request.method, rest.count) {
         case ("POST", 0):
-            let id = String(gateway.digest(of: "installation " + (request.installationID ?? "")).prefix(10))
+            let id = name.map { String(gateway.digest(of: "installation " + $0).prefix(10)) } ?? randomText(10)
             return Reply(
                 status: 201, body: .object(["objectId": .string(id), "createdAt": now]),
                 location: "\(configuration.path)/installations/\(id)")
+        case ("GET", 1):
+            let selection = try request.objectSelection()
+            var members = ["objectId": JSONValue.string(rest[0])]
+            members["installationId"] = name.map(JSONValue.string)
+            return Reply(body: .object(selection.shown(members)))
         case ("PUT", 1): return Reply(body: .object(["updatedAt": now]))
-        default:
+        case (let method, _):
+            let operation = method == "DELETE" ? "delete" : "find"
             throw ParseError(
-                119, "Clients aren't allowed to perform the find operation on the installation collection.")
+                119, "Clients aren't allowed to perform the \(operation) operation on the installation collection.")
+        }
+    }
+
+    /// There are no roles.
+    private func roles(_ request: ParseRequest, _ rest: [String]) throws -> Reply {
+        if request.sessionToken == nil { try gateway.admit(.other, request.peer) }
+        switch (request.method, rest.count) {
+        case ("GET", 0): return Reply(body: try request.selection().answer([]))
+        case ("GET", 1): throw ParseError.notFound
+        default: throw ParseError(119, "this server has no roles")
         }
     }
 
@@ -175,46 +202,5 @@ package struct ParseServer: Sendable {
             throw ParseError(204, "you must provide an email")
         }
         throw ParseError(119, "this server sends no mail; ask its operator for a recovery code")
-    }
-
-    private func batch(_ request: ParseRequest) async throws -> Reply {
-        guard case .array(let items)? = request.body["requests"] else {
-            throw ParseError(107, "requests must be an array")
-        }
-        guard items.count <= Self.batchLimit else {
-            throw ParseError(107, "a batch can have at most \(Self.batchLimit) requests, not \(items.count)")
-        }
-        var inner: [ParseRequest] = []
-        for item in items {
-            guard let members = item.members, let method = members["method"]?.string,
-                let target = members["path"]?.string, let path = parts(of: target), path.first != "batch"
-            else {
-                throw ParseError(107, "each request of a batch needs a method and a path below \(configuration.path)")
-            }
-            let body = members["body"]?.members ?? [:]
-            inner.append(ParseRequest(method: method.uppercased(), path: path, body: body, in: request))
-        }
-        var answers: [JSONValue] = []
-        for (index, one) in inner.enumerated() {
-            var one = one
-            one.requestID = request.requestID.map { "\($0) \(index)" }
-            do {
-                if index > 0 { try gateway.count(request.peer) }
-                answers.append(.object(["success": try await reply(to: one).body]))
-            } catch {
-                answers.append(.object(["error": parseError(error).json]))
-            }
-        }
-        return Reply(body: .array(answers))
-    }
-
-    /// The parts of a path below that of the API. SDKs write `/1/…` for the API of parse.com.
-    private func parts(of target: String) -> [String]? {
-        for root in [configuration.path + "/", "/1/"] where target.utf8.starts(with: root.utf8) {
-            let rest = target.dropFirst(root.count)
-            guard !rest.contains("?") else { return nil }
-            return rest.split(separator: "/").map(String.init)
-        }
-        return nil
     }
 }

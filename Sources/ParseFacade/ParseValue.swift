@@ -74,5 +74,6 @@ struct ParseError: Error {
     static let invalidSession = ParseError(209, "Invalid session token")
     static let mailTaken = ParseError(203, "Account already exists for this email address.")
     static let malformedMail = ParseError(125, "Email address format is invalid.")
+    static let unsupportedProvider = ParseError(252, "This authentication method is unsupported.")
     static let nameTaken = ParseError(202, "Account already exists for this username.")
 }

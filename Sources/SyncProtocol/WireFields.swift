@@ -65,6 +65,19 @@ extension HTTPFields {
 extension WireFields {
     /// The position after which a stream of events resumes (server-sent events, WHATWG).
     public static let lastEventID = "Last-Event-ID"
+
+    /// The media type of a stream of server-sent events.
+    package static let eventStream = "text/event-stream"
+
+    private static let proxyBuffering = HTTPField.Name("X-Accel-Buffering")
+
+    /// Adds the header fields of a stream of server-sent events. They make proxies pass on each event at once: nginx
+    /// otherwise collects the answer until a buffer is full, and others compress it as a whole.
+    package static func addEventStreamFields(to fields: inout HTTPFields) {
+        fields[.contentType] = eventStream
+        fields[.cacheControl] = "no-store, no-transform"
+        if let proxyBuffering { fields[proxyBuffering] = "no" }
+    }
 }
 
 extension Problem {

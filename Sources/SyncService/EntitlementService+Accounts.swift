@@ -118,13 +118,27 @@ extension EntitlementService {
     }
 
     private func erase(_ account: Account, by credential: VerifiedCredential?) async throws {
+        guard try await beginErasure(of: account, by: credential) else { return }
+        try await finishErasure(of: account)
+    }
+
+    /// Marks an account as erased. It has no valid session from now on.
+    ///
+    /// - Returns: `false` if the account is already erased.
+    func beginErasure(of account: Account, by credential: VerifiedCredential?) async throws -> Bool {
         let erasure = sweeper.erasure
         // Before the mark, so that a crash after it leaves an erasure that the sweeper finishes.
         try await erasure.schedule(account)
-        guard try await erasure.begin(account, by: credential) else { return }
+        guard try await erasure.begin(account, by: credential) else { return false }
         // Again, because a sweep between the two found an account without a mark.
         try await erasure.schedule(account)
         authenticator.forget(account: account.name ?? "")
+        return true
+    }
+
+    /// Deletes what a marked account has. The caller must not be one of the requests that ``requests`` counts.
+    func finishErasure(of account: Account) async throws {
+        let erasure = sweeper.erasure
         // Requests that were admitted before the record was marked may still be writing.
         await requests.waitForEarlier()
         try await erasure.finish(account)

@@ -338,7 +338,7 @@ package final class EntitlementService: Sendable {
             (try? await identify(request.head, peer: request.peer)) != nil
         }
         var response = HTTPResponse(status: .ok)
-        response.headerFields[.contentType] = EventStream.mediaType
+        WireFields.addEventStreamFields(to: &response.headerFields)
         return ServiceAnswer(
             response, body: .stream(AsyncStream { await events.next() }, end: listening.end),
             route: target.place.route, caller: caller.name)

@@ -27,6 +27,7 @@ struct EventStreamTests {
         private var parser = ServerSentEvents()
         private var buffered: [ServerSentEvents.Event] = []
         let status: Int
+        let fields: HTTPFields
 
         init(
             _ service: EntitlementService, token: String?, path: String = "/v1/changes", last: String? = nil
@@ -36,7 +37,7 @@ struct EventStreamTests {
             if let last { fields[try #require(HTTPField.Name("Last-Event-ID"))] = last }
             let head = HTTPRequest(method: .get, scheme: "http", authority: "x", path: path, headerFields: fields)
             let answer = await service.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
-            status = answer.response.status.code
+            (status, self.fields) = (answer.response.status.code, answer.response.headerFields)
             if case .stream(let stream, _) = answer.body {
                 pieces = stream.makeAsyncIterator()
             } else {
@@ -121,6 +122,17 @@ struct EventStreamTests {
             }
             #expect(keys[0].contains("accounts/alice/") && keys[0].contains("/note"), "\(keys)")
         }
+    }
+
+    @Test("A stream tells proxies neither to collect nor to compress its events")
+    func proxies() async throws {
+        let reader = try await Reader(service, token: alice["access_token"])
+        #expect(reader.fields[.contentType] == "text/event-stream")
+        #expect(reader.fields[.cacheControl] == "no-store, no-transform")
+        #expect(reader.fields[try #require(HTTPField.Name("X-Accel-Buffering"))] == "no")
+        let page = await service.ask(.get, "/v1/changes", token: alice["access_token"])
+        #expect(page.fields[.cacheControl] == "no-store")
+        #expect(page.fields[try #require(HTTPField.Name("X-Accel-Buffering"))] == nil)
     }
 
     @Test("A stream resumes after the last received event, without gaps", .timeLimit(.minutes(15)))

@@ -224,7 +224,7 @@ extension AgentService {
         }
         let pieces = EventPieces(agent.events, after: start)
         var response = HTTPResponse(status: .ok)
-        response.headerFields[.contentType] = "text/event-stream"
+        WireFields.addEventStreamFields(to: &response.headerFields)
         return ServiceAnswer(
             response, body: .stream(AsyncStream { await pieces.next() }, end: pieces.end),
             route: AgentRoute.events.path)

@@ -60,6 +60,14 @@ package struct AccountEntries: Sendable {
         return noted
     }
 
+    /// The keys of the entries of one kind that are noted, in the order in which they were noted.
+    package func keys(of account: Account, under prefix: String) async throws(BackendError) -> [EntryKey] {
+        let list = try await records.read(try Self.key(of: account), as: List.self)?.value ?? List()
+        var keys: [EntryKey] = []
+        for text in list.keys where text.hasPrefix(prefix) { keys.append(try EntryKey(text)) }
+        return keys
+    }
+
     /// Deletes all entries of `account`, and their list.
     func discard(_ account: Account) async throws(BackendError) {
         try await erase(account)

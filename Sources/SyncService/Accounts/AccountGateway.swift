@@ -25,6 +25,14 @@ package struct AccountGateway: Sendable {
         Hexadecimal.text(service.accounts.cryptography.digest(of: Array(text.utf8)))
     }
 
+    /// 64 bytes that cannot be computed without `secret`, which must be unpredictable itself.
+    package func derivedBytes(for purpose: String, from secret: String) -> [UInt8] {
+        ["1", "2"].flatMap { part in
+            service.accounts.cryptography.authenticationCode(
+                of: Array("\(purpose) \(part)".utf8), key: Array(secret.utf8))
+        }
+    }
+
     /// Unpredictable bytes.
     package func randomBytes(_ count: Int) -> [UInt8] { service.accounts.cryptography.randomBytes(count) }
 
@@ -216,6 +224,17 @@ package struct AccountGateway: Sendable {
         service.hub.wakeUp()
         return try await self.caller(changed.account, epoch: changed.epoch)
     }
+
+    /// Marks the caller's account as erased, which ends all its sessions. ``finishErasure(of:)`` must follow.
+    ///
+    /// - Returns: `false` if the account is already erased.
+    package func beginErasure(of caller: AccountCaller) async throws -> Bool {
+        try await service.beginErasure(of: caller.account, by: caller.credential)
+    }
+
+    /// Deletes what a marked account has. Waits for all requests that have started, so it must not be called by `body`
+    /// of ``serving(_:_:)``.
+    package func finishErasure(of account: Account) async throws { try await service.finishErasure(of: account) }
 
     /// The account's ledger and the server's ledger about it.
     package func ledgers(of caller: AccountCaller) async throws(BackendError) -> (account: Ledger, server: Ledger) {

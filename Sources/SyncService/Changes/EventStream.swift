@@ -10,8 +10,6 @@ import Foundation
 
 /// The changes of a scope as server-sent events: first the changes since a cursor, then live changes.
 actor EventStream {
-    static let mediaType = "text/event-stream"
-
     /// A random reconnection time, in milliseconds: one second plus up to half a millisecond for each of `streamCount`
     /// open streams, at most 30 s in total. It spreads the reconnections of thousands of clients that lose their
     /// connections at the same time, for example when the server restarts.
@@ -22,7 +20,7 @@ actor EventStream {
     /// Returns `true` if a request asks for a stream of events.
     static func isRequested(by request: HTTPRequest) -> Bool {
         (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
-            part.split(separator: ";").first?.filter { $0 != " " } == mediaType
+            part.split(separator: ";").first?.filter { $0 != " " } == WireFields.eventStream
         }
     }
 

@@ -26,6 +26,20 @@ struct ParseReply {
     var members: [String: Any] {
         (try? JSONSerialization.jsonObject(with: Data(body))) as? [String: Any] ?? [:]
     }
+
+    /// The objects that a find has returned.
+    var results: [[String: Any]] { members["results"] as? [[String: Any]] ?? [] }
+
+    var code: Int? { members["code"] as? Int }
+
+    /// The answers to the requests of a batch, each with the status 200 or 400.
+    func parts() throws -> [ParseReply] {
+        let list = try JSONSerialization.jsonObject(with: Data(body)) as? [[String: Any]] ?? []
+        return try list.map { part in
+            let body = try JSONSerialization.data(withJSONObject: part["success"] ?? part["error"] ?? [:])
+            return ParseReply(status: part["success"] == nil ? 400 : 200, fields: [:], body: Array(body))
+        }
+    }
 }
 
 /// The lines of the conflict log of a façade.
@@ -92,19 +106,22 @@ struct ParseStage {
 
     /// Sends a request as the SDK of JavaScript does: POST with a text that holds everything.
     ///
-    /// - Parameter members: The members of the body, without the braces.
+    /// - Parameters:
+    ///   - members: The members of the body, without the braces.
+    ///   - request: The request id, which the SDK sends only if idempotency is on.
     func askAsJavaScript(
-        _ method: String, _ path: String, _ members: String = "", token: String? = nil, application: String = "owls"
+        _ method: String, _ path: String, _ members: String = "", token: String? = nil, application: String = "owls",
+        request: String? = nil
     ) async -> ParseReply {
-        var all = [
-            #""_method":"\#(method)","_ApplicationId":"\#(application)","_JavaScriptKey":"key""#,
-            #""_ClientVersion":"js3.4.2","_InstallationId":"browser""#,
-        ]
+        var all = members.isEmpty ? [] : [members]
+        if method != "POST" { all.append(#""_method":"\#(method)""#) }
+        all.append(#""_ApplicationId":"\#(application)","_JavaScriptKey":"key","_ClientVersion":"js3.4.2""#)
+        all.append(#""_InstallationId":"browser""#)
         if let token { all.append(#""_SessionToken":"\#(token)""#) }
-        if !members.isEmpty { all.append(members) }
         let body = "{" + all.joined(separator: ",") + "}"
         return await ask(
-            "POST", path, body, installation: nil, application: nil, further: ["Content-Type": "text/plain"])
+            "POST", path, body, installation: nil, application: nil, request: request,
+            further: ["Content-Type": "text/plain"])
     }
 
     /// A signed-up user.

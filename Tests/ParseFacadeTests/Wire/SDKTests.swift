@@ -113,7 +113,8 @@ struct SDKTests {
         let again = await stage.ask("GET", "/classes/_User" + query, token: token, installation: "swift1")
         expect(stage, again, 200, #"{"results":[\#(whole)]}"#)
         expect(
-            stage, await stage.ask("GET", "/users/\(id)", token: token, installation: "swift1"), 200, whole)
+            stage, await stage.ask("GET", "/users/\(id)", token: token, installation: "swift1"), 200,
+            user(id, updated: Self.later, end: end, theme: "dark", token: token))
         // The installation id changes at log-out.
         expect(stage, await stage.ask("POST", "/logout", "", token: token, installation: "swift1"), 200, "{}")
         let entered = await stage.ask(
@@ -123,7 +124,7 @@ struct SDKTests {
         let light = user(id, updated: Self.later, end: end, theme: "light")
         _ = await stage.ask("PUT", "/users/\(id)", light, token: second, installation: "swift2")
         let last = await stage.ask("GET", "/users/\(id)", token: second, installation: "swift2")
-        expect(stage, last, 200, light)
+        expect(stage, last, 200, user(id, updated: Self.later, end: end, theme: "light", token: second))
         expect(stage, await stage.ask("POST", "/health"), 200, #"{"status":"ok"}"#)
     }
 

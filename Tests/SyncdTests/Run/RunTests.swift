@@ -59,6 +59,23 @@ struct RunTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: sandbox.path("s")).isEmpty)
     }
 
+    @Test("The events of the socket tell proxies neither to collect nor to compress them")
+    func eventFields() throws {
+        let process = try start()
+        let client = try RunningCommand(
+            program: URL(filePath: "/usr/bin/curl"),
+            arguments: ["-sN", "--unix-socket", socket, "-D", "fields", "http://localhost/v1/events"], environment: [:],
+            folder: sandbox.folder.path)
+        #expect(client.firstOutputLine() == "retry: 1000")
+        let fields = try String(contentsOfFile: sandbox.path("fields"), encoding: .utf8).lowercased()
+        for field in [
+            "content-type: text/event-stream", "cache-control: no-store, no-transform", "x-accel-buffering: no",
+        ] { #expect(fields.contains(field + "\r\n"), "\(fields)") }
+        client.send(SIGTERM)
+        process.send(SIGTERM)
+        #expect(process.outcome().exitCode == 0)
+    }
+
     @Test("A purchase on another device reaches a local program, and again after an outage of the server")
     func server() async throws {
         let store = "sqlite:\(sandbox.path("server.sqlite"))"
