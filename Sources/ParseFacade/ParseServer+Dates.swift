@@ -34,15 +34,15 @@ extension ParseServer {
         try await gateway.record(for: caller.account) { ledger, server in
             line = nil
             let facts = Facts(account: ledger, server: server)
-            let (outcome, fact) = written.outcome(facts, rules: field.rules, catalog: catalog)
-            guard let fact else { return [] }
+            let (outcome, new) = written.outcome(facts, rules: field.rules, catalog: catalog)
+            guard !new.isEmpty else { return [] }
             guard Self.count(of: facts, since: now.milliseconds - 86_400_000) < Self.dailyLimit else {
                 throw ParseError(155, "this account has too many purchases today", status: 429, retryAfter: 3_600)
             }
             if case .assertion(let until, isConflict: true) = outcome {
                 line = "no sum of products explains the date \(date.iso); kept until \(until.iso)"
             }
-            return [fact]
+            return new
         }
         if let line { onConflict("parse account=\(caller.account.name.singleLine) group=\(group): \(line)") }
         try await change(group, caller) { $0.noteWritten(date, at: now) }

@@ -4,12 +4,21 @@ package import Entitlements
 /// of stores that they turn out to be.
 ///
 /// Such a purchase counts until the store's own transaction is known. It is then refused, so that the purchase does not
-/// count twice.
+/// count twice. A transaction is the derived purchase if it
+///
+/// - precedes it by at most an hour,
+/// - has its duration, or a shorter one and became known later: then the client has added two purchases at once, and
+/// - is not part of the end that the client has extended.
+///
+/// Any other transaction is a further purchase.
 package enum DerivedPurchases {
     /// The store of derived purchases, and the source of assertions about them.
     package static let store: StoreID = "parse"
     /// The largest time between a derived purchase and the transaction that it is, in milliseconds.
     package static let window: Int64 = 3_600_000
+    /// The largest time by which that transaction may be the later one, in milliseconds. An app writes its date after
+    /// the store has sold the purchase, so only the clocks of the two servers can differ.
+    package static let clockTolerance: Int64 = 30_000
 
     /// A derived purchase that is a transaction of a store.
     package struct Match: Hashable, Sendable {
@@ -41,9 +50,9 @@ package enum DerivedPurchases {
         // The same duration is preferred, so pairs of another one are only made of what is left.
         for isSame in [true, false] {
             for purchase in derived where !matches.contains(where: { $0.purchase == purchase.transaction }) {
-                let near = sold.filter { other in
-                    distance(purchase, other) <= window && other.isOfGroup(of: purchase, catalog)
-                        && (other.duration(catalog) == purchase.duration(catalog)) == isSame
+                let possible = sold.filter { isPossible($0, purchase, catalog) && !facts.areDistinct(purchase, $0) }
+                let near = possible.filter { other in
+                    (isSame ? other.isAsLong(as: purchase, catalog) : other.isShorter(than: purchase, catalog))
                         && !taken.contains("is \(other.transaction)")
                 }
                 let nearest = near.min {
@@ -53,13 +62,42 @@ package enum DerivedPurchases {
                 var match = Match(purchase: purchase.transaction, transaction: nearest.transaction)
                 taken.insert(match.reason)
                 if !isSame {
-                    let others = Set(sold.filter { distance(purchase, $0) <= window }.map(\.transaction))
+                    let others = Set(possible.map(\.transaction))
                     match.assertion = assertion(of: purchase, account, server, without: others, catalog, facts, now)
                 }
                 matches.append(match)
             }
         }
         return matches
+    }
+
+    /// The known transactions of stores near a derived purchase that are other purchases. Each is a recording of the
+    /// transaction by the installation that wrote the date.
+    ///
+    /// - Parameter isContained: Returns `true` if the written end contains the period of the transaction, beside the
+    ///   derived purchase.
+    static func distinctions(
+        of purchase: Purchase, _ facts: Facts, _ replay: Replay, isContained: (Purchase, Period) -> Bool
+    ) -> [Recording] {
+        let catalog = replay.catalog
+        guard let replica = purchase.recorder, let group = purchase.group(catalog) else { return [] }
+        let periods = replay.timelines[group]?.contributions ?? []
+        return candidates(facts, catalog).sold.filter { isPossible($0, purchase, catalog) }.compactMap { other in
+            let period = periods.first { $0.transaction == other.transaction }
+            guard !other.isAsLong(as: purchase, catalog) || period.map({ isContained(other, $0) }) == true else {
+                return nil
+            }
+            // The end that was known before the transaction, so that all rules give it the same period as before.
+            return Recording(
+                transaction: other.transaction, replica: replica, recordedAt: purchase.date, knownEnd: period?.start,
+                logicalTime: purchase.stamp.logicalTime)
+        }
+    }
+
+    /// Returns `true` if the dates and the groups let the transaction `other` be `purchase`, or a part of it.
+    private static func isPossible(_ other: Purchase, _ purchase: Purchase, _ catalog: Catalog) -> Bool {
+        let delay = purchase.date.milliseconds - other.date.milliseconds
+        return (-clockTolerance...window).contains(delay) && other.isOfGroup(of: purchase, catalog)
     }
 
     /// The purchases of time that count: the derived ones, and those of stores.
@@ -88,7 +126,7 @@ package enum DerivedPurchases {
         let periods = replay.snapshot(at: now)[group: group]?.periods ?? []
         guard let end = periods.first(where: { $0.transaction == purchase.transaction })?.end else { return nil }
         // After all transactions that may be part of the sum, so that none of them comes on top of it.
-        let assertedAt = Timestamp(milliseconds: purchase.date.milliseconds + window)
+        let assertedAt = Timestamp(milliseconds: purchase.date.milliseconds + clockTolerance)
         guard let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16)) else { return nil }
         return Assertion(
             Assertion.Reference(
@@ -129,7 +167,28 @@ extension Acceptance {
     fileprivate var refusalReason: String? { if case .refused(let reason) = decision { reason } else { nil } }
 }
 
+extension Facts {
+    /// Returns `true` if the installation that wrote `purchase` is known to have bought it beside `other`.
+    fileprivate func areDistinct(_ purchase: Purchase, _ other: Purchase) -> Bool {
+        recordings[other.transaction]?.contains { $0.replica == purchase.recorder } == true
+    }
+}
+
 extension Purchase {
+    /// The replica that stands for the installation that wrote the date of a derived purchase; `nil` for other
+    /// purchases.
+    fileprivate var recorder: ReplicaID? { ReplicaID(bytes: Array(transaction.id.rawValue.utf8.prefix(16))) }
+
+    fileprivate func isAsLong(as other: Purchase, _ catalog: Catalog) -> Bool {
+        duration(catalog) == other.duration(catalog)
+    }
+
+    fileprivate func isShorter(than other: Purchase, _ catalog: Catalog) -> Bool {
+        guard let own = duration(catalog), let others = other.duration(catalog) else { return false }
+        let start = Timestamp(milliseconds: 0)
+        return start.adding(own) < start.adding(others)
+    }
+
     private func kind(_ catalog: Catalog) -> ProductKind? { (terms ?? catalog.terms(of: product))?.kind }
 
     fileprivate func duration(_ catalog: Catalog) -> CalendarDuration? {

@@ -9,7 +9,7 @@ package struct ExpiryRules: Sendable {
     private let products: [(id: ProductID, duration: CalendarDuration)]
     /// The largest difference between a written date and a sum that still is that sum, in milliseconds. Apps add months
     /// in their own time zone and calendar.
-    private let tolerance: Int64
+    let tolerance: Int64
     /// A day in milliseconds.
     private static let day: Int64 = 86_400_000
     /// Half the smallest difference between two products, or between a product and none, in milliseconds.

@@ -35,6 +35,13 @@ package struct SeenDates: Hashable, Sendable, Codable {
         (served + written).contains { abs($0.date - date.milliseconds) <= 1_000 }
     }
 
+    /// Returns `true` if the installation had been served or had written a date that satisfies `condition` before `time`.
+    func contains(before time: Timestamp, where condition: (Timestamp) -> Bool) -> Bool {
+        (served + written).contains {
+            $0.at < time.milliseconds && condition(Timestamp(milliseconds: $0.date))
+        }
+    }
+
     /// The dates to which an app may have added a purchase: the later of the last served and the last written one
     /// first, then older ones, most recent first.
     package var bases: [Timestamp] {

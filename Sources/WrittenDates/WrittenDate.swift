@@ -32,17 +32,18 @@ package struct WrittenDate: Sendable {
 
     /// The meaning of the date for an account with `facts`.
     ///
-    /// - Returns: The outcome, and the fact to record; `nil` if there is none.
+    /// - Returns: The outcome, and the facts to record.
     package func outcome(
         _ facts: Facts, rules: ExpiryRules, catalog: Catalog
-    ) -> (outcome: ExpiryRules.Outcome, fact: Fact?) {
-        guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return (.nothing(.repeated), nil) }
+    ) -> (outcome: ExpiryRules.Outcome, facts: [Fact]) {
+        guard let replica = ReplicaID(bytes: Array(id.utf8.prefix(16))) else { return (.nothing(.repeated), []) }
         let transaction = TransactionReference(
             store: DerivedPurchases.store, id: TransactionID(String(id.prefix(32))))
+        let replay = Replay(facts, catalog: catalog)
         let asserted = facts.assertions.filter { $0.reference.group == group }
         var situation = ExpiryRules.Situation(own: own, now: now)
         situation.others = others
-        situation.end = Self.end(of: group, Replay(facts, catalog: catalog))
+        situation.end = Self.end(of: group, replay)
         situation.asserted = asserted.map(\.reference.until)
         situation.imported = asserted.map(\.reference).filter { $0.source == Self.importSource }.map(\.until)
         situation.isRepeated =
@@ -50,18 +51,35 @@ package struct WrittenDate: Sendable {
             || asserted.contains { $0.replica == replica }
         let (outcome, time) = (rules.outcome(of: date, in: situation), facts.latestTime.next(at: now))
         switch outcome {
-        case .nothing: return (outcome, nil)
+        case .nothing: return (outcome, [])
         case .purchase(let product):
             let purchase = Purchase(
                 transaction: transaction, product: product, terms: catalog.terms(of: product), date: now,
                 stamp: Stamp(logicalTime: time))
-            return (outcome, .purchase(purchase))
+            let distinctions = DerivedPurchases.distinctions(of: purchase, facts, replay) { other, period in
+                isExtension(of: period, from: other.date, by: purchase, rules)
+            }
+            return (outcome, [.purchase(purchase)] + distinctions.map { .recording($0) })
         case .assertion(let until, _):
             let reference = Assertion.Reference(
                 group: group, source: SourceID(DerivedPurchases.store.rawValue), until: until)
             let assertion = Assertion(
                 reference, assertedAt: now, recordedAt: now, replica: replica, logicalTime: time)
-            return (outcome, .assertion(assertion))
+            return (outcome, [.assertion(assertion)])
+        }
+    }
+
+    /// Returns `true` if the date leaves room for `period`, which was bought at `start`, before `purchase`: the app has
+    /// added the purchase to an end that contains the period. A date that the installation knew before `start` does
+    /// not.
+    private func isExtension(
+        of period: Period, from start: Timestamp, by purchase: Purchase, _ rules: ExpiryRules
+    ) -> Bool {
+        guard case .nonRenewing(_, let duration)? = purchase.terms?.kind,
+            period.end.adding(duration).milliseconds <= date.milliseconds + rules.tolerance
+        else { return false }
+        return !own.contains(before: start) { base in
+            abs(base.adding(duration).milliseconds - date.milliseconds) <= rules.tolerance
         }
     }
 

@@ -48,10 +48,16 @@ package struct ContentAccess: Hashable, Sendable {
         nextBoundary = instants.filter { $0 > instant }.min()
     }
 
+    private static let day: Int64 = 86_400_000
+
+    /// The first instant of the day of `instant` (UTC).
+    private static func midnight(before instant: Timestamp) -> Timestamp {
+        Timestamp(milliseconds: instant.milliseconds.flooredQuotient(by: day) * day)
+    }
+
     /// The first instant of the next day (UTC), which a rule by date may open.
     private static func midnight(after instant: Timestamp) -> Timestamp {
-        let day: Int64 = 86_400_000
-        return Timestamp(milliseconds: (instant.milliseconds.flooredQuotient(by: day) + 1) * day)
+        Timestamp(milliseconds: midnight(before: instant).milliseconds + day)
     }
 
     private struct Contribution {
@@ -110,11 +116,11 @@ package struct ContentAccess: Hashable, Sendable {
             return ContentOpening(path: rule.path, extent: .all(isOpen))
         case (.group(let group), .date):
             let covered = (replay.timelines[group]?.periods ?? []).filter { isHighEnough($0.level) }
-            // A day that has not begun is closed, though it may be paid.
+            // A day that has not begun is closed, though it may be paid. A day that is paid in part is open.
             let last = Timestamp(milliseconds: instant.milliseconds + 1)
             let chains = Timeline(covered).chains.filter { $0.start < last }
             return ContentOpening(
-                path: rule.path, extent: .dates(chains.map { $0.start..<min($0.end, last) }))
+                path: rule.path, extent: .dates(chains.map { Self.midnight(before: $0.start)..<min($0.end, last) }))
         case (.group(let group), .period):
             let sets = periods.filter { $0.group == group && isHighEnough($0.level) }.map(\.index).sorted()
             return ContentOpening(path: rule.path, extent: .sets(ranges(of: sets)))
@@ -161,8 +167,13 @@ package struct ContentOpening: Hashable, Sendable {
         (segments, isPrefix) = (rule.segments, rule.isPrefix)
     }
 
-    /// Returns `true` if the most specific of `openings` that matches `path` opens it.
+    /// Returns `true` if the most specific of `openings` that matches `path` opens it, with and without its parameters.
     package static func open(_ path: ContentPath, in openings: [ContentOpening]) -> Bool {
+        let plain = path.withoutParameters
+        return isOpen(path, in: openings) && (plain == path || isOpen(plain, in: openings))
+    }
+
+    private static func isOpen(_ path: ContentPath, in openings: [ContentOpening]) -> Bool {
         var best: (opening: ContentOpening, number: Int64?, day: Timestamp?)?
         for opening in openings {
             guard let match = opening.match(path) else { continue }

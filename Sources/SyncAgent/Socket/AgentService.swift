@@ -141,10 +141,12 @@ package struct AgentService: Sendable {
 
     private func logIn(_ request: ServiceRequest) async throws -> TransportAnswer {
         let fields = try RequestFields(request.body, request.head.headerFields)
+        let name = try fields.text("name")
         let account = try await actions.logIn(
-            try fields.text("name"), fields.optionalText("password"), try fields.optionalFlag("adopt") ?? false)
+            name, fields.optionalText("password"), try fields.optionalFlag("adopt") ?? false)
         agent.store.retrySync()
-        return try .json(.object([("account", .string("\(account)"))]))
+        let alias = name == account.name ? [] : [("alias", JSON.string(name))]
+        return try .json(.object([("account", .string("\(account)"))] + alias))
     }
 
     private func logOut() async throws -> TransportAnswer {

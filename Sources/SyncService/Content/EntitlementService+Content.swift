@@ -277,7 +277,9 @@ extension EntitlementService {
         }
         guard let path = ContentPath(target: target) else {
             return contentRefusal(
-                .forbidden, "the path is ambiguous: it must have no empty, \".\" or \"..\" segments or encoded slashes")
+                .forbidden,
+                "the path is ambiguous: it must have no empty, \".\" or \"..\" segments, also before a \";\", or "
+                    + "encoded slashes")
         }
         guard ContentOpening.open(path, in: pass.openings) else {
             return contentRefusal(.forbidden, "no purchase opens this path")

@@ -102,8 +102,8 @@ package struct RuleServer: DateServer {
         let written = WrittenDate(
             date, of: group, id: "\(date.milliseconds) \(installation) \(account)", seen: seen, own: own,
             others: others, now: now)
-        let (outcome, fact) = written.outcome(state.facts, rules: rules, catalog: catalog)
-        if let fact { state.account = state.account.joined(with: Ledger([fact.record])) }
+        let (outcome, facts) = written.outcome(state.facts, rules: rules, catalog: catalog)
+        state.account = state.account.joined(with: Ledger(facts.map(\.record)))
         _ = state.seen[installation, default: SeenDates()].noteWritten(date, at: now)
         accounts[account] = state
         match(account, at: now)

@@ -50,7 +50,7 @@ package struct OldAppHistory<Server: DateServer> {
         self.isRecording = isRecording
         generator = SeededGenerator(seed: seed)
         devices = [Device(installation: "phone"), Device(installation: "tablet")]
-        if kind == .sharedPhone { devices.removeLast() }
+        if kind.isShared { devices.removeLast() }
         let skew: Int64 = kind == .wrongClocks ? 400 : kind == .skewedClocks ? 20 : 0
         if skew > 0 { devices[0].clockOffset = Int64.random(in: -skew...skew, using: &generator) * dayLength }
         for index in devices.indices where Int.random(in: 0..<3, using: &generator) == 0 {
@@ -78,7 +78,9 @@ package struct OldAppHistory<Server: DateServer> {
             for date in devices[index].replays { write(date, on: index) }
         }
         if kind == .newVersion { restore() }
-        if kind == .lostWrites { restore(atMost: Int.random(in: 0...(sold["owl"]?.count ?? 0), using: &generator)) }
+        if [.lostWrites, .bothVersions, .differentProducts, .sameProduct].contains(kind) {
+            restore(atMost: Int.random(in: 0...(sold["owl"]?.count ?? 0), using: &generator))
+        }
         var outcome = OldAppOutcome()
         for account in Set(devices.map(\.account)).union(sold.keys).sorted() {
             let facts = (sold[account] ?? []).map { Fact.purchase($0) } + [imported].compactMap { $0 }
@@ -98,7 +100,7 @@ package struct OldAppHistory<Server: DateServer> {
         wait(milliseconds: Int64.random(in: dayLength...45 * dayLength, using: &generator))
         let index = Int.random(in: 0..<devices.count, using: &generator)
         let choice = Int.random(in: 0..<10, using: &generator)
-        if kind == .sharedPhone, choice < 4 { devices[index].account = devices[index].account == "owl" ? "bat" : "owl" }
+        if kind.isShared, choice < 4 { devices[index].account = devices[index].account == "owl" ? "bat" : "owl" }
         if choice < 4 { return sync(index) }
         if kind == .newVersion, choice < 6 { return restore() }
         if kind == .concurrentPurchases {
@@ -113,7 +115,9 @@ package struct OldAppHistory<Server: DateServer> {
             wait(milliseconds: Int64.random(in: 60_000...600_000, using: &generator))
             return writeAtOnce(buy(on: index, isOnline: true), on: index)
         }
-        let isOnline = kind == .newVersion || kind == .storeKitFirst || choice < 8
+        if kind == .bothVersions { return buyInBothVersions() }
+        if kind == .differentProducts || kind == .sameProduct { return buyUnseen(on: index) }
+        let isOnline = kind == .newVersion || kind.isNotifiedFirst || choice < 8
         let date = buy(on: index, isOnline: isOnline)
         if isOnline { return writeAtOnce(date, on: index) }
         devices[index].waiting.append(date)
@@ -127,17 +131,73 @@ package struct OldAppHistory<Server: DateServer> {
         for index in devices.indices.shuffled(using: &generator) { sync(index) }
     }
 
-    /// The app's `purchaseSubscriptionWithMonths`. Returns the date to write.
-    private mutating func buy(on index: Int, isOnline: Bool) -> Timestamp {
-        let product = catalog.products.filter { $0.kind.group == group }.randomElement(using: &generator)
-        guard let product, case .nonRenewing(_, let duration) = product.kind else { return now }
-        let account = devices[index].account
+    /// Old apps and a new version on another device buy within an hour, one after the other.
+    private mutating func buyInBothVersions() {
+        for _ in 0..<Int.random(in: 2...4, using: &generator) {
+            let index = devices.indices.randomElement(using: &generator) ?? 0
+            if Bool.random(using: &generator) {
+                writeAtOnce(buy(on: index, isOnline: true), on: index)
+            } else {
+                guard let product = randomProduct() else { return }
+                report(sell(product, to: devices[index].account))
+            }
+            wait(milliseconds: Int64.random(in: 60_000...900_000, using: &generator))
+        }
+    }
+
+    /// A new version buys after an old app has bought without a connection, and before that app writes its date.
+    private mutating func buyUnseen(on index: Int) {
+        sync(index)
+        let products = catalog.products.filter { $0.kind.group == group }.shuffled(using: &generator)
+        guard let old = products.first, let new = kind == .sameProduct ? old : products.last else { return }
+        let date = buy(old, on: index, isOnline: false)
+        wait(milliseconds: Int64.random(in: 60_000...1_200_000, using: &generator))
+        let purchase = sell(new, to: devices[index].account)
+        // A shorter purchase that is reported later can be a part of the old app's.
+        let (added, known) = (now.adding(duration(of: new)), now.adding(duration(of: old)))
+        let isLate = added >= known && Bool.random(using: &generator)
+        if !isLate { report(purchase) }
+        wait(milliseconds: Int64.random(in: 60_000...1_200_000, using: &generator))
+        writeAtOnce(date, on: index)
+        wait(milliseconds: Int64.random(in: 60_000...600_000, using: &generator))
+        if isLate { report(purchase) }
+    }
+
+    private func duration(of product: Product) -> CalendarDuration {
+        if case .nonRenewing(_, let duration) = product.kind { duration } else { .zero }
+    }
+
+    private mutating func randomProduct() -> Product? {
+        catalog.products.filter { $0.kind.group == group }.randomElement(using: &generator)
+    }
+
+    private mutating func sell(_ product: Product, to account: String) -> Purchase {
         let purchase = Purchase(
             transaction: TransactionReference(
                 store: "appstore", id: TransactionID("\(account) \(sold[account]?.count ?? 0)")),
             product: product.id, terms: catalog.terms(of: product.id), date: now,
             stamp: Stamp(logicalTime: LogicalTime.zero.next(at: now)))
         sold[account, default: []].append(purchase)
+        return purchase
+    }
+
+    /// A new version of the app reports a purchase of its own.
+    private mutating func report(_ purchase: Purchase) {
+        restored.insert(purchase.transaction)
+        server.restore(purchase, to: "owl", at: now)
+        note { _ in "the new version reports \(purchase.product) of \(purchase.date)" }
+    }
+
+    /// The app's `purchaseSubscriptionWithMonths`, of a random product. Returns the date to write.
+    private mutating func buy(on index: Int, isOnline: Bool) -> Timestamp {
+        guard let product = randomProduct() else { return now }
+        return buy(product, on: index, isOnline: isOnline)
+    }
+
+    /// The app's `purchaseSubscriptionWithMonths`. Returns the date to write.
+    private mutating func buy(_ product: Product, on index: Int, isOnline: Bool) -> Timestamp {
+        let duration = duration(of: product)
+        let purchase = sell(product, to: devices[index].account)
         if isOnline { flush(index) }
         let remote = isOnline ? read(index) : nil
         let own = Timestamp(milliseconds: now.milliseconds + devices[index].clockOffset)
@@ -146,8 +206,8 @@ package struct OldAppHistory<Server: DateServer> {
         let date = base.adding(duration)
         devices[index].local = date
         note { "\($0.place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")" }
-        if kind == .storeKitFirst {
-            server.receive(purchase, for: account, at: now)
+        if kind.isNotifiedFirst {
+            server.receive(purchase, for: devices[index].account, at: now)
             wait(milliseconds: Int64.random(in: 1...60, using: &generator) * 1_000)
         }
         return date

@@ -21,10 +21,24 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     case newVersion
     /// The store notifies the server of a purchase before the app writes its date.
     case storeKitFirst
-
+    /// Like ``storeKitFirst``, on a device that two users share.
+    case sharedStoreKitFirst
     /// The accounts were imported with their dates, which some of the devices have stored too.
     case importedDates
+    /// A new version on another device buys and reports at once, minutes before or after old apps with a connection buy.
+    case bothVersions
+    /// A new version buys within the hour in which an old app without a connection buys a product of another duration.
+    case differentProducts
+    /// Like ``differentProducts``, but the product is the same. The new version's purchase can then be that of the old
+    /// app.
+    case sameProduct
 
-    /// True if the rules must lose and gain nothing. Wrong clocks cost some, because their dates can mean two things.
-    package var mustHold: Bool { ![.wrongClocks, .skewedClocks].contains(self) }
+    /// True if two users share one device.
+    package var isShared: Bool { self == .sharedPhone || self == .sharedStoreKitFirst }
+
+    /// True if the store notifies the server before the app writes.
+    package var isNotifiedFirst: Bool { self == .storeKitFirst || self == .sharedStoreKitFirst }
+
+    /// True if the rules must lose and gain nothing. The others cost some, because their dates can mean two things.
+    package var mustHold: Bool { ![.wrongClocks, .skewedClocks, .sameProduct].contains(self) }
 }

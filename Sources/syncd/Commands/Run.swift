@@ -216,8 +216,10 @@ struct Run: ConfiguredCommand {
                     throw AgentService.Refusal.invalid("the member \"password\" must be present, and a text")
                 }
                 return try await alone {
-                    try await server.begin(try await server.client.logIn(name, password: password)) {
-                        try await store.logIn(name, adoptAnonymous: adopts)
+                    // The account's own name may differ from that of the log-in.
+                    let session = try await server.client.logIn(name, password: password)
+                    return try await server.begin(session) {
+                        try await store.logIn(session.account, adoptAnonymous: adopts)
                     }
                 }
             },

@@ -28,15 +28,26 @@ struct RemoteServer {
         try RemoteServer(origin, transport: transport, credentials: MemorySessionStore(), account: account)
     }
 
+    /// The same server with sessions of `account`. A server answers a log-in with the account's own name, which may
+    /// differ from the name that the user has typed.
+    func of(_ account: String) throws(AccountError) -> RemoteServer {
+        try RemoteServer(origin, transport: transport, credentials: credentials, account: account)
+    }
+
     /// The access token for requests. Without a session it throws an error that explains how to log in.
     var token: HTTPBackend.Token {
-        let (tokens, name) = (tokens, account)
+        let (tokens, name, origin) = (tokens, account, origin)
         return { (refused) throws(BackendError) in
             do throws(BackendError) {
                 return try await tokens.token(refused: refused)
             } catch {
                 guard let cause = error.cause as? AccountError, cause.kind == .sessionOver else { throw error }
-                let hint = "log in first: syncd account login \((name ?? "NAME").singleLine)"
+                var hint = "log in first: syncd account login \((name ?? "NAME").singleLine)"
+                if let name, let owner = try await tokens.session()?.account, owner != name {
+                    let (owner, name) = (owner.singleLine, name.singleLine)
+                    hint =
+                        "the session at \(origin) is that of \(owner), not of \(name): pass --account \(owner), or \(hint)"
+                }
                 throw BackendError(.permissionDenied, message: hint, cause: AccountError(.sessionOver, hint))
             }
         }

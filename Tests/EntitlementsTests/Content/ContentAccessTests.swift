@@ -136,14 +136,15 @@ struct ContentAccessTests {
         #expect(try open(story, "2026-01-15", "/live/") == [])
     }
 
-    @Test("By date, a day is open if its first instant was paid and has come")
+    @Test("By date, a day that has begun is open if some of it was paid, and today as soon as it is bought")
     func date() throws {
         var story = try week(Story(catalog), "one", "T1", from: "2026-01-01T10:00:00Z", to: "2026-01-08T10:00:00Z")
         story = try week(story, "one", "T2", from: "2026-02-01", to: "2026-02-08")
         func isOpen(_ day: String, _ date: String, _ milliseconds: Int64 = 0) throws -> Bool {
             try !open(story, date, plus: milliseconds, "/news/\(day)/").isEmpty
         }
-        #expect(try !isOpen("2026-01-01", "2026-03-01"))
+        #expect(try !isOpen("2025-12-31", "2026-03-01"))
+        #expect(try isOpen("2026-01-01", "2026-03-01"))
         #expect(try isOpen("2026-01-02", "2026-03-01"))
         #expect(try isOpen("2026-01-08", "2026-03-01"))
         #expect(try !isOpen("2026-01-09", "2026-03-01"))
@@ -151,6 +152,17 @@ struct ContentAccessTests {
         #expect(try !isOpen("2026-02-08", "2026-03-01"))
         #expect(try !isOpen("2026-01-03", "2026-01-03", -1))
         #expect(try isOpen("2026-01-03", "2026-01-03"))
+        // The day of the purchase, from its first paid instant on.
+        #expect(try !isOpen("2026-01-01", "2026-01-01T10:00:00Z", -1))
+        #expect(try isOpen("2026-01-01", "2026-01-01T10:00:00Z"))
+        #expect(try !isOpen("2026-01-02", "2026-01-01T10:00:00Z"))
+        // A day that was paid in part stays open: from 10 o'clock, until 10 o'clock, and for one millisecond.
+        #expect(try isOpen("2026-01-08", "2026-01-08T23:00:00Z"))
+        let brief = try week(
+            Story(catalog), "one", "T1", from: "2026-01-01T23:59:59.999Z", to: "2026-01-02T00:00:00.001Z")
+        for (day, paid) in [("2025-12-31", false), ("2026-01-01", true), ("2026-01-02", true), ("2026-01-03", false)] {
+            #expect(try !open(brief, "2026-03-01", "/news/\(day)/").isEmpty == paid, "\(day)")
+        }
     }
 
     @Test("By now, a group is open from the first to the last instant, an entitlement while it is granted")

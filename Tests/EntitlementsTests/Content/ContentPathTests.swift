@@ -9,7 +9,8 @@ struct ContentPathTests {
             ("/", [], true), ("/a", ["a"], false), ("/a/", ["a"], true), ("/a/b.jpg?x=/../", ["a", "b.jpg"], false),
             ("/caf%C3%A9/%7Euser", ["café", "~user"], false), ("/a%20b", ["a b"], false),
             ("/a..b/...", ["a..b", "..."], false),
-            ("/a+b", ["a+b"], false), ("/%61", ["a"], false),
+            ("/a+b", ["a+b"], false), ("/%61", ["a"], false), ("/a;v=1/b;", ["a;v=1", "b;"], false),
+            ("/a%3B/..a;x", ["a;", "..a;x"], false),
         ])
     func good(target: String, segments: [String], isFolder: Bool) throws {
         let path = try #require(ContentPath(target: target))
@@ -23,6 +24,8 @@ struct ContentPathTests {
             "/./a",
             "/%2e", "/%2e%2e/a", "/a/%2E%2e", "/a/.%2e/b", "/a%2fb", "/a%2Fb", "/%2f", "/a%5cb", "/a\\b", "/a%00",
             "/a%0a", "/a\tb",
+            "/a/..;/b", "/..;", "/a/.;x=1/b", "/a/..%3B/b", "/a/..%3bx", "/%2e%2e%3b/b", "/a/..;x;y/", "/;/a",
+            "/a/;x/b",
             "/a%7f", "/a%", "/a%2", "/a%zz", "/a%252e", "/a%25", "/a%ff", "/a%c0%af", "/a#b", "/a%e2%80", "?", "?/a",
         ])
     func bad(target: String) {
@@ -63,6 +66,18 @@ struct ContentPathTests {
             #expect(try Self.isOpen(target, openings), "\(target)")
         }
         for target in ["/pro/", "/pro/x", "/pro/free/not.txt", "/sets/1/a", "/sets/4/", "/sets/8/a"] {
+            #expect(try !Self.isOpen(target, openings), "\(target)")
+        }
+    }
+
+    @Test("A path with parameters is open only if it is open without them too, because some servers cut them")
+    func parameters() throws {
+        let openings = [
+            ContentOpening(path: "/", extent: .all(true)), ContentOpening(path: "/pro/", extent: .all(false)),
+            ContentOpening(path: "/pro/free.txt", extent: .all(true)),
+        ]
+        for target in ["/x;v=1", "/x;v=1/y;w", "/y%3Bz"] { #expect(try Self.isOpen(target, openings), "\(target)") }
+        for target in ["/pro;/x", "/pro;v=1/", "/pro%3B/x", "/pro/free.txt;v", "/pro;x/free.txt;v/y"] {
             #expect(try !Self.isOpen(target, openings), "\(target)")
         }
     }

@@ -122,7 +122,7 @@ struct ExpiryRulesTests {
         return replay.snapshot(at: now)[group: "random"]?.periods.map(\.end).max()
     }
 
-    @Test("R7: a transaction of the store within an hour is the derived purchase, one to one")
+    @Test("R7: a transaction of the store in the hour before it is the derived purchase, one to one")
     func match() throws {
         let derived = try purchase("d", Self.three, seconds: 0, store: "parse")
         let sold = try purchase("s", Self.three, seconds: -20, store: "app-store")
@@ -130,13 +130,28 @@ struct ExpiryRulesTests {
         // Two purchases within the hour, and one transaction so far.
         let second = try purchase("d2", Self.three, seconds: 60, store: "parse")
         #expect(try end([derived, second, sold]) == Timestamp("2026-07-15T11:59:40Z"))
-        // More than an hour apart.
-        let late = try purchase("s", Self.three, seconds: 3_700, store: "app-store")
-        #expect(try end([derived, late]) == Timestamp("2026-07-15T12:00:00Z"))
+        // More than an hour apart, and after the app has written.
+        for seconds: Int64 in [-3_601, 31, 3_700] {
+            let other = try purchase("s", Self.three, seconds: seconds, store: "app-store")
+            let start = Timestamp(milliseconds: min(0, seconds) * 1_000 + now.milliseconds)
+            #expect(try end([derived, other]) == start.adding(CalendarDuration(months: 6)), "\(seconds)")
+        }
+        // The clocks of two servers differ, and the hour has not passed.
+        for seconds: Int64 in [-3_600, 30] {
+            let other = try purchase("s", Self.three, seconds: seconds, store: "app-store")
+            let start = Timestamp(milliseconds: seconds * 1_000 + now.milliseconds)
+            #expect(try end([derived, other]) == start.adding(CalendarDuration(months: 3)), "\(seconds)")
+        }
+        // A longer one is no part of it.
+        let longer = try purchase("s", Self.six, seconds: -20, store: "app-store")
+        #expect(try end([derived, longer]) == Timestamp("2026-10-15T11:59:40Z"))
         // A sum: the store knows of three months, and later of three more.
         let sum = try purchase("d", Self.six, seconds: 0, store: "parse")
         #expect(try end([sum, sold]) == Timestamp("2026-07-15T12:00:00Z"))
         let other = try purchase("s2", Self.three, seconds: 30, store: "app-store")
         #expect(try end([sum, sold, other]) == Timestamp("2026-07-15T12:00:00Z"))
+        // A further purchase after the sum comes on top of it.
+        let further = try purchase("s2", Self.three, seconds: 60, store: "app-store")
+        #expect(try end([sum, sold, further]) == Timestamp("2026-10-15T12:00:00Z"))
     }
 }

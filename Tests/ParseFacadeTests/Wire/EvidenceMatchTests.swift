@@ -79,10 +79,50 @@ struct EvidenceMatchTests {
         #expect(try await months() == 3)
         // The next purchase: the store first, and then the app.
         stage.clock.advance(seconds: 5 * 3_600)
+        let base = try await end(installation: "i1")
         try await send("2", Self.six)
         #expect(try await months() == 9)
-        try await write("\(try await end(installation: "i1").adding(CalendarDuration(months: 6)))")
+        try await write("\(base.adding(CalendarDuration(months: 6)))")
         #expect(try await months() == 9)
+    }
+
+    @Test("A purchase that a new version makes minutes after the old app's is a further one", arguments: [3, 6])
+    func newAppSecond(_ new: Int) async throws {
+        try await write(stage.date(months: 3))
+        stage.clock.advance(seconds: 60)
+        try await send("1", new == 3 ? Self.three : Self.six)
+        #expect(try await months() == 3 + new)
+        // The old app's own transaction is still the purchase that it wrote.
+        try await send("2", Self.three, seconds: -62)
+        #expect(try await months() == 3 + new)
+    }
+
+    @Test(
+        "A date that extends an end with the new version's purchase is a further purchase", arguments: [3, 6], [3, 6])
+    func newAppFirst(_ new: Int, _ old: Int) async throws {
+        try await write(stage.date(months: 3))
+        stage.clock.advance(seconds: 3 * 3_600)
+        try await send("1", new == 3 ? Self.three : Self.six)
+        stage.clock.advance(seconds: 60)
+        let base = try await end(installation: "i1")
+        try await write("\(base.adding(CalendarDuration(months: Int64(old))))")
+        #expect(try await months() == 3 + new + old)
+        // It is still the transaction that the store states for it.
+        try await send("2", old == 3 ? Self.three : Self.six, seconds: -2)
+        #expect(try await months() == 3 + new + old)
+    }
+
+    @Test("A known purchase of another duration is a further one, though the old app had not seen it")
+    func unseen() async throws {
+        try await write(stage.date(months: 3))
+        stage.clock.advance(seconds: 3 * 3_600)
+        let base = try await end(installation: "i1")
+        try await send("1", Self.three)
+        stage.clock.advance(seconds: 600)
+        try await write("\(base.adding(CalendarDuration(months: 6)))")
+        #expect(try await months() == 12)
+        try await send("2", Self.six, seconds: -5)
+        #expect(try await months() == 12)
     }
 
     @Test("A sum of two purchases stands until the store has stated both")

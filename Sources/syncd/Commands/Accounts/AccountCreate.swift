@@ -50,7 +50,9 @@ struct AccountCreate: AsyncParsableCommand {
         let head = "recovery codes, shown only once; keep them in a safe place:"
         let lines = recoveryCodes.map { [head] + $0.map { "  \($0)" } } ?? []
         try options.output.show(
-            .object([("account", .string("\(account)")), ("incarnation", .string(account.incarnation))] + codes),
-            or: (["account: \(account)"] + lines).joined(separator: "\n"))
+            .object(
+                [("account", .string("\(account)")), ("incarnation", .string(account.incarnation))]
+                    + account.alias(name) + codes),
+            or: (["account: \(account.described(name))"] + lines).joined(separator: "\n"))
     }
 }

@@ -47,8 +47,8 @@ struct AccountErase: AsyncParsableCommand {
         let password = try passwords.read(.password(of: name))[0]
         var (server, session) = (kept, try await kept.session())
         if session == nil {
-            server = try kept.transient()
-            let begun = try await server.client.logIn(name, password: password)
+            let begun = try await kept.client.logIn(name, password: password)
+            server = try kept.transient().of(begun.account)
             try await server.tokens.begin(begun)
             session = begun
         }
@@ -61,7 +61,8 @@ struct AccountErase: AsyncParsableCommand {
         if let session { try await eraseLocally(try session.life(), in: local, at: server) }
         // The session is of no more use: it could only read the erasure marker.
         try? await server.client.logOut(token: server.token)
-        if try await kept.session() != nil { try await kept.tokens.forget() }
+        let own = try kept.of(session?.account ?? name)
+        if try await own.session() != nil { try await own.tokens.forget() }
     }
 
     /// Erases this device's copy now instead of with the next sync, if it knows the account.

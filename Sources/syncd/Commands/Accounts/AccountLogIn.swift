@@ -36,17 +36,19 @@ struct AccountLogIn: AsyncParsableCommand {
         _ = try options.catalog.load()
         if device {
             guard name == nil else { throw Failure(.usage, "--device takes no name: the approving account is used") }
-            let session = try await approvedSession(at: server)
-            try await server.begin(session)
-            return try await logIn(session.account, at: server)
+            return try await begin(try await approvedSession(at: server), at: server)
         }
         let name = try required()
         _ = try Account(name)
-        if try await !hasSession(at: server) {
-            try await server.begin(
-                try await server.client.logIn(name, password: passwords.read(.password(of: name))[0]))
-        }
-        try await logIn(name, at: server)
+        guard try await !hasSession(at: server) else { return try await logIn(name, at: server) }
+        let password = try passwords.read(.password(of: name))[0]
+        try await begin(try await server.client.logIn(name, password: password), at: server)
+    }
+
+    private func begin(_ session: ServerSession, at server: RemoteServer) async throws {
+        let own = try server.of(session.account)
+        try await own.begin(session)
+        try await logIn(session.account, at: own)
     }
 
     private func required() throws(Failure) -> String {
@@ -76,26 +78,41 @@ struct AccountLogIn: AsyncParsableCommand {
         return try await server.client.waitForApproval(of: code)
     }
 
-    private func logIn(_ name: String, at server: RemoteServer) async throws {
-        let own = try RemoteServer(
-            server.origin, transport: server.transport, credentials: server.credentials, account: name)
-        try await logIn(name, to: try await options.open(try options.openLocal(), account: .anonymous, at: own))
+    private func logIn(_ account: String, at server: RemoteServer) async throws {
+        try await logIn(account, to: try await options.open(try options.openLocal(), account: .anonymous, at: server))
     }
 
-    private func logIn(_ name: String, to store: EntitlementStore) async throws {
-        let account = try await store.logIn(name, adoptAnonymous: adopt)
-        try await options.showLogIn(account, in: store, adopted: adopt)
+    private func logIn(_ account: String, to store: EntitlementStore) async throws {
+        let account = try await store.logIn(account, adoptAnonymous: adopt)
+        try await options.showLogIn(account, by: name, in: store, adopted: adopt)
     }
 }
 
 extension StoreOptions {
-    func showLogIn(_ account: Account, in store: EntitlementStore, adopted: Bool) async throws {
+    /// - Parameter name: The name that the user has typed; `nil` if there is none.
+    func showLogIn(_ account: Account, by name: String?, in store: EntitlementStore, adopted: Bool) async throws {
         let hasUnsent = try await store.hasUnsentFacts(account)
         try output.show(
-            .object([
-                ("account", .string("\(account)")), ("adopted", .bool(adopted)), ("unsent", .bool(hasUnsent)),
-            ]),
-            or: "logged in: \(account)" + (hasUnsent ? ", with facts that the remote lacks (syncd sync)" : ""))
+            .object(
+                [
+                    ("account", .string("\(account)")), ("adopted", .bool(adopted)), ("unsent", .bool(hasUnsent)),
+                ] + account.alias(name)),
+            or: "logged in: \(account.described(name))"
+                + (hasUnsent ? ", with facts that the remote lacks (syncd sync)" : ""))
+    }
+}
+
+extension Account {
+    /// The account with the name by which the user knows it, if that is another one.
+    func described(_ name: String?) -> String {
+        guard let name, name != self.name else { return "\(self)" }
+        return "\(self) (\(name.singleLine))"
+    }
+
+    /// The member of a JSON object for the name by which the user knows the account; empty if it is the account's own.
+    func alias(_ name: String?) -> [(String, JSON)] {
+        guard let name, name != self.name else { return [] }
+        return [("alias", .string(name))]
     }
 }
 

@@ -14,11 +14,7 @@ extension StoreOptions {
         guard let session = try await server.session() else {
             throw Failure(.refused, "log in first: syncd account login NAME")
         }
-        return (
-            try RemoteServer(
-                server.origin, transport: server.transport, credentials: server.credentials, account: session.account),
-            session
-        )
+        return (try server.of(session.account), session)
     }
 }
 
@@ -101,9 +97,11 @@ struct AccountRecover: AsyncParsableCommand {
         let local = try options.openLocal()
         let secrets = try passwords.read(.recoveryCode(of: name), .newPassword(of: name))
         let session = try await server.client.recover(name, code: secrets[0], newPassword: secrets[1])
-        try await server.begin(session)
-        let store = try await options.open(local, account: .anonymous, at: server)
-        try await options.showLogIn(try await store.logIn(name), in: store, adopted: false)
+        let own = try server.of(session.account)
+        try await own.begin(session)
+        let store = try await options.open(local, account: .anonymous, at: own)
+        try await options.showLogIn(
+            try await store.logIn(session.account), by: name, in: store, adopted: false)
     }
 }
 
