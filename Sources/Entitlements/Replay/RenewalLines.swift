@@ -11,8 +11,8 @@ struct SoldRenewal: Hashable {
 ///
 /// Purchases state their own ends, so none is appended to another. The purchases of one subscription form its line. If
 /// another product follows in a line, the earlier purchase ends at the start of the later one: an upgrade takes effect
-/// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway. Products that begin at the
-/// same time do not follow each other: the subscription sells them together.
+/// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway. Products that begin at
+/// the same time do not follow each other: the subscription sells them together.
 ///
 /// After a failed payment the store may grant grace. The grace extends the purchase that was the last of the line when
 /// the store stated it, and ends when another product follows.

@@ -4,9 +4,9 @@ package import Entitlements
 extension GooglePlayVerifier {
     /// Decodes the JSON answer of `purchases.productsv2.getproductpurchasev2`, which is unsigned.
     ///
-    /// Each product of the order gives a purchase of the quantity that was not refunded. If nothing of it is left, or the
-    /// purchase was cancelled after its payment, the purchase is revoked at the date of the answer. Google does not state
-    /// the date of the refund, so a notification of the refund takes precedence over this revocation.
+    /// Each product of the order gives a purchase of the quantity that was not refunded. If nothing of it is left, or
+    /// the purchase was cancelled after its payment, the purchase is revoked at the date of the answer. Google does not
+    /// state the date of the refund, so a notification of the refund takes precedence over this revocation.
     ///
     /// A purchase that awaits its payment, or was cancelled before, gives no facts. One of a licence tester is filed
     /// under the environment `test`. ``VerifiedEvidence/event`` is the state of the purchase.

@@ -23,10 +23,9 @@ package import Entitlements
 ///
 /// The product comes from the price's metadata `entitlementsync_product`, else from the map of prices, else from the
 /// same metadata of the line, the subscription or the Checkout session. So a change of plan is noticed although the
-/// metadata of the subscription stays as it was. One account at Stripe may sell products of other apps: an event without
-/// a known product is no error, and ``VerifiedEvidence/unknownProduct`` says how to make the product known. The account
-/// token comes from `client_reference_id`, else from the
-/// metadata `entitlementsync_account`.
+/// metadata of the subscription stays as it was. One account at Stripe may sell products of other apps: an event
+/// without a known product is no error, and ``VerifiedEvidence/unknownProduct`` says how to make the product known. The
+/// account token comes from `client_reference_id`, else from the metadata `entitlementsync_account`.
 ///
 /// ```swift
 /// let verifier = StripeVerifier(secrets: [endpointSecret], productsByPrice: ["price_1Owl": "owl.monthly"])

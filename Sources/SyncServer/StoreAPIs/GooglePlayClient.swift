@@ -7,8 +7,8 @@ import Synchronization
 
 /// A client of the Google Play Developer API.
 ///
-/// It looks up subscriptions, one-time products and voided purchases, and acknowledges purchases: Play refunds a purchase that is not
-/// acknowledged within three days.
+/// It looks up subscriptions, one-time products and voided purchases, and acknowledges purchases: Play refunds a
+/// purchase that is not acknowledged within three days.
 package final class GooglePlayClient: PlayLookup, Sendable {
     /// The address of the API.
     package static let productionURL = "https://androidpublisher.googleapis.com"

@@ -129,7 +129,8 @@ package struct NotificationIntake: Sendable {
         try await record(.playRefund(order: order, purchaseToken: purchaseToken, voidedAt: voidedAt, now: now))
     }
 
-    /// Looks up a purchase at Google Play, records its state and acknowledges it. A state that is known changes nothing.
+    /// Looks up a purchase at Google Play, records its state and acknowledges it. A state that is known changes
+    /// nothing.
     ///
     /// A token does not say if it is that of a subscription, so it is tried as that of a one-time product too.
     ///

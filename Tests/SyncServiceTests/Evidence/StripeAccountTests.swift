@@ -40,7 +40,8 @@ struct StripeAccountTests {
     /// An invoice of the prices, paid at the start of the stage for 30 hours.
     private func invoice(_ prices: String..., token: String = "") -> String {
         let lines = prices.map { price in
-            "{\"amount\":500,\"pricing\":{\"price_details\":{\"price\":\"\(price)\"}},\"period\":{\"start\":\(Self.start),"
+            "{\"amount\":500,\"pricing\":{\"price_details\":{\"price\":\"\(price)\"}},"
+                + "\"period\":{\"start\":\(Self.start),"
                 + "\"end\":\(Self.start + 30 * Self.hour)}}"
         }
         return "{\"id\":\"in_1\",\"parent\":{\"subscription_details\":{\"subscription\":\"sub_1\",\"metadata\":"
@@ -90,24 +91,25 @@ struct StripeAccountTests {
     func otherProducts() async throws {
         let before = try await stage.store.keys()
         let checkout =
-            "{\"id\":\"cs_1\",\"mode\":\"payment\",\"payment_status\":\"paid\",\"payment_intent\":\"pi_1\",\"metadata\":{}}"
+            "{\"id\":\"cs_1\",\"mode\":\"payment\",\"payment_status\":\"paid\",\"payment_intent\":\"pi_1\","
+            + "\"metadata\":{}}"
         let subscription =
             "{\"id\":\"sub_2\",\"status\":\"active\",\"items\":{\"data\":[{\"price\":{\"id\":\"price_other\"}}]}}"
         #expect(try await send("invoice.paid", invoice("price_other")) == 200)
         #expect(try await send("checkout.session.completed", checkout) == 200)
         #expect(try await send("customer.subscription.updated", subscription) == 200)
         let thin =
-            "{\"id\":\"evt_2\",\"object\":\"v2.core.event\",\"type\":\"v1.billing.meter.no_meter_found\",\"livemode\":true,"
-            + "\"created\":\"2027-01-15T08:00:00.000Z\"}"
+            "{\"id\":\"evt_2\",\"object\":\"v2.core.event\",\"type\":\"v1.billing.meter.no_meter_found\","
+            + "\"livemode\":true,\"created\":\"2027-01-15T08:00:00.000Z\"}"
         #expect(try await send(body: thin) == 200)
         #expect(stage.notes.all.map(\.outcome) == Array(repeating: .unknownProduct, count: 4))
         #expect(try await stage.store.keys() == before)
         let lines = stage.notes.all.map(\.description)
         #expect(
             lines[0].hasSuffix(
-                ": the product of price_other is unknown; set metadata entitlementsync_product of the price, or map the "
-                    + "price to a product (syncd serve --stripe-price price_other=PRODUCT), and send the event again: "
-                    + "stripe events resend evt_1; nothing is to be done if another app sells the product"))
+                ": the product of price_other is unknown; set metadata entitlementsync_product of the price, or map "
+                    + "the price to a product (syncd serve --stripe-price price_other=PRODUCT), and send the event "
+                    + "again: stripe events resend evt_1; nothing is to be done if another app sells the product"))
         #expect(lines[1].contains("metadata entitlementsync_product of the session"))
         #expect(lines[1].contains("syncd record purchase PRODUCT --as-server"))
         #expect(lines[3].contains("set the payload style of the event destination to snapshot"))

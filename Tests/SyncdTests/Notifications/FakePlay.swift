@@ -4,8 +4,8 @@ import Foundation
 import SyncCore
 import Synchronization
 
-/// A stand-in for Google's token endpoint, the look-ups of subscriptions and one-time products, the acknowledgements and
-/// `purchases.voidedpurchases.list`.
+/// A stand-in for Google's token endpoint, the look-ups of subscriptions and one-time products, the acknowledgements
+/// and `purchases.voidedpurchases.list`.
 final class FakePlay: Sendable {
     static let (package, account, keyID) = ("com.example", "sync@example.iam.gserviceaccount.com", "K1")
     private static let accessToken = "ya29.secret"

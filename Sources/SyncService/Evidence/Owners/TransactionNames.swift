@@ -221,8 +221,8 @@ struct TransactionNames: Sendable {
         return all.isEmpty ? nil : all.sorted { $0.reference < $1.reference }
     }
 
-    /// Returns the later statement, but the known one if both name the same purchases: its end is earlier, and repeating
-    /// an answer changes nothing.
+    /// Returns the later statement, but the known one if both name the same purchases: its end is earlier, and
+    /// repeating an answer changes nothing.
     private static func later(_ known: Ending?, _ new: Ending?) -> Ending? {
         guard let known, let new else { return known ?? new }
         return known.statedAt > new.statedAt || known.current == new.current ? known : new
