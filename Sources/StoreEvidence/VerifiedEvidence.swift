@@ -19,6 +19,8 @@ public enum EvidenceKind: String, Hashable, Sendable, CaseIterable {
     case googlePlayNotification = "google-play-notification"
     /// The JSON answer of Google Play's `purchases.subscriptionsv2`. Unsigned.
     case googlePlaySubscription = "google-play-subscription"
+    /// The JSON answer of Google Play's `purchases.productsv2`. Unsigned.
+    case googlePlayProduct = "google-play-product"
     /// An event of a Stripe webhook, signed with the endpoint's secret.
     case stripe = "stripe"
 }
@@ -46,6 +48,15 @@ public struct VerifiedEvidence: Hashable, Sendable {
     package var aliases: [TransactionReference: Set<TransactionReference>]
     /// The subscription that the one in the evidence replaces; `nil` if there is none.
     package var replaced: ReplacedSubscription?
+    /// The subscription that the evidence concerns: its purchase token at Google Play, or its line at Stripe. `nil` if
+    /// the ends of its purchases do not depend on other statements.
+    package var subscription: TransactionReference?
+    /// The end of all purchases of ``subscription`` but the current ones; `nil` if the evidence states none.
+    package var ending: SubscriptionEnding?
+    /// The purchase that the server must acknowledge once it is recorded; `nil` if there is none.
+    package var unacknowledged: UnacknowledgedPurchase?
+    /// The reason why an authentic event is about no known product, with the remedy; empty for other evidence.
+    package var unknownProduct = ""
     /// The type of a notification or event, for example `DID_RENEW/BILLING_RECOVERY`; empty for other evidence.
     package var event: String
     /// The store's id of a notification or event; empty for other evidence.
@@ -83,6 +94,38 @@ package struct ReplacedSubscription: Hashable, Sendable {
     package init(name: TransactionReference, endedAt: Timestamp?) {
         self.name = name
         self.endedAt = endedAt
+    }
+}
+
+/// A statement about all purchases of a subscription: those that are not current grant nothing after an end.
+package struct SubscriptionEnding: Hashable, Sendable {
+    /// The purchases that are not affected.
+    package var current: Set<TransactionReference>
+    /// The latest end of all other purchases.
+    package var endedAt: Timestamp
+    /// The date of the statement. The latest statement counts.
+    package var statedAt: Timestamp
+
+    /// Creates a statement.
+    package init(current: Set<TransactionReference> = [], endedAt: Timestamp, statedAt: Timestamp) {
+        (self.current, self.endedAt, self.statedAt) = (current, endedAt, statedAt)
+    }
+}
+
+/// A purchase at Google Play that is not acknowledged. Google refunds it after three days.
+package struct UnacknowledgedPurchase: Hashable, Sendable {
+    /// False for a one-time product.
+    package var isSubscription: Bool
+    /// A product of the purchase.
+    package var product: ProductID
+    /// The token of the purchase.
+    package var purchaseToken: String
+    /// The package of the app. The answers of Google do not state it, so the caller adds it.
+    package var packageName = ""
+
+    /// Creates a description of a purchase.
+    package init(isSubscription: Bool, product: ProductID, purchaseToken: String) {
+        (self.isSubscription, self.product, self.purchaseToken) = (isSubscription, product, purchaseToken)
     }
 }
 #endif

@@ -96,11 +96,14 @@ public typealias SpendID = Identifier<Spend>
 
 extension String {
     /// The text, truncated to 80 characters and with control characters replaced, for a one-line message.
-    package var singleLine: String {
-        let clean = unicodeScalars.prefix(81).map { $0.isControl ? "\u{FFFD}" : $0 }
+    package var singleLine: String { singleLine(atMost: 80) }
+
+    /// The text, truncated to `count` characters and with control characters replaced, for a one-line message.
+    package func singleLine(atMost count: Int) -> String {
+        let clean = unicodeScalars.prefix(count + 1).map { $0.isControl ? "\u{FFFD}" : $0 }
         var line = UnicodeScalarView()
-        line.append(contentsOf: clean.prefix(80))
-        return clean.count > 80 ? String(line) + "…" : String(line)
+        line.append(contentsOf: clean.prefix(count))
+        return clean.count > count ? String(line) + "…" : String(line)
     }
 }
 

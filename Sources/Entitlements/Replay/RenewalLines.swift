@@ -11,7 +11,8 @@ struct SoldRenewal: Hashable {
 ///
 /// Purchases state their own ends, so none is appended to another. The purchases of one subscription form its line. If
 /// another product follows in a line, the earlier purchase ends at the start of the later one: an upgrade takes effect
-/// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway.
+/// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway. Products that begin at
+/// the same time do not follow each other: the subscription sells them together.
 ///
 /// After a failed payment the store may grant grace. The grace extends the purchase that was the last of the line when
 /// the store stated it, and ends when another product follows.
@@ -52,12 +53,25 @@ struct RenewalLines {
         return periods
     }
 
-    /// Returns for each purchase the start of the next purchase of another product.
+    /// Returns for each purchase the start of the next later purchase of another product.
     private static func takeovers(in line: [SoldRenewal]) -> [Timestamp?] {
         var takeovers = [Timestamp?](repeating: nil, count: line.count)
-        for index in line.indices.dropLast().reversed() {
-            let next = line[index + 1].purchase
-            takeovers[index] = next.product == line[index].purchase.product ? takeovers[index + 1] : next.date
+        // The next later purchase, and the start of the first one after it that is of another product.
+        var (next, other): (Purchase?, Timestamp?)
+        var end = line.endIndex
+        while end > 0 {
+            let date = line[end - 1].purchase.date
+            let start = line[..<end].lastIndex { $0.purchase.date != date }.map { $0 + 1 } ?? 0
+            for index in start..<end {
+                takeovers[index] = next?.product == line[index].purchase.product ? other : next?.date
+            }
+            let first = line[start].purchase
+            if line[start..<end].contains(where: { $0.purchase.product != first.product }) {
+                other = date
+            } else if next?.product != first.product {
+                other = next?.date
+            }
+            (next, end) = (first, start)
         }
         return takeovers
     }

@@ -99,10 +99,12 @@ public struct GooglePlayVerifier: Sendable {
                         transaction: transaction, product: product, terms: nil, date: date, quantity: quantity,
                         originalID: line == transaction ? nil : line.id, stamp: .signed(at: date))))
         }
-        return VerifiedEvidence(
+        var evidence = VerifiedEvidence(
             kind: .googlePlay, facts: facts, signedDate: date,
             accountToken: try object.string("obfuscatedAccountId")?.lowercased(),
             aliases: aliases)
+        evidence.subscription = try PlayIdentity(order: nil, purchaseToken: identity.purchaseToken).name()
+        return evidence
     }
 
     /// Returns the distinct products, in ascending order.

@@ -14,6 +14,9 @@ internal import Entitlements
 ///
 /// Names longer than an id may be are replaced by `sha256:` and their digest in hexadecimal.
 struct PlayIdentity {
+    /// The `acknowledgementState` of a purchase that must be acknowledged.
+    static let unacknowledged = "ACKNOWLEDGEMENT_STATE_PENDING"
+
     /// The order of the latest payment; `nil` if there is none.
     let order: String?
     let purchaseToken: String

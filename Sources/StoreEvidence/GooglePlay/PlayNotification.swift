@@ -3,14 +3,14 @@ package import Entitlements
 
 /// A real-time developer notification of Google Play.
 ///
-/// Only a full refund is a fact by itself. All other notifications name a purchase whose state the caller looks up in
+/// Only a full refund is a fact by itself. Most other notifications name a purchase whose state the caller looks up in
 /// the Google Play Developer API.
 package struct PlayNotification: Hashable, Sendable {
     /// The subject of a notification.
     package enum Subject: String, Hashable, Sendable, CaseIterable {
         /// A subscription changed: look up `purchases.subscriptionsv2`.
         case subscription
-        /// A one-time product was bought or a pending purchase was cancelled: look up `purchases.products`.
+        /// A one-time product was bought or a pending purchase was cancelled: look up `purchases.productsv2`.
         case oneTimeProduct = "one-time-product"
         /// A purchase was refunded.
         case voidedPurchase = "voided-purchase"
@@ -37,6 +37,18 @@ package struct PlayNotification: Hashable, Sendable {
     package var type: Int64?
     /// The date of the event.
     package var date: Timestamp
+    /// True if a refund is about a subscription, and not about a one-time product.
+    var refundsSubscription = false
+
+    /// The kind of purchase to look up; `nil` if the notification says all.
+    package var lookup: Subject? {
+        switch subject {
+        case .subscription, .oneTimeProduct: subject
+        // The refund of a part does not say which part.
+        case .voidedPurchase where evidence.facts.isEmpty: refundsSubscription ? .subscription : .oneTimeProduct
+        case .voidedPurchase, .test, .other: nil
+        }
+    }
 }
 
 extension GooglePlayVerifier {
@@ -129,12 +141,13 @@ extension PlayNotification {
         evidence.event = prefix + (type.map { "_" + (names[$0] ?? "\($0)") } ?? "")
     }
 
-    /// Reads a refund. Part of a quantity that is refunded leaves the rest of the purchase valid.
+    /// Reads a refund. Part of a quantity that is refunded leaves the rest of the purchase valid, which is looked up.
     fileprivate mutating func readVoided(_ details: StoreObject) throws(EvidenceError) {
         subject = .voidedPurchase
         let token = try details.required("purchaseToken")
         purchaseToken = token
         type = try details.integer("refundType")
+        refundsSubscription = try details.integer("productType") == 1
         evidence.event = type == 1 ? "VOIDED_PURCHASE" : "VOIDED_PURCHASE_IN_PART"
         guard type == 1 else { return }
         let order = PlayIdentity(order: try details.string("orderId"), purchaseToken: token)

@@ -24,6 +24,9 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
+    /// An order that the answer no longer names has ended when the answer was stated, at the latest, see
+    /// ``VerifiedEvidence/ending``: the named order covers the time of all earlier ones.
+    ///
     /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. One with a
     /// `linkedPurchaseToken` replaces the subscription with that token, see ``VerifiedEvidence/replaced``.
     /// ``VerifiedEvidence/event`` is the state of the subscription.
@@ -52,6 +55,11 @@ extension GooglePlayVerifier {
         try reader.read(into: &evidence)
         let identifiers = try object.object("externalAccountIdentifiers")
         evidence.accountToken = try identifiers?.string("obfuscatedExternalAccountId")?.lowercased()
+        let isPending = try object.string("acknowledgementState") == PlayIdentity.unacknowledged
+        if isPending, state != .expired, case .purchase(let purchase)? = evidence.facts.first {
+            evidence.unacknowledged = UnacknowledgedPurchase(
+                isSubscription: true, product: purchase.product, purchaseToken: purchaseToken)
+        }
         return evidence
     }
 }
@@ -69,17 +77,49 @@ private struct SubscriptionReader {
         guard let start = try object.date("startTime") else { throw object.missing("startTime") }
         let items = try object.objects("lineItems")
         guard !items.isEmpty else { throw object.missing("lineItems") }
-        var products: Set<ProductID> = []
-        for item in items { products.insert(ProductID(try item.required("productId"))) }
-        guard products.count == items.count else {
-            throw EvidenceError(.content, "lineItems: a product is repeated")
-        }
-        // An item without an expiry has not begun, for example the new product of a deferred change.
-        for item in items {
+        var lines: [Line] = []
+        for (index, item) in items.enumerated() {
+            let product = try ProductID(item.required("productId")).checked("productId")
+            // An item without an expiry has not begun, for example the new product or base plan of a deferred change.
             guard let expiry = try item.date("expiryTime") else { continue }
-            try read(item, start: start, expiry: expiry, into: &evidence)
+            lines.append(try line(of: item, product, index: index, expiry: expiry))
         }
+        for line in lines where !lines.contains(where: line.isSuperseded) { try read(line, start, into: &evidence) }
         evidence.replaced = try replaced(by: items, start: start)
+        let token = try PlayIdentity(order: nil, purchaseToken: purchaseToken).name()
+        evidence.subscription = token
+        guard let statedAt = stamp.signedDate, !lines.isEmpty else { return }
+        // Not the aliases of the token: a line has the name of its first order.
+        var current: Set<TransactionReference> = []
+        for case .purchase(let purchase) in evidence.facts { current.insert(purchase.transaction) }
+        evidence.ending = SubscriptionEnding(current: current, endedAt: statedAt, statedAt: statedAt)
+    }
+
+    /// An item that has begun.
+    private struct Line {
+        var item: StoreObject
+        var index: Int
+        var product: ProductID
+        var identity: PlayIdentity
+        var line: TransactionReference
+        var expiry: Timestamp
+
+        /// Returns `true` if `other` is the same product of the same subscription at a later time. The base plans of a
+        /// subscription share their product.
+        func isSuperseded(by other: Line) -> Bool {
+            line == other.line && (expiry, index) < (other.expiry, other.index)
+        }
+    }
+
+    private func line(
+        of item: StoreObject, _ product: ProductID, index: Int, expiry: Timestamp
+    ) throws(EvidenceError) -> Line {
+        let paid = try item.string("latestSuccessfulOrderId")
+        let order = if let paid { paid } else { try object.string("latestOrderId") }
+        let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
+        return Line(
+            item: item, index: index, product: product, identity: identity,
+            line: try identity.line(of: product, in: environment), expiry: expiry)
     }
 
     /// Returns the subscription that this one replaces. During a deferred change it has not ended.
@@ -98,20 +138,18 @@ private struct SubscriptionReader {
     }
 
     private func read(
-        _ item: StoreObject, start: Timestamp, expiry: Timestamp, into evidence: inout VerifiedEvidence
+        _ begun: Line, _ start: Timestamp, into evidence: inout VerifiedEvidence
     ) throws(EvidenceError) {
-        let product = try ProductID(item.required("productId")).checked("productId")
-        let paid = try item.string("latestSuccessfulOrderId")
-        let order = if let paid { paid } else { try object.string("latestOrderId") }
-        let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
+        let (item, product, identity, line) = (begun.item, begun.product, begun.identity, begun.line)
+        let expiry = begun.expiry
         let transaction = try identity.transaction(of: product, in: environment)
-        let line = try identity.line(of: product, in: environment)
         try identity.addAliases(of: product, in: environment, to: &evidence.aliases)
         let phase = try item.object("offerPhase")
         let isTrial = try phase?.object("freeTrial") != nil
         let isIntroductory = try phase?.object("introductoryPrice") != nil
         let isOn = try item.object("autoRenewingPlan")?.bool("autoRenewEnabled") ?? false
-        let willRenew = isOn && state.mayRenew
+        let isLeaving = try item.object("deferredItemRemoval") != nil
+        let willRenew = isOn && state.mayRenew && !isLeaving
         let next = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
         if let next { _ = try next.checked("deferredItemReplacement.productId") }
         evidence.facts += [

@@ -9,8 +9,7 @@ extension StripeReader {
             guard let subscription = try object.reference("subscription") else { return }
             evidence.line = try reference(subscription, "subscription")
         case "payment" where try isPaid():
-            let lines = try object.object("line_items")?.objects("data") ?? []
-            evidence.facts = [.purchase(try oneTimePurchase(lines))]
+            try readOneTimePurchase(into: &evidence)
         default: return
         }
     }
@@ -24,23 +23,32 @@ extension StripeReader {
         }
     }
 
-    private func oneTimePurchase(_ lines: [StoreObject]) throws(EvidenceError) -> Purchase {
+    private func readOneTimePurchase(into evidence: inout VerifiedEvidence) throws(EvidenceError) {
+        let lines = try object.object("line_items")?.objects("data") ?? []
+        var product = try product(of: nil)
+        for line in lines { product = try self.product(of: line) ?? product }
+        guard let product else {
+            evidence.unknownProduct =
+                "the product of the Checkout session is unknown, because Stripe does not send its prices; set "
+                + "metadata \(StripeVerifier.productKey) of the session when you create it"
+            return
+        }
         guard lines.count <= 1 else {
             throw EvidenceError(.content, "the Checkout session sells \(lines.count) products; sell one per session")
         }
-        guard let product = try product(of: lines.first) else {
-            throw EvidenceError(
-                .content,
-                "the product of the Checkout session is unknown; set metadata \(StripeVerifier.productKey) of the "
-                    + "session, because Stripe does not send its prices")
-        }
-        let stated = try object.object("metadata")?.quantity(StripeVerifier.quantityKey)
-        let quantity = if let stated { stated } else { try lines.first?.quantity() ?? 1 }
+        // The buyer may have changed the number of units, each of which stands for the stated quantity.
+        let (unit, count) = (
+            try object.object("metadata")?.quantity(StripeVerifier.quantityKey) ?? 1, try lines.first?.quantity() ?? 1
+        )
+        try checkQuantity(unit * count, "\(count) times \(StripeVerifier.quantityKey) \(unit)")
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.required("id") }
-        return Purchase(
-            transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
-            quantity: quantity, stamp: stamp())
+        evidence.facts = [
+            .purchase(
+                Purchase(
+                    transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
+                    quantity: unit * count, stamp: stamp()))
+        ]
     }
 
     /// Reads a paid invoice. One that belongs to no subscription gives no facts: its Checkout session is the purchase.
@@ -50,14 +58,28 @@ extension StripeReader {
         guard let subscription = try details?.reference("subscription") ?? former else { return }
         let invoice = try reference(object.required("id"), "id")
         let line = try reference(subscription, "subscription")
-        let period = try paidPeriod()
-        evidence.line = line
-        evidence.facts = [
-            .purchase(
-                Purchase(
-                    transaction: invoice, product: period.product, terms: nil, date: period.start,
-                    originalID: line.id, storeExpiry: period.end, stamp: stamp()))
-        ]
+        var charges: [StoreObject] = []
+        for line in try object.object("lines")?.objects("data") ?? [] where try line.integer("amount") ?? 0 >= 0 {
+            charges.append(line)
+        }
+        // Credits pay for nothing. A subscription that is cancelled with a proration has an invoice of credits only.
+        guard !charges.isEmpty else { return }
+        let periods = try paidPeriods(charges)
+        guard !periods.isEmpty else {
+            evidence.unknownProduct = try unknownProduct(prices: charges)
+            return
+        }
+        (evidence.line, evidence.subscription) = (line, line)
+        for period in periods {
+            let isOnly = periods.count == 1
+            let transaction = isOnly ? invoice : try reference("\(invoice.id)/\(period.product)", "id")
+            if !isOnly { evidence.aliases[invoice, default: []].insert(transaction) }
+            evidence.facts.append(
+                .purchase(
+                    Purchase(
+                        transaction: transaction, product: period.product, terms: nil, date: period.start,
+                        originalID: line.id, storeExpiry: period.end, stamp: stamp())))
+        }
         for payment in try payments() {
             evidence.aliases[try reference(payment, "payment_intent")] = [invoice]
         }
@@ -87,28 +109,26 @@ extension StripeReader {
         var isProration: Bool
     }
 
-    /// Returns the period that the invoice pays.
+    /// Returns the period of each product that the invoice pays, in ascending order of the products.
     ///
-    /// Credits are ignored. A regular line takes precedence over a proration, then the latest end and start. So after
-    /// several changes of plan the last plan counts.
-    private func paidPeriod() throws(EvidenceError) -> PaidPeriod {
-        let lines = try object.object("lines")?.objects("data") ?? []
-        var charges: [StoreObject] = []
+    /// Regular lines take precedence over prorations, and each of their products counts with its latest end and start.
+    /// Of prorations, only the products of the latest period count: after several changes of plan, those of the last.
+    private func paidPeriods(_ charges: [StoreObject]) throws(EvidenceError) -> [PaidPeriod] {
         var periods: [PaidPeriod] = []
-        for line in lines where try line.integer("amount") ?? 0 >= 0 {
-            charges.append(line)
+        for line in charges {
             if let period = try period(of: line) { periods.append(period) }
         }
-        let latest = periods.max { left, right in
-            (left.isProration ? 0 : 1, left.end, left.start) < (right.isProration ? 0 : 1, right.end, right.start)
+        if periods.contains(where: { !$0.isProration }) {
+            periods.removeAll(where: \.isProration)
+        } else if let last = periods.max(by: { ($0.end, $0.start) < ($1.end, $1.start) }) {
+            periods.removeAll { ($0.end, $0.start) != (last.end, last.start) }
         }
-        guard let latest else { throw try unknownProduct(prices: charges) }
-        let rivals = periods.filter { $0.product != latest.product && $0.isProration == latest.isProration }
-        guard !rivals.contains(where: { $0.start == latest.start && $0.end == latest.end }) else {
-            throw EvidenceError(
-                .content, "the invoice pays several products for one period; sell one product per subscription")
+        var latest: [ProductID: PaidPeriod] = [:]
+        for period in periods {
+            if let known = latest[period.product], (known.end, known.start) >= (period.end, period.start) { continue }
+            latest[period.product] = period
         }
-        return latest
+        return latest.values.sorted { $0.product < $1.product }
     }
 
     /// Returns the period of a line; `nil` if its product is unknown, as that of a fee is.
@@ -132,13 +152,26 @@ extension StripeReader {
         let status = try object.required("status")
         let isRunning = ["active", "trialing", "past_due"].contains(status)
         let endsAtPeriodEnd = try endsAtPeriodEnd()
-        evidence.line = line
+        (evidence.line, evidence.subscription) = (line, line)
+        if let end = try object.date("ended_at", unit: 1_000) {
+            evidence.ending = SubscriptionEnding(endedAt: end, statedAt: date)
+        }
+        evidence.unknownProduct = try unknownItems()
         evidence.facts = [
             .renewalState(
                 RenewalState(
                     line: line, willRenew: !isDeleted && isRunning && !endsAtPeriodEnd,
                     isInBillingRetry: !isDeleted && status == "past_due", stamp: stamp(rank: rank)))
         ]
+    }
+
+    /// The reason why all products of the subscription are unknown; empty if one is known or none is stated.
+    private func unknownItems() throws(EvidenceError) -> String {
+        let items = try object.object("items")?.objects("data") ?? []
+        for item in items {
+            guard try priceID(of: item) != nil, try product(of: item) == nil else { return "" }
+        }
+        return items.isEmpty ? "" : try unknownProduct(prices: items)
     }
 
     /// True if the subscription is to end with its current period. "Basil" moved the period to the items.

@@ -56,7 +56,7 @@ struct StripeReader {
     }
 
     /// The id of the price. The API version "Basil" moved it from `price` to `pricing.price_details.price`.
-    private func priceID(of line: StoreObject) throws(EvidenceError) -> String? {
+    func priceID(of line: StoreObject) throws(EvidenceError) -> String? {
         if let id = try line.object("pricing")?.object("price_details")?.reference("price") { return id }
         if let id = try line.reference("price") { return id }
         return try line.reference("plan")
@@ -66,17 +66,16 @@ struct StripeReader {
         try ProductID(name).checked("metadata.\(StripeVerifier.productKey)")
     }
 
-    /// The refusal of an invoice without a known product.
-    func unknownProduct(prices: [StoreObject]) throws(EvidenceError) -> EvidenceError {
+    /// The reason why nothing that has `prices` is known, with the remedy.
+    func unknownProduct(prices: [StoreObject]) throws(EvidenceError) -> String {
         var ids: [String] = []
         for line in prices {
-            if let id = try priceID(of: line) { ids.append(id.singleLine) }
+            if let id = try priceID(of: line)?.singleLine, !ids.contains(id) { ids.append(id) }
         }
-        let of = ids.isEmpty ? "" : " of \(ids.joined(separator: ", "))"
-        return EvidenceError(
-            .content,
+        let of = ids.isEmpty ? "" : " of \(ids.prefix(10).joined(separator: ", "))"
+        return
             "the product\(of) is unknown; set metadata \(StripeVerifier.productKey) of the price, or map the price to "
-                + "a product (syncd serve --stripe-price)")
+            + "a product (syncd serve --stripe-price \(ids.first ?? "PRICE")=PRODUCT)"
     }
 
     // MARK: Refunds and disputes

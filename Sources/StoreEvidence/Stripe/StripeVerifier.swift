@@ -6,23 +6,26 @@ package import Entitlements
 ///
 /// - `checkout.session.completed` and `checkout.session.async_payment_succeeded` give a one-time purchase, or the owner
 ///   of a subscription. The purchase is dated with the event, because a session may be paid days after its creation.
-/// - `invoice.paid` gives a purchase of the paid period.
+/// - `invoice.paid` gives a purchase of each paid product. One that has credits only gives none.
 /// - `invoice_payment.paid` gives the PaymentIntent as an alias of the invoice.
-/// - `customer.subscription.created`, `….updated` and `….deleted` give the renewal state.
+/// - `customer.subscription.created`, `….updated` and `….deleted` give the renewal state, and the end of all periods if
+///   the subscription has ended.
 /// - `charge.refunded` gives a revocation after a full refund.
 /// - `charge.dispute.created` and `charge.dispute.funds_withdrawn` give a revocation.
 /// - `charge.dispute.closed` gives a revocation after a lost dispute, and a reinstatement after a won one. A refund is
 ///   final: no dispute reinstates the purchase, whichever came first.
 ///
 /// A one-time purchase is the transaction of its PaymentIntent, or of its Checkout session if nothing was paid. A
-/// period of a subscription is the transaction of its invoice, in the line of its subscription. Refunds and disputes
-/// name the PaymentIntent, which ``VerifiedEvidence/aliases`` lead to the invoice. Facts are stamped with the date of
+/// period of a subscription is the transaction of its invoice, in the line of its subscription. If an invoice pays
+/// several products, they are the transactions `INVOICE/PRODUCT`. Refunds and disputes name the PaymentIntent, which
+/// ``VerifiedEvidence/aliases`` lead to the invoice, and from there to its products. Facts are stamped with the date of
 /// the event. Within one second a revocation outweighs a reinstatement, and the end of a subscription its changes.
 ///
 /// The product comes from the price's metadata `entitlementsync_product`, else from the map of prices, else from the
 /// same metadata of the line, the subscription or the Checkout session. So a change of plan is noticed although the
-/// metadata of the subscription stays as it was. The account token comes from `client_reference_id`, else from the
-/// metadata `entitlementsync_account`.
+/// metadata of the subscription stays as it was. One account at Stripe may sell products of other apps: an event
+/// without a known product is no error, and ``VerifiedEvidence/unknownProduct`` says how to make the product known. The
+/// account token comes from `client_reference_id`, else from the metadata `entitlementsync_account`.
 ///
 /// ```swift
 /// let verifier = StripeVerifier(secrets: [endpointSecret], productsByPrice: ["price_1Owl": "owl.monthly"])
@@ -33,7 +36,7 @@ package struct StripeVerifier: Sendable {
     package static let productKey = "entitlementsync_product"
     /// The metadata key of the account token.
     package static let accountKey = "entitlementsync_account"
-    /// The metadata key of the quantity of a Checkout session, for example for coins.
+    /// The metadata key of the quantity that one unit of a Checkout session stands for, for example 20 coins.
     package static let quantityKey = "entitlementsync_quantity"
 
     private let secrets: [SymmetricKey]
@@ -57,7 +60,7 @@ package struct StripeVerifier: Sendable {
     ///   - body: The body of the request, unchanged.
     ///   - signature: The header `Stripe-Signature`.
     ///   - now: The time of this machine.
-    /// - Returns: The facts, if any. An event of another type gives none.
+    /// - Returns: The facts, if any. An event of another type gives none, and neither does a thin event.
     /// - Throws: ``EvidenceError`` that names the failed check.
     package func event(_ body: [UInt8], signature: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(body.count, limit: EvidenceLimits.notification, "the event")
@@ -76,6 +79,7 @@ package struct StripeVerifier: Sendable {
     }
 
     private func event(_ event: StoreObject, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
+        if try event.string("object") == "v2.core.event" { return try thinEvent(event) }
         let type = try event.required("type")
         guard let date = try event.date("created", unit: 1_000) else { throw event.missing("created") }
         try checkNotAhead(date, of: now, "created")
@@ -98,6 +102,24 @@ package struct StripeVerifier: Sendable {
             try reader.readDispute(isClosed: type == "charge.dispute.closed", into: &evidence)
         default: try reader.readSubscription(type, into: &evidence)
         }
+        if !evidence.unknownProduct.isEmpty {
+            evidence.unknownProduct +=
+                type.hasPrefix("checkout.")
+                ? ", and give the buyer this purchase: syncd record purchase PRODUCT --as-server --account NAME"
+                : ", and send the event again: stripe events resend \(evidence.eventID.singleLine)"
+            evidence.unknownProduct += "; nothing is to be done if another app sells the product"
+        }
+        return evidence
+    }
+
+    /// The result of an event whose object must be fetched from Stripe. Its date is text, and its types are others.
+    private func thinEvent(_ event: StoreObject) throws(EvidenceError) -> VerifiedEvidence {
+        let type = try event.string("type") ?? ""
+        var evidence = VerifiedEvidence(
+            kind: .stripe, facts: [], signedDate: nil, event: type, eventID: try event.string("id") ?? "")
+        evidence.unknownProduct =
+            "\(type.singleLine) is a thin event, which contains no purchase; set the payload style of the event "
+            + "destination to snapshot, or remove the type from this destination"
         return evidence
     }
 

@@ -7,8 +7,8 @@ import Synchronization
 
 /// A client of the Google Play Developer API.
 ///
-/// It looks up subscriptions and voided purchases, and acknowledges purchases: Play refunds a purchase that is not
-/// acknowledged within three days.
+/// It looks up subscriptions, one-time products and voided purchases, and acknowledges purchases: Play refunds a
+/// purchase that is not acknowledged within three days.
 package final class GooglePlayClient: PlayLookup, Sendable {
     /// The address of the API.
     package static let productionURL = "https://androidpublisher.googleapis.com"
@@ -55,8 +55,12 @@ package final class GooglePlayClient: PlayLookup, Sendable {
 
     /// Returns the state of a subscription: a `SubscriptionPurchaseV2` resource in JSON.
     package func subscription(purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
+        try await look("subscriptionsv2", purchaseToken)
+    }
+
+    private func look(_ kind: String, _ purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
         let token = try StoreAPIConnection.encode(purchaseToken, "the purchase token")
-        let body = try await send(.get, "purchases/subscriptionsv2/tokens/\(token)")
+        let body = try await send(.get, "purchases/\(kind)/tokens/\(token)")
         guard StrictJSON.isUnambiguous(body) else {
             throw StoreAPIError(.malformed, "\(connection.api) answered with bytes that are not JSON")
         }
@@ -67,11 +71,37 @@ package final class GooglePlayClient: PlayLookup, Sendable {
     ///
     /// - Throws: ``StoreAPIError``, with the kind ``StoreAPIError/Kind/invalidArgument`` for another app.
     package func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+        try check(packageName)
+        return try await subscription(purchaseToken: purchaseToken)
+    }
+
+    /// Returns the state of the one-time products of a purchase: a `ProductPurchaseV2` resource in JSON.
+    ///
+    /// - Throws: As ``subscription(packageName:purchaseToken:)``.
+    package func product(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+        try check(packageName)
+        return try await look("productsv2", purchaseToken)
+    }
+
+    private func check(_ packageName: String) throws(StoreAPIError) {
         guard packageName == self.packageName else {
             throw StoreAPIError(
                 .invalidArgument, "the package name must be \(self.packageName), not \"\(packageName.singleLine)\"")
         }
-        return try await subscription(purchaseToken: purchaseToken)
+    }
+
+    /// Acknowledges a purchase, for a server that recorded it. Repeating it has no effect.
+    ///
+    /// - Throws: As ``subscription(packageName:purchaseToken:)``.
+    package func acknowledge(
+        packageName: String, product: String, purchaseToken: String, isSubscription: Bool
+    ) async throws {
+        try check(packageName)
+        if isSubscription {
+            try await acknowledgeSubscription(product: product, purchaseToken: purchaseToken)
+        } else {
+            try await acknowledgeProduct(product, purchaseToken: purchaseToken)
+        }
     }
 
     /// Acknowledges a subscription. Repeating it has no effect.
@@ -91,8 +121,14 @@ package final class GooglePlayClient: PlayLookup, Sendable {
     private func acknowledge(_ kind: String, _ product: String, _ token: String) async throws(StoreAPIError) {
         let product = try StoreAPIConnection.encode(product, "the product ID")
         let token = try StoreAPIConnection.encode(token, "the purchase token")
-        _ = try await send(
-            .post, "purchases/\(kind)/\(product)/tokens/\(token):acknowledge", body: Array("{}".utf8))
+        do throws(StoreAPIError) {
+            _ = try await send(
+                .post, "purchases/\(kind)/\(product)/tokens/\(token):acknowledge", body: Array("{}".utf8))
+        } catch {
+            throw StoreAPIError(
+                error.kind, status: error.status,
+                "a purchase of \(product.singleLine) cannot be acknowledged: \(error.message)")
+        }
     }
 
     /// A purchase that was cancelled, refunded or charged back.

@@ -11,7 +11,7 @@ package struct EvidenceConfiguration: Sendable {
     package var stripe: (any StripeVerification)?
     /// Verifies the sender of Google Play's notifications; `nil` if they are not accepted.
     package var push: (any PushAuthentication)?
-    /// Looks up subscriptions at Google Play; `nil` if their notifications are only answered.
+    /// Looks up and acknowledges purchases at Google Play; `nil` if their notifications are only answered.
     package var lookup: (any PlayLookup)?
     /// The largest total size of facts about lines without an owner, in bytes.
     package var parkedByteLimit = 64 << 20
@@ -30,13 +30,54 @@ package protocol PushAuthentication: Sendable {
     func verify(_ token: String, now: Int64) async throws(TokenRefusal)
 }
 
-/// Looks up the current state of a subscription at Google Play.
+/// Looks up the current state of purchases at Google Play, and acknowledges them.
 package protocol PlayLookup: Sendable {
     /// The JSON of `purchases.subscriptionsv2.get` for `purchaseToken`.
     ///
     /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again, unless the error
     ///   is a ``PlayLookupError`` that says that the purchase is unknown.
     func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8]
+
+    /// The JSON of `purchases.productsv2.getproductpurchasev2` for `purchaseToken`.
+    ///
+    /// - Throws: As ``subscription(packageName:purchaseToken:)``.
+    func product(packageName: String, purchaseToken: String) async throws -> [UInt8]
+
+    /// Acknowledges a purchase that is recorded. Repeating it has no effect.
+    ///
+    /// - Parameters:
+    ///   - product: A product of the purchase.
+    ///   - isSubscription: False for a one-time product.
+    /// - Throws: Any error. The notification is then answered with 503, so that Google sends it again, unless the error
+    ///   is a ``PlayLookupError`` that says that the purchase is unknown. What was recorded stays recorded.
+    func acknowledge(
+        packageName: String, product: String, purchaseToken: String, isSubscription: Bool
+    ) async throws
+}
+
+extension PlayLookup {
+    func acknowledge(_ purchase: UnacknowledgedPurchase) async throws {
+        try await acknowledge(
+            packageName: purchase.packageName, product: purchase.product.rawValue,
+            purchaseToken: purchase.purchaseToken, isSubscription: purchase.isSubscription)
+    }
+
+    /// Looks up a purchase and reads the answer.
+    func state(
+        of subject: PlayNotification.Subject, packageName: String, purchaseToken: String,
+        _ verifier: any GooglePlayVerification, statedAt: Timestamp
+    ) async throws -> VerifiedEvidence {
+        var evidence: VerifiedEvidence
+        if subject == .subscription {
+            let json = try await subscription(packageName: packageName, purchaseToken: purchaseToken)
+            evidence = try verifier.subscription(json, purchaseToken: purchaseToken, statedAt: statedAt)
+        } else {
+            let json = try await product(packageName: packageName, purchaseToken: purchaseToken)
+            evidence = try verifier.product(json, purchaseToken: purchaseToken, statedAt: statedAt)
+        }
+        evidence.unacknowledged?.packageName = packageName
+        return evidence
+    }
 }
 
 /// An error of a look-up at Google Play.
@@ -55,6 +96,8 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
         case parked
         /// It states no facts, or is of a type that the server does not use.
         case ignored
+        /// It is about no known product, perhaps one of another app. Nothing was changed.
+        case unknownProduct
         /// The line belongs to another account.
         case ownedByAnother
         /// A check failed.
@@ -74,6 +117,7 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
             case .recorded: "recorded"
             case .parked: "parked"
             case .ignored: "ignored"
+            case .unknownProduct: "unknown-product"
             case .ownedByAnother: "owned-by-another"
             case .refused: "refused"
             case .unauthenticated: "unauthenticated"
@@ -112,7 +156,8 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
         if case .refused(let check) = outcome { text += " check=\(check.rawValue)" }
         text += " address=\(address.singleLine)"
         if let account { text += " account=\(account.singleLine)" }
-        return reason.isEmpty ? text : text + ": \(reason.singleLine)"
+        // The end of a reason says what to do.
+        return reason.isEmpty ? text : text + ": \(reason.singleLine(atMost: 1_000))"
     }
 }
 

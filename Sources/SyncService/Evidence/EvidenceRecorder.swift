@@ -93,11 +93,12 @@ struct EvidenceRecorder: Sendable {
             named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
-        var groups = try await names.groups(of: evidence)
+        let evidence = try await withTestPurchases(evidence)
+        var groups = try await names.groups(of: try await withEnds(evidence))
         for _ in 0..<Self.roundCount {
             let outcome = try await record(groups, request)
             // A purchase may have become known after a refund was parked under another name of it.
-            let current = try await names.groups(of: evidence)
+            let current = try await names.groups(of: try await withEnds(evidence))
             // An account may have registered the token before the facts were parked.
             var named = request.named
             if !isRenewal, !outcome.unowned.isEmpty { named = try await holder(of: evidence) }

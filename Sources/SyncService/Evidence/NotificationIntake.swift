@@ -8,9 +8,16 @@ extension EvidenceRecorder {
     /// - Returns: ``EvidenceNote/Outcome/recorded``, ``EvidenceNote/Outcome/parked`` or
     ///   ``EvidenceNote/Outcome/ignored``.
     func receive(_ evidence: VerifiedEvidence) async throws(BackendError) -> EvidenceNote.Outcome {
+        if !evidence.unknownProduct.isEmpty, try await !isKnown(evidence) { return .unknownProduct }
         guard !evidence.facts.isEmpty || evidence.line != nil || !evidence.aliases.isEmpty else { return .ignored }
         let outcome = try await record(evidence, from: nil, isRestore: false)
         return outcome.unowned.isEmpty ? .recorded : .parked
+    }
+
+    /// Returns `true` if the evidence states facts about a line with purchases, whose product was known once.
+    private func isKnown(_ evidence: VerifiedEvidence) async throws(BackendError) -> Bool {
+        guard let line = evidence.line, !evidence.facts.isEmpty else { return false }
+        return try await knownFacts(ofLine: line).contains { $0.contains { $0.purchase != nil } }
     }
 
     /// Returns `evidence` without the facts that are known already and differ in their dates only.
@@ -20,12 +27,11 @@ extension EvidenceRecorder {
         var evidence = evidence
         var known: Set<Fact> = []
         for line in Set(evidence.facts.compactMap(\.statedLine)) {
-            let facts = try await parked.facts(of: line)?.facts ?? []
-            known.formUnion(facts.map(\.withoutStamp))
-            let owners = try await lines.owners(of: line)
-            for (index, owner) in owners.enumerated() {
-                let facts = Set(try await writer.read(owner).facts(ofLine: line).map(\.withoutStamp))
-                if index == 0 { known.formUnion(facts) } else { known.formIntersection(facts) }
+            let facts = try await knownFacts(ofLine: line).map { Set($0.map(\.withoutStamp)) }
+            known.formUnion(facts[0])
+            // Facts that one of several owners lacks are written again.
+            if let first = facts.dropFirst().first {
+                known.formUnion(facts.dropFirst().reduce(first) { $0.intersection($1) })
             }
         }
         evidence.facts.removeAll { known.contains($0.withoutStamp) }
@@ -51,6 +57,10 @@ extension Fact {
         case .renewalState(var state):
             state.stamp = Stamp(logicalTime: .zero)
             return .renewalState(state)
+        case .revocation(var revocation) where revocation.revokedAt != nil:
+            // The answer does not state the date of a refund.
+            (revocation.stamp, revocation.revokedAt, revocation.reason) = (Stamp(logicalTime: .zero), .latest, "")
+            return .revocation(revocation)
         default: return self
         }
     }
@@ -119,17 +129,33 @@ package struct NotificationIntake: Sendable {
         try await record(.playRefund(order: order, purchaseToken: purchaseToken, voidedAt: voidedAt, now: now))
     }
 
-    /// Looks up a subscription at Google Play and records its state. A state that is known changes nothing.
+    /// Looks up a purchase at Google Play, records its state and acknowledges it. A state that is known changes
+    /// nothing.
+    ///
+    /// A token does not say if it is that of a subscription, so it is tried as that of a one-time product too.
     ///
     /// - Returns: As ``receive(signedPayload:)``.
-    /// - Throws: As ``receive(signedPayload:)``, or the error of the look-up.
+    /// - Throws: As ``receive(signedPayload:)``, or the error of the look-up or the acknowledgement.
     package func lookUp(packageName: String, purchaseToken: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.googlePlay, let lookup = evidence.lookup else { return .notConfigured }
         // The state is at least as new as the question.
         let statedAt = now
-        let json = try await lookup.subscription(packageName: packageName, purchaseToken: purchaseToken)
-        let stated = try verifier.subscription(json, purchaseToken: purchaseToken, statedAt: statedAt)
-        return try await record(try await recorder.withoutKnownFacts(stated))
+        let stated: VerifiedEvidence
+        do {
+            stated = try await lookup.state(
+                of: .subscription, packageName: packageName, purchaseToken: purchaseToken, verifier, statedAt: statedAt)
+        } catch let error as any PlayLookupError {
+            do {
+                stated = try await lookup.state(
+                    of: .oneTimeProduct, packageName: packageName, purchaseToken: purchaseToken, verifier,
+                    statedAt: statedAt)
+            } catch is any PlayLookupError { throw error }
+        }
+        let outcome = try await record(try await recorder.withoutKnownFacts(try await recorder.withEnds(stated)))
+        if outcome == .recorded || outcome == .parked, let purchase = stated.unacknowledged {
+            try await lookup.acknowledge(purchase)
+        }
+        return outcome
     }
 
     private var now: Timestamp { Timestamp(milliseconds: host.now()) }

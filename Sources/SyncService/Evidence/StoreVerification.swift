@@ -23,6 +23,10 @@ package protocol GooglePlayVerification: Sendable {
     func subscription(
         _ json: [UInt8], purchaseToken: String, statedAt: Timestamp?
     ) throws(EvidenceError) -> VerifiedEvidence
+    /// Reads an answer of `purchases.productsv2`.
+    func product(
+        _ json: [UInt8], purchaseToken: String, statedAt: Timestamp?
+    ) throws(EvidenceError) -> VerifiedEvidence
 }
 
 /// Verifies events of Stripe. `StripeVerifier` does.

@@ -16,6 +16,11 @@ struct ModelSale {
         }
         return terms.bonus.added(to: duration.times(purchase.quantity).added(to: start))
     }
+
+    /// Returns `true` if `other` is a later purchase of another product.
+    func isSucceeded(by other: ModelSale) -> Bool {
+        purchase.product != other.purchase.product && date < other.date
+    }
 }
 
 extension ModelFacts {
@@ -79,8 +84,8 @@ extension ModelFacts {
             let purchases = renewals.filter { $0.purchase.line == line }
             let ends = purchases.indices.map { index in
                 let sale = purchases[index]
-                // A purchase ends when another product of the same subscription starts.
-                let successor = purchases[index...].first { $0.purchase.product != sale.purchase.product }?.date
+                // A purchase ends when another product of the same subscription starts later.
+                let successor = purchases[index...].first { sale.isSucceeded(by: $0) }?.date
                 let end = sale.purchase.storeExpiry ?? sale.end(from: sale.date)
                 return min(end, successor ?? .max, sale.revokedAt ?? .max)
             }
@@ -88,7 +93,7 @@ extension ModelFacts {
             if let grace = grace(of: purchases, line) {
                 let sale = purchases[grace.index]
                 let start = max(sale.date, ends[grace.index])
-                let successor = purchases[grace.index...].first { $0.purchase.product != sale.purchase.product }?.date
+                let successor = purchases[grace.index...].first { sale.isSucceeded(by: $0) }?.date
                 spans.append(ModelSpan(start: start, end: min(grace.end, successor ?? .max)))
             }
         }

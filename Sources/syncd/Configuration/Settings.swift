@@ -121,7 +121,7 @@ extension Setting {
             "The service account that sends Google Play's push notifications"),
         Setting(
             "play-service-account", "SYNCD_PLAY_SERVICE_ACCOUNT", .secretPath, "file",
-            "Look up subscriptions at Google Play with this key file (JSON) of a service account"),
+            "Look up and acknowledge purchases at Google Play with this key file (JSON) of a service account"),
         Setting("play-api", "SYNCD_PLAY_API", .text, "url", "The base URL of Google Play's API, for tests"),
         Setting(
             "stripe-secret-file", "SYNCD_STRIPE_SECRET_FILE", .secretPath, "file",

@@ -50,6 +50,17 @@ struct RenewalLineTests {
         #expect(Self.chains(refunded) == [days("2026-01-01", "2026-01-20")])
     }
 
+    @Test("Products that begin at the same time do not end each other, and a later product ends both")
+    func together() throws {
+        let both = try Self.subscribed()
+            .buyingFromStore(Cinema.premium, at: "2026-01-01", transaction: "T2", original: "T1", expires: "2026-01-15")
+        let ends = both.replay().timelines[Cinema.films]?.periods.map { "\($0.start) – \($0.end)" }
+        #expect(ends?.sorted() == [days("2026-01-01", "2026-01-15"), days("2026-01-01", "2026-02-01")])
+        let later = try both.buyingFromStore(
+            Cinema.premium, at: "2026-01-20", transaction: "T3", original: "T1", expires: "2026-01-25")
+        #expect(Self.chains(later) == [days("2026-01-01", "2026-01-25")])
+    }
+
     @Test("Unsigned grace extends an unsigned purchase; on a signed one it is set aside and explained")
     func unsignedGrace() throws {
         let story = try Self.subscribed()

@@ -51,6 +51,7 @@ struct PlayNotificationTests {
             + "\"sku\":\"owl\"}"
         let notification = try PlayStage.notification(PlayStage.push(details))
         #expect(notification.subject == .oneTimeProduct && notification.product == "owl")
+        #expect(notification.lookup == .oneTimeProduct && notification.purchaseToken == "t")
         #expect(notification.evidence.facts.isEmpty && notification.evidence.event == "ONE_TIME_PRODUCT_\(name)")
     }
 
@@ -61,6 +62,7 @@ struct PlayNotificationTests {
         let notification = try PlayStage.notification(body)
         let date = Timestamp(milliseconds: PlayStage.now.milliseconds - 5_000)
         #expect(notification.subject == .voidedPurchase && notification.evidence.event == "VOIDED_PURCHASE")
+        #expect(notification.lookup == nil)
         #expect(notification.evidence.line == nil)
         #expect(
             notification.evidence.revocations == [
@@ -92,6 +94,9 @@ struct PlayNotificationTests {
         let body = PlayStage.push(Self.voided("\"orderId\":\"GPA.1-2\",\"refundType\":\(type)"))
         let notification = try PlayStage.notification(body)
         #expect(notification.subject == .voidedPurchase && notification.evidence.facts.isEmpty)
+        #expect(notification.lookup == .oneTimeProduct)
+        let other = PlayStage.push(Self.voided("\"productType\":1,\"refundType\":\(type)"))
+        #expect(try PlayStage.notification(other).lookup == .subscription)
         #expect(notification.evidence.event == "VOIDED_PURCHASE_IN_PART")
     }
 

@@ -133,6 +133,57 @@ struct PlaySubscriptionTests {
         }
     }
 
+    @Test("A deferred change of the base plan keeps the present item, and the coming one does not count yet")
+    func deferredBasePlan() throws {
+        let present = PlayStage.item(members: ",\"deferredItemReplacement\":{\"productId\":\"month\"}")
+        let coming = "{\"productId\":\"month\",\"offerDetails\":{\"basePlanId\":\"yearly\"}}"
+        for items in [[present, coming], [coming, present]] {
+            let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", items.joined(separator: ",")))
+            #expect(try evidence.purchase.transaction.id == "GPA.1-2..3/month")
+            #expect(try evidence.purchase.storeExpiry == Self.end.get())
+            #expect(evidence.renewals.map(\.willRenew) == [true] && evidence.renewals.map(\.pendingProduct) == [nil])
+        }
+        // After the change the former item may still be listed.
+        let former = PlayStage.item().replacing("2026-07", with: "2026-06").replacing("true", with: "false")
+        for items in [[former, PlayStage.item()], [PlayStage.item(), former]] {
+            let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", items.joined(separator: ",")))
+            #expect(try evidence.purchase.storeExpiry == Self.end.get())
+            #expect(evidence.renewals.map(\.willRenew) == [true])
+        }
+    }
+
+    @Test("An answer ends all orders that it does not name when it is stated")
+    func ending() throws {
+        let evidence = try PlayStage.read(PlayStage.subscription("ACTIVE", PlayStage.item()))
+        let token = PlayStage.reference("token")
+        #expect(evidence.subscription == token)
+        #expect(
+            evidence.ending
+                == SubscriptionEnding(
+                    current: [PlayStage.reference("GPA.1-2..3/month")], endedAt: PlayStage.now,
+                    statedAt: PlayStage.now))
+        #expect(try PlayStage.read(PlayStage.subscription("ACTIVE", PlayStage.item()), statedAt: nil).ending == nil)
+        #expect(try PlayStage.read(PlayStage.subscription("ACTIVE", "{\"productId\":\"year\"}")).ending == nil)
+    }
+
+    @Test("A purchase that is not acknowledged is named, unless it has expired")
+    func acknowledgement() throws {
+        func unacknowledged(_ state: String, _ acknowledgement: String = "PENDING") throws -> UnacknowledgedPurchase? {
+            let members = ",\"acknowledgementState\":\"ACKNOWLEDGEMENT_STATE_\(acknowledgement)\""
+            return try PlayStage.read(PlayStage.subscription(state, PlayStage.item(), members: members)).unacknowledged
+        }
+        let purchase = UnacknowledgedPurchase(isSubscription: true, product: "month", purchaseToken: "token")
+        #expect(try unacknowledged("ACTIVE") == purchase && unacknowledged("CANCELED") == purchase)
+        #expect(try unacknowledged("EXPIRED") == nil && unacknowledged("PENDING") == nil)
+        #expect(try unacknowledged("ACTIVE", "ACKNOWLEDGED") == nil)
+    }
+
+    @Test("An item that is to be removed does not renew")
+    func removal() throws {
+        let item = PlayStage.item(members: ",\"deferredItemRemoval\":{}")
+        #expect(try PlayStage.read(PlayStage.subscription("ACTIVE", item)).renewals.map(\.willRenew) == [false])
+    }
+
     @Test("An item whose renewal is off, or that is prepaid, does not renew")
     func notRenewing() throws {
         let off = PlayStage.item().replacing("true", with: "false")
@@ -166,7 +217,6 @@ struct PlaySubscriptionTests {
         let item = PlayStage.item()
         for (check, json) in [
             (.content, PlayStage.subscription("ACTIVE")),
-            (.content, PlayStage.subscription("ACTIVE", item, item)),
             (.content, PlayStage.subscription("ACTIVE", item).replacing("startTime", with: "began")),
             (.content, PlayStage.subscription("ACTIVE", item.replacing("2026-07", with: "2026-13"))),
             (.content, PlayStage.subscription("ACTIVE", item.replacing("\"month\"", with: "\"\""))),

@@ -79,11 +79,35 @@ struct StripeEventTests {
         #expect(evidence.accountToken == "def")
     }
 
-    @Test("A Checkout without a product in its metadata is refused with what to set")
-    func unknownProduct() {
-        let body = StripeStage.event(
-            "checkout.session.completed", StripeStage.checkout().replacing("entitlementsync_product", with: "product"))
-        StripeStage.expectRefusal(.content, because: "metadata entitlementsync_product of the session", body)
+    @Test("A Checkout without a product in its metadata states no facts, and says what to set")
+    func unknownProduct() throws {
+        let evidence = try checkout { $0.replacing("entitlementsync_product", with: "product") }
+        #expect(evidence.facts.isEmpty)
+        #expect(evidence.unknownProduct.contains("metadata entitlementsync_product of the session"))
+        #expect(try checkout().unknownProduct.isEmpty)
+    }
+
+    @Test("The number of units that the buyer chose multiplies the quantity of a unit")
+    func adjustableQuantity() throws {
+        func sell(_ count: Int, unit: String) throws -> VerifiedEvidence {
+            try checkout {
+                $0.replacing("\"owl\"", with: "\"owl\",\"entitlementsync_quantity\":\"\(unit)\"")
+                    .replacing("\"mode\"", with: "\"line_items\":{\"data\":[{\"quantity\":\(count)}]},\"mode\"")
+            }
+        }
+        #expect(try sell(3, unit: "20").purchase.quantity == 60)
+        let error = #expect(throws: EvidenceError.self) { try sell(3, unit: "5000") }
+        #expect(error?.reason == "3 times entitlementsync_quantity 5000 must be 1 to 10,000, not 15000")
+    }
+
+    @Test("A thin event states no facts, whatever its type and date are")
+    func thinEvent() throws {
+        let body =
+            "{\"id\":\"evt_1\",\"object\":\"v2.core.event\",\"type\":\"invoice.paid\",\"livemode\":true,"
+            + "\"created\":\"2026-05-28T20:26:40.000Z\",\"related_object\":{\"id\":\"in_1\",\"type\":\"invoice\"}}"
+        let evidence = try StripeStage.verify(body)
+        #expect(evidence.facts.isEmpty && evidence.event == "invoice.paid" && evidence.eventID == "evt_1")
+        #expect(evidence.unknownProduct.hasPrefix("invoice.paid is a thin event"))
     }
 
     @Test("An error says if the signature of the event was valid")

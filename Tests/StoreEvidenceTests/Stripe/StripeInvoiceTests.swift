@@ -7,6 +7,7 @@ struct StripeInvoiceTests {
     private static let (start, end) = (StripeStage.seconds, StripeStage.seconds + 2_592_000)
     private let invoice = StripeStage.reference("in_1")
     private let payment = StripeStage.reference("pi_2")
+    private let payments = ",\"payments\":{\"data\":[{\"payment\":{\"payment_intent\":\"pi_2\"}}]}"
 
     /// A line of the API version "Basil".
     private static func line(
@@ -40,7 +41,6 @@ struct StripeInvoiceTests {
 
     @Test("An invoice of any API version is one purchase of the paid period, in the line of its subscription")
     func shapes() throws {
-        let payments = ",\"payments\":{\"data\":[{\"payment\":{\"payment_intent\":\"pi_2\"}}]}"
         let basil = try verify("invoice.paid", Self.invoice(Self.line("price_month"), payments))
         let older = try verify("invoice.paid", Self.older)
         #expect(basil == older)
@@ -100,15 +100,51 @@ struct StripeInvoiceTests {
         #expect(both.product == "month" && both.date == Timestamp(milliseconds: Self.end * 1_000))
     }
 
-    @Test("An invoice of two products for one period, or without a known one, is refused with what to set")
-    func products() {
-        let two = Self.line("price_month") + "," + Self.line("price_year")
-        StripeStage.expectRefusal(
-            .content, because: "sell one product per subscription", StripeStage.event("invoice.paid", Self.invoice(two))
-        )
-        let unknown = StripeStage.event("invoice.paid", Self.invoice(Self.line("price_new")))
-        StripeStage.expectRefusal(.content, because: "of price_new is unknown", unknown)
-        StripeStage.expectRefusal(.content, because: "--stripe-price", unknown)
+    @Test("Each product of an invoice counts for its own period, also beside a fee")
+    func products() throws {
+        let lines = [
+            Self.line("price_year", to: Self.end * 2), Self.line("price_month"), Self.line("price_fee"),
+            Self.line("price_month", to: Self.end - 1),
+        ]
+        let evidence = try verify("invoice.paid", Self.invoice(lines.joined(separator: ","), payments))
+        #expect(evidence.purchases.map(\.product) == ["month", "year"])
+        #expect(evidence.purchases.map(\.storeExpiry?.milliseconds) == [Self.end * 1_000, Self.end * 2_000])
+        let transactions = [StripeStage.reference("in_1/month"), StripeStage.reference("in_1/year")]
+        #expect(evidence.purchases.map(\.transaction) == transactions)
+        #expect(evidence.purchases.map(\.line) == Array(repeating: StripeStage.reference("sub_1"), count: 2))
+        #expect(evidence.aliases == [payment: [invoice], invoice: Set(transactions)])
+        let added = [Self.line("price_month", proration: true), Self.line("price_year", proration: true)]
+        #expect(try verify("invoice.paid", Self.invoice(added.joined(separator: ","))).purchases.count == 2)
+    }
+
+    @Test("An invoice without a known product states no facts, and says what to set")
+    func unknownProduct() throws {
+        let evidence = try verify("invoice.paid", Self.invoice(Self.line("price_new"), payments))
+        #expect(evidence.facts.isEmpty && evidence.line == nil && evidence.aliases.isEmpty)
+        #expect(evidence.unknownProduct.contains("of price_new is unknown"))
+        #expect(evidence.unknownProduct.contains("--stripe-price price_new=PRODUCT"))
+        #expect(evidence.unknownProduct.contains("stripe events resend evt_1"))
+        #expect(try verify("invoice.paid", Self.invoice(Self.line("price_month"))).unknownProduct.isEmpty)
+    }
+
+    @Test("An invoice of credits only states no facts, as after a cancellation with a proration")
+    func credits() throws {
+        let credit = Self.line("price_month", amount: -300, proration: true)
+        let evidence = try verify("invoice.paid", Self.invoice(credit))
+        #expect(evidence.facts.isEmpty && evidence.aliases.isEmpty && evidence.unknownProduct.isEmpty)
+    }
+
+    @Test("A subscription that has ended states the end of all its periods")
+    func ended() throws {
+        let object = "{\"id\":\"sub_1\",\"status\":\"canceled\",\"ended_at\":\(Self.start)}"
+        let evidence = try verify("customer.subscription.deleted", after: 5, object)
+        #expect(evidence.subscription == StripeStage.reference("sub_1"))
+        #expect(
+            evidence.ending
+                == SubscriptionEnding(
+                    endedAt: StripeStage.now, statedAt: Timestamp(milliseconds: StripeStage.now.milliseconds + 5_000)))
+        let running = object.replacing("\(Self.start)", with: "null")
+        #expect(try verify("customer.subscription.updated", running).ending == nil)
     }
 
     @Test("The metadata of the price takes precedence over the map, and the map over the subscription's metadata")

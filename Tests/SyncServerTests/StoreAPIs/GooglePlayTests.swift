@@ -89,6 +89,29 @@ struct GooglePlayTests {
             ])
     }
 
+    @Test("looks up one-time products, and acknowledges for a server what it recorded, of its own app only")
+    func server() async throws {
+        let done = ScriptedTransport.answer(204, "")
+        let transport = ScriptedTransport([Self.granted, ScriptedTransport.answer(200, "{}"), done, done])
+        let client = try client(transport)
+        let app = "com.example.owls"
+        #expect(try await client.product(packageName: app, purchaseToken: "t/1") == Array("{}".utf8))
+        for isSubscription in [true, false] {
+            try await client.acknowledge(
+                packageName: app, product: "pro", purchaseToken: "t", isSubscription: isSubscription)
+        }
+        #expect(
+            transport.sent.map(\.line).dropFirst() == [
+                "GET \(Self.app)/productsv2/tokens/t%2F1", "POST \(Self.app)/subscriptions/pro/tokens/t:acknowledge",
+                "POST \(Self.app)/products/pro/tokens/t:acknowledge",
+            ])
+        let error = await #expect(throws: StoreAPIError.self) {
+            try await client.acknowledge(
+                packageName: "com.example.other", product: "pro", purchaseToken: "t", isSubscription: true)
+        }
+        #expect(error?.kind == .invalidArgument && transport.sent.count == 4)
+    }
+
     @Test("reads all pages of voided purchases and stops at a repeated page token")
     func voided() async throws {
         let item = #"{"purchaseToken":"p","orderId":"o","purchaseTimeMillis":"5","voidedTimeMillis":"7"}"#

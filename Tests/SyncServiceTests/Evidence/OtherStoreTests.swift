@@ -31,6 +31,14 @@ struct OtherStoreTests {
             guard let text = answer.withLock({ $0 }) else { throw URLError(.timedOut) }
             return Array(text.utf8)
         }
+
+        func product(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+            throw URLError(.badURL)
+        }
+
+        func acknowledge(
+            packageName: String, product: String, purchaseToken: String, isSubscription: Bool
+        ) async throws {}
     }
 
     /// Knows no subscription, and cannot be asked about most.
@@ -42,6 +50,14 @@ struct OtherStoreTests {
         func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
             throw Failure(isNotFound: purchaseToken == "gone")
         }
+
+        func product(packageName: String, purchaseToken: String) async throws -> [UInt8] {
+            throw URLError(.badURL)
+        }
+
+        func acknowledge(
+            packageName: String, product: String, purchaseToken: String, isSubscription: Bool
+        ) async throws {}
     }
 
     private func stripe(

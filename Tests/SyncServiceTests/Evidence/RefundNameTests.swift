@@ -14,11 +14,6 @@ struct RefundNameTests {
         func verify(_ token: String, now: Int64) async throws(TokenRefusal) {}
     }
 
-    private struct FixedLookup: PlayLookup {
-        let json: String
-        func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] { Array(json.utf8) }
-    }
-
     /// A valid key for a verifier that reads notifications and look-ups only.
     private static let key =
         "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAx1SXJZ9TefUlMkLzlulfyTgUq9W5vUODXaPct1R3ygWHw/8elZSLYfodsdu9"
@@ -39,7 +34,7 @@ struct RefundNameTests {
         let verifier = try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: Self.key)
         return try await EvidenceStage(.verified) {
             ($0.googlePlay, $0.push) = (verifier, AnyPush())
-            $0.lookup = FixedLookup(json: Self.subscription(members: members))
+            $0.lookup = PlayDesk(subscriptions: ["token": Self.subscription(members: members)])
         }
     }
 

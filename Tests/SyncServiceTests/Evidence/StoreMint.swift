@@ -156,4 +156,10 @@ struct PlainStoreVerifier: AppStoreVerification, StripeVerification, GooglePlayV
     ) throws(EvidenceError) -> VerifiedEvidence {
         try evidence(.googlePlaySubscription, String(decoding: json, as: UTF8.self), statedAt ?? .latest)
     }
+
+    func product(
+        _ json: [UInt8], purchaseToken: String, statedAt: Timestamp?
+    ) throws(EvidenceError) -> VerifiedEvidence {
+        try evidence(.googlePlayProduct, String(decoding: json, as: UTF8.self), statedAt ?? .latest)
+    }
 }

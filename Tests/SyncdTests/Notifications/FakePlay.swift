@@ -4,13 +4,16 @@ import Foundation
 import SyncCore
 import Synchronization
 
-/// A stand-in for Google's token endpoint, `purchases.subscriptionsv2.get` and `purchases.voidedpurchases.list`.
+/// A stand-in for Google's token endpoint, the look-ups of subscriptions and one-time products, the acknowledgements
+/// and `purchases.voidedpurchases.list`.
 final class FakePlay: Sendable {
     static let (package, account, keyID) = ("com.example", "sync@example.iam.gserviceaccount.com", "K1")
     private static let accessToken = "ya29.secret"
 
     let key: _RSA.Signing.PrivateKey
     private let subscriptions: Mutex<[String: String]>
+    private let products = Mutex<[String: String]>([:])
+    private let isRefusing = Mutex(false)
     private let refunds: [(order: String, date: Int64)]
 
     /// - Parameters:
@@ -23,6 +26,11 @@ final class FakePlay: Sendable {
     }
 
     func set(_ answer: String, for token: String) { subscriptions.withLock { $0[token] = answer } }
+
+    func set(product answer: String, for token: String) { products.withLock { $0[token] = answer } }
+
+    /// Makes acknowledgements fail, or succeed again.
+    func refuse(_ refuses: Bool) { isRefusing.withLock { $0 = refuses } }
 
     /// Starts the server.
     func start() throws -> FakeAPI { try FakeAPI { [self] in answer($0) } }
@@ -57,12 +65,18 @@ final class FakePlay: Sendable {
         }
         let purchases = "/androidpublisher/v3/applications/\(Self.package)/purchases/"
         if request.method == "GET", request.path == purchases + "voidedpurchases" { return refunds(request) }
-        let prefix = purchases + "subscriptionsv2/tokens/"
-        let token = request.path.hasPrefix(prefix) ? String(request.path.dropFirst(prefix.count)) : ""
-        guard request.method == "GET", let answer = subscriptions.withLock({ $0[token] }) else {
-            return FakeAPI.Answer(status: "404 Not Found", body: #"{"error":{"code":404,"message":"not found"}}"#)
+        if request.method == "POST", request.path.hasSuffix(":acknowledge") {
+            let isRefused = isRefusing.withLock { $0 }
+            return FakeAPI.Answer(status: isRefused ? "409 Conflict" : "204 No Content", body: "")
         }
-        return FakeAPI.Answer(body: answer)
+        let look =
+            [(purchases + "subscriptionsv2/tokens/", subscriptions.withLock { $0 })]
+            + [(purchases + "productsv2/tokens/", products.withLock { $0 })]
+        for (prefix, answers) in look where request.method == "GET" && request.path.hasPrefix(prefix) {
+            guard let answer = answers[String(request.path.dropFirst(prefix.count))] else { break }
+            return FakeAPI.Answer(body: answer)
+        }
+        return FakeAPI.Answer(status: "404 Not Found", body: #"{"error":{"code":404,"message":"not found"}}"#)
     }
 
     /// A page with one refund. As Google does, it refuses a start more than 30 days ago.

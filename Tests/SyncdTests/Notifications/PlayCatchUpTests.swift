@@ -45,6 +45,31 @@ struct PlayCatchUpTests {
         #expect(try await stage.versions() != before)
     }
 
+    @Test("A one-time product is looked up by the same list, and acknowledged once the failure is over")
+    func product() async throws {
+        let stage = try NotificationStage()
+        let play = try FakePlay([:])
+        play.set(
+            product: """
+                {"kind":"androidpublisher#productPurchaseV2","orderId":"GPA.7-7",\
+                "purchaseStateContext":{"purchaseState":"PURCHASED"},"purchaseCompletionTime":"2026-11-01T00:00:00Z",\
+                "obfuscatedExternalAccountId":"\(stage.token)","acknowledgementState":"ACKNOWLEDGEMENT_STATE_PENDING",\
+                "productLineItem":[{"productId":"\(Owls.night)","productOfferDetails":{"quantity":1}}]}
+                """, for: "token.night")
+        play.refuse(true)
+        let api = try play.start()
+        let failed = try stage.catchUp(api, of: play, tokens: ["token.night"])
+        #expect(failed.output.contains("refused: 1\n  store: 1, the first because "), "\(failed)")
+        #expect(try stage.hasAccess(to: "night-owl"))
+        let before = try await stage.versions()
+        play.refuse(false)
+        let outcome = try stage.catchUp(api, of: play, tokens: ["token.night"])
+        #expect(outcome.exitCode == 0 && outcome.output.hasPrefix("received: 1\nrecorded: 1"), "\(outcome)")
+        #expect(try await stage.versions() == before)
+        let path = "/androidpublisher/v3/applications/com.example/purchases/products/\(Owls.night)/tokens/token.night"
+        #expect(api.requests.filter { $0.path == path + ":acknowledge" }.count == 2)
+    }
+
     @Test("Refunds of the last 30 days are read without tokens, and a second run changes nothing")
     func refunds() async throws {
         let stage = try NotificationStage()

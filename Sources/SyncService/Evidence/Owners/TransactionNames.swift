@@ -18,6 +18,15 @@ struct TransactionNames: Sendable {
         var line: LineName?
         /// The date at which another subscription replaced the one with this name, in milliseconds since 1970 UTC.
         var endedAt: Int64?
+        /// The latest statement that ended the purchases of the subscription with this name.
+        var ending: Ending?
+    }
+
+    /// A ``SubscriptionEnding``, with dates in milliseconds since 1970 UTC.
+    struct Ending: Codable, Hashable, Sendable {
+        var current: [LineName]
+        var endedAt: Int64
+        var statedAt: Int64
     }
 
     /// Facts about one line.
@@ -63,9 +72,12 @@ struct TransactionNames: Sendable {
             groups.append(Group(line: line, facts: []))
         }
         // Facts that arrived before the alias are parked under it. Without a purchase they stay there.
-        for transaction in evidence.aliases.values.reduce(into: Set(), { $0.formUnion($1) }).sorted() {
-            guard let line = try await stored(transaction)?.line?.reference else { continue }
-            add(nil, try await names(of: transaction), to: line, in: &groups)
+        for alias in evidence.aliases.values.reduce(into: Set(), { $0.formUnion($1) }).sorted() {
+            let isPurchase = try await knownLine(of: alias) != nil
+            for transaction in isPurchase ? [alias] : try await transactions(named: alias) {
+                guard let line = try await knownLine(of: transaction) else { continue }
+                add(nil, try await names(of: transaction), to: line, in: &groups)
+            }
         }
         return groups.map { group in
             var group = group
@@ -107,6 +119,22 @@ struct TransactionNames: Sendable {
         return ends
     }
 
+    /// The latest statement that ended the purchases of `subscription`, `new` included; `nil` if there is none.
+    func ending(
+        of subscription: TransactionReference, learning new: SubscriptionEnding?
+    ) async throws(BackendError) -> SubscriptionEnding? {
+        if let new {
+            let ending = Ending(
+                current: new.current.sorted().map { LineName($0) }, endedAt: new.endedAt.milliseconds,
+                statedAt: new.statedAt.milliseconds)
+            try await learn(Name(ending: ending), of: subscription)
+        }
+        guard let known = try await stored(subscription)?.ending else { return nil }
+        return SubscriptionEnding(
+            current: Set(known.current.map(\.reference)), endedAt: Timestamp(milliseconds: known.endedAt),
+            statedAt: Timestamp(milliseconds: known.statedAt))
+    }
+
     /// The lines of the known purchases for which `name` stands.
     func lines(named name: TransactionReference) async throws(BackendError) -> [TransactionReference] {
         var lines: [TransactionReference] = []
@@ -141,8 +169,13 @@ struct TransactionNames: Sendable {
     ) async throws(BackendError) -> [TransactionReference] {
         guard let known = try await stored(name), let aliases = known.aliases else { return [name] }
         var transactions: [TransactionReference] = known.line == nil ? [] : [name]
-        for alias in aliases.map(\.reference) where try await stored(alias)?.line != nil {
-            transactions.append(alias)
+        for alias in aliases.map(\.reference) {
+            let known = try await stored(alias)
+            if known?.line != nil { transactions.append(alias) }
+            // A payment stands for an invoice, which may stand for several products.
+            for product in (known?.aliases ?? []).map(\.reference) where try await stored(product)?.line != nil {
+                transactions.append(product)
+            }
         }
         return transactions.isEmpty ? [name] : transactions
     }
@@ -150,7 +183,12 @@ struct TransactionNames: Sendable {
     /// The keys under which facts about `transaction` may be parked; empty for the App Store.
     private func names(of transaction: TransactionReference) async throws(BackendError) -> Set<TransactionReference> {
         guard transaction.store != .appStore else { return [] }
-        return Set((try await stored(transaction)?.names ?? []).map(\.reference) + [transaction])
+        var names: Set = [transaction]
+        for name in (try await stored(transaction)?.names ?? []).map(\.reference) {
+            names.insert(name)
+            names.formUnion((try await stored(name)?.names ?? []).map(\.reference))
+        }
+        return names
     }
 
     /// The line of a revoked transaction.
@@ -173,13 +211,21 @@ struct TransactionNames: Sendable {
         _ = try await records.update(try Self.key(of: transaction)) { (known: Name?) in
             Name(
                 aliases: Self.union(known?.aliases, name.aliases), names: Self.union(known?.names, name.names),
-                line: known?.line ?? name.line, endedAt: known?.endedAt ?? name.endedAt)
+                line: known?.line ?? name.line, endedAt: known?.endedAt ?? name.endedAt,
+                ending: Self.later(known?.ending, name.ending))
         }
     }
 
     private static func union(_ known: [LineName]?, _ new: [LineName]?) -> [LineName]? {
         let all = Set(known ?? []).union(new ?? [])
         return all.isEmpty ? nil : all.sorted { $0.reference < $1.reference }
+    }
+
+    /// Returns the later statement, but the known one if both name the same purchases: its end is earlier, and
+    /// repeating an answer changes nothing.
+    private static func later(_ known: Ending?, _ new: Ending?) -> Ending? {
+        guard let known, let new else { return known ?? new }
+        return known.statedAt > new.statedAt || known.current == new.current ? known : new
     }
 
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {

@@ -34,8 +34,10 @@ extension EntitlementService {
                     return Self.accepted
                 }
                 let outcome = try await recorder.receive(evidence)
-                note(kind, outcome, request.peer)
-                if outcome != .ignored { hub.wakeUp() }
+                note(kind, outcome, request.peer, nil, outcome == .unknownProduct ? evidence.unknownProduct : "")
+                guard outcome == .recorded || outcome == .parked else { return Self.accepted }
+                hub.wakeUp()
+                try await acknowledge(evidence)
                 return Self.accepted
             }
         } catch let error as EvidenceError {
@@ -107,33 +109,53 @@ extension EntitlementService {
         }
     }
 
-    /// The evidence of a notification of Google Play. A notification about a subscription states only that something
-    /// has changed.
+    /// Acknowledges a purchase that is recorded. If that fails, Google sends the notification again.
+    private func acknowledge(_ evidence: VerifiedEvidence) async throws {
+        guard let purchase = evidence.unacknowledged, let lookup = configuration.evidence.lookup else { return }
+        do { try await lookup.acknowledge(purchase) } catch {
+            let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
+            onError(
+                BackendError(
+                    isUnknown ? .other : .unavailable, operation: .write,
+                    message: "a purchase at Google Play is recorded, but cannot be acknowledged", cause: error))
+            guard isUnknown else {
+                throw RequestError(
+                    .serviceUnavailable, "the purchase is recorded, but cannot be acknowledged now", retryAfter: 60)
+            }
+        }
+    }
+
+    /// The evidence of a notification of Google Play. Most notifications state only that something has changed.
     private func lookedUp(
         _ notification: PlayNotification, _ verifier: any GooglePlayVerification, _ peer: String
     ) async throws -> VerifiedEvidence? {
-        guard notification.subject == .subscription, let token = notification.purchaseToken else {
+        guard let subject = notification.lookup, let token = notification.purchaseToken else {
             return notification.evidence
         }
+        let purchase = subject == .subscription ? "subscription" : "one-time product"
         guard let lookup = configuration.evidence.lookup else {
             note(
                 .googlePlayNotification, .notConfigured, peer, nil,
-                "the server has no access to Google Play's API, so it cannot look up the subscription")
+                "the server has no access to Google Play's API, so it cannot look up the \(purchase)")
             return nil
         }
-        let json: [UInt8]
-        do { json = try await lookup.subscription(packageName: notification.packageName, purchaseToken: token) } catch {
+        do {
+            return try await lookup.state(
+                of: subject, packageName: notification.packageName, purchaseToken: token, verifier,
+                statedAt: notification.date)
+        } catch let error as EvidenceError {
+            throw error
+        } catch {
             let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
             onError(
                 BackendError(
                     isUnknown ? .other : .unavailable, operation: .read,
-                    message: "a subscription at Google Play cannot be looked up", cause: error))
+                    message: "a \(purchase) at Google Play cannot be looked up", cause: error))
             guard !isUnknown else {
-                note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the subscription")
+                note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the \(purchase)")
                 return nil
             }
-            throw RequestError(.serviceUnavailable, "the subscription cannot be looked up now", retryAfter: 60)
+            throw RequestError(.serviceUnavailable, "the \(purchase) cannot be looked up now", retryAfter: 60)
         }
-        return try verifier.subscription(json, purchaseToken: token, statedAt: notification.date)
     }
 }

@@ -15,8 +15,9 @@ struct CatchUp: AsyncParsableCommand {
             recorded as if Apple had sent it to the server. With --app-store-transactions, all transactions of the \
             customers who made these are read too, for an outage that is longer than Apple's history. With \
             --play-service-account, the refunds of the last 30 days are read from Google Play, and with --play-tokens \
-            the state of each subscription. Google has no history of notifications, and the server does not keep \
-            purchase tokens: take them from the purchases of your app or from the Play Console.
+            the state of each subscription and one-time product, which is also acknowledged. Google has no history of \
+            notifications, and the server does not keep purchase tokens: take them from the purchases of your app or \
+            from the Play Console.
 
             The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
             the ownership rule of the server; its trust policy stays as it is. Prints the number of statements by \
@@ -131,7 +132,7 @@ struct CatchUp: AsyncParsableCommand {
         }
     }
 
-    /// The app on Google Play, and the subscriptions to look up.
+    /// The app on Google Play, and the purchases to look up.
     private struct PlayApp {
         var package: String
         var tokens: [String]

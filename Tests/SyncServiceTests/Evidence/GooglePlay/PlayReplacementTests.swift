@@ -16,14 +16,6 @@ struct PlayReplacementTests {
         func verify(_ token: String, now: Int64) async throws(TokenRefusal) {}
     }
 
-    private struct Lookup: PlayLookup {
-        let answers: [String: String]
-        func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
-            guard let answer = answers[purchaseToken] else { throw URLError(.badURL) }
-            return Array(answer.utf8)
-        }
-    }
-
     /// An answer about a subscription that started some days after the stage, and runs for 300 days.
     private static func answer(
         _ product: String, order: String, after days: Int64, _ members: String = ""
@@ -39,7 +31,7 @@ struct PlayReplacementTests {
         let identifiers = ",\"externalAccountIdentifiers\":{\"obfuscatedExternalAccountId\":\"\(token)\"}"
         let stage = try await EvidenceStage(.verified) {
             ($0.googlePlay, $0.push) = (GooglePlayVerifier(packageNames: ["com.example.owl"]), AnyPush())
-            $0.lookup = Lookup(answers: [
+            $0.lookup = PlayDesk(subscriptions: [
                 "old": Self.answer("month", order: "GPA.1-2..3", after: 0, identifiers),
                 "new": Self.answer(product, order: "GPA.5-6", after: 1, ",\"linkedPurchaseToken\":\"old\""),
             ])
