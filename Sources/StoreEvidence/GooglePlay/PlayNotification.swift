@@ -137,7 +137,7 @@ extension PlayNotification {
         type = try details.integer("refundType")
         evidence.event = type == 1 ? "VOIDED_PURCHASE" : "VOIDED_PURCHASE_IN_PART"
         guard type == 1 else { return }
-        let order = PlayIdentity(order: try details.string("orderId"), purchaseToken: token)
+        let order = PlayIdentity(order: try details.id("orderId"), purchaseToken: token)
         evidence.facts = [try order.refund(at: date)]
     }
 }

@@ -101,8 +101,8 @@ private struct SubscriptionReader {
         _ item: StoreObject, start: Timestamp, expiry: Timestamp, into evidence: inout VerifiedEvidence
     ) throws(EvidenceError) {
         let product = try ProductID(item.required("productId")).checked("productId")
-        let paid = try item.string("latestSuccessfulOrderId")
-        let order = if let paid { paid } else { try object.string("latestOrderId") }
+        let paid = try item.id("latestSuccessfulOrderId")
+        let order = if let paid { paid } else { try object.id("latestOrderId") }
         let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
         let transaction = try identity.transaction(of: product, in: environment)
         let line = try identity.line(of: product, in: environment)

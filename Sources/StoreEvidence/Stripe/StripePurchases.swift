@@ -37,7 +37,7 @@ extension StripeReader {
         let stated = try object.object("metadata")?.quantity(StripeVerifier.quantityKey)
         let quantity = if let stated { stated } else { try lines.first?.quantity() ?? 1 }
         let payment = try object.reference("payment_intent")
-        let id = if let payment { payment } else { try object.required("id") }
+        let id = if let payment { payment } else { try object.requiredID("id") }
         return Purchase(
             transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
             quantity: quantity, stamp: stamp())
@@ -48,7 +48,7 @@ extension StripeReader {
         let details = try object.object("parent")?.object("subscription_details")
         let former = try object.reference("subscription")
         guard let subscription = try details?.reference("subscription") ?? former else { return }
-        let invoice = try reference(object.required("id"), "id")
+        let invoice = try reference(object.requiredID("id"), "id")
         let line = try reference(subscription, "subscription")
         let period = try paidPeriod()
         evidence.line = line
@@ -128,7 +128,7 @@ extension StripeReader {
     func readSubscription(_ type: String, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
         let isDeleted = type == "customer.subscription.deleted"
         let rank: UInt64 = isDeleted ? 2 : type == "customer.subscription.updated" ? 1 : 0
-        let line = try reference(object.required("id"), "id")
+        let line = try reference(object.requiredID("id"), "id")
         let status = try object.required("status")
         let isRunning = ["active", "trialing", "past_due"].contains(status)
         let endsAtPeriodEnd = try endsAtPeriodEnd()
