@@ -45,6 +45,9 @@ extension FileBackend {
         /// copy may have data that is nowhere else.
         ///
         /// **Half-copied files** are listed too, and reading one throws an error.
+        ///
+        /// **Files that iCloud Drive has not downloaded** are `BackendError.Kind.unavailable`: they are neither absent
+        /// nor overwritten, and a sync fails until they are downloaded.
         case fileSyncTool
     }
 }

@@ -61,6 +61,8 @@ public struct VerifiedEvidence: Hashable, Sendable {
     package var event: String
     /// The store's id of a notification or event; empty for other evidence.
     package var eventID: String
+    /// The parts of unsigned evidence that were left out, and the reasons, one line each.
+    package var warnings: [String] = []
 
     /// Creates a result.
     package init(

@@ -113,12 +113,50 @@ struct SharedFolderTests {
         #expect(try await value(of: key.text)?.count == 100)
     }
 
-    @Test("An entry that the tool has not fetched yet is listed, and reading it throws")
-    func notFetched() async throws {
+    @Test("An entry that iCloud Drive has not downloaded is unavailable until it is, and no write replaces it")
+    func notDownloaded() async throws {
+        let tablet = try EntryKey("a/ledger/tablet")
         _ = try await store.write([1], to: key, if: .any)
+        _ = try await store.write([2], to: tablet, if: .any)
+        let whole = try bytes(of: "tablet.entry")
+        try FileManager.default.removeItem(atPath: path("tablet.entry"))
         try put(Array("bplist00".utf8), at: ".tablet.entry.icloud")
         #expect(try await listed() == ["a/ledger/.tablet.entry.icloud", key.text])
-        await expectKind(.damaged) { try await store.read(EntryKey("a/ledger/.tablet.entry.icloud")) }
+        let placeholder = try EntryKey("a/ledger/.tablet.entry.icloud")
+        for missing in [tablet, placeholder] {
+            let error = await expectKind(.unavailable) { try await store.read(missing) }
+            #expect(error?.disposition == .transient)
+            #expect(error?.message.contains("iCloud Drive has not downloaded this file yet; download it") == true)
+        }
+        await expectKind(.unavailable) { try await store.write([3], to: tablet, if: .any) }
+        await expectKind(.unavailable) { try await store.delete(tablet, if: .any) }
+        #expect(!FileManager.default.fileExists(atPath: path("tablet.entry")))
+        #expect(try await value(of: key.text) == [1])
+        try FileManager.default.removeItem(atPath: path(".tablet.entry.icloud"))
+        try put(whole, at: "tablet.entry")
+        #expect(try await value(of: tablet.text) == [2])
+        _ = try await store.write([3], to: tablet, if: .any)
+        #expect(try await value(of: tablet.text) == [3])
+    }
+
+    @Test("An entry or marker of a store with locks that iCloud Drive has not downloaded is unavailable")
+    func lockedStoreNotDownloaded() async throws {
+        let root = folder.path(of: "locked")
+        let locked = FileBackend(folder: root)
+        let other = try EntryKey("a/ledger/tablet")
+        for name in [key, other] { _ = try await locked.write([1], to: name, if: .absent) }
+        func move(_ name: String, to target: String) throws {
+            try FileManager.default.moveItem(atPath: "\(root)/\(name)", toPath: "\(root)/\(target)")
+        }
+        try move("a/ledger/tablet.entry", to: "a/ledger/.tablet.entry.icloud")
+        await expectKind(.unavailable) { try await locked.read(other) }
+        await expectKind(.unavailable) { try await locked.write([2], to: other, if: .absent) }
+        await expectKind(.unavailable) { try await locked.list(prefix: "", after: nil, limit: 10) }
+        try move("a/ledger/.tablet.entry.icloud", to: "a/ledger/tablet.entry")
+        #expect(try await locked.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == [key, other])
+        try move("store.format", to: ".store.format.icloud")
+        await expectKind(.unavailable) { try await FileBackend(folder: root).read(key) }
+        await expectKind(.unavailable) { try await FileBackend(folder: root).write([2], to: key, if: .any) }
     }
 
     @Test("An object that is not a regular file is listed as damaged, and is not waited for")

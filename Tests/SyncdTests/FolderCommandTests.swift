@@ -61,6 +61,25 @@ struct FolderCommandTests {
         #expect(try sandbox.run("restore \(tablet)").output.hasPrefix("restored for alice: 1 purchase\n"))
     }
 
+    @Test("No restore succeeds over a file that iCloud Drive has not downloaded, and the next one does after it")
+    func notDownloaded() throws {
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
+        try sandbox.run("sync \(phone)")
+        try copy("phone-share", to: "tablet-share")
+        let file = try sandbox.path("tablet-share/" + #require(entries(in: "tablet-share").first))
+        let url = URL(filePath: file)
+        let placeholder = url.deletingLastPathComponent().appending(path: ".\(url.lastPathComponent).icloud")
+        try FileManager.default.moveItem(at: url, to: placeholder)
+        for command in ["restore", "sync"] {
+            let outcome = try sandbox.run("\(command) \(tablet)")
+            #expect(outcome.exitCode == 75 && outcome.output.isEmpty, "\(outcome)")
+            #expect(outcome.error.contains("iCloud Drive has not downloaded this file yet"), "\(outcome)")
+        }
+        #expect(try entries(in: "tablet-share").count == 1)
+        try FileManager.default.moveItem(at: placeholder, to: url)
+        #expect(try sandbox.run("restore \(tablet)").output.hasPrefix("restored for alice: 1 purchase\n"))
+    }
+
     @Test(
         "A half-copied file is reported, blocks nothing, and is read when it is complete"
     )

@@ -86,6 +86,10 @@ extension StoreFolder {
         if let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) {
             return (part.sortKey, part.isEntry)
         }
+        // The version of an entry that is not downloaded is unknown, so the listing fails.
+        if !isToolShared, let part = Placeholder.original(of: name).flatMap(KeyFileName.Part.init(fileName:)) {
+            return (part.sortKey, true)
+        }
         let endsComponent = start.isEmpty || start.last == UInt8(ascii: "/")
         return isToolShared && endsComponent && ConflictCopy.isName(name) ? (Array(name.utf8), true) : nil
     }

@@ -26,6 +26,9 @@ extension StoreFolder {
             guard let names = try names() else { return .missing }
             // Another process may have created the store since the read above.
             if names.contains(Self.markerName) { continue }
+            guard !names.contains(Placeholder.name(for: Self.markerName)) else {
+                throw Placeholder.error(path(of: Self.markerName))
+            }
             guard
                 names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
             else {

@@ -115,7 +115,10 @@ extension StoreFolder {
 
     private func conflict(at key: EntryKey, with precondition: Precondition) throws(BackendError) -> WriteOutcome? {
         // Under `any` the entry is not read, so that a damaged one can be replaced.
-        if precondition == .any { return nil }
+        if precondition == .any {
+            try confirmDownloaded(path(of: KeyFileName(key)))
+            return nil
+        }
         let conflict: WriteOutcome
         switch (precondition, try entry(key, unless: precondition.version)) {
         case (.absent, .absent), (_, .unchanged): return nil

@@ -139,6 +139,8 @@ final class StoreFolder: Sendable {
         let path = path(of: key)
         guard try hasPlainFolders(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
         defer { fileSystem.close(file) }
+        // A shared folder lists the placeholder of an entry, under a key of its own.
+        if isToolShared, Placeholder.isPath(path) { throw Placeholder.error(path) }
         var bytes = try attempting { () throws(FileSystemError) in
             try fileSystem.bytes(of: file, limit: Self.firstReadByteCount)
         }
@@ -256,12 +258,39 @@ final class StoreFolder: Sendable {
         }
     }
 
+    /// Opens the file of an entry; `nil` if there is none. An entry that is not downloaded is unavailable.
     private func openEntry(_ path: String) throws(BackendError) -> OpenFile? {
+        if let file = try openIfThere(path) { return file }
+        guard let placeholder = Placeholder.path(for: path), try exists(placeholder) else {
+            // The download may have ended in the meantime.
+            return try openIfThere(path)
+        }
+        throw Placeholder.error(path)
+    }
+
+    private func openIfThere(_ path: String) throws(BackendError) -> OpenFile? {
         do {
             return try fileSystem.open(path, .read)
         } catch {
             guard error.isMissing else { throw BackendError(error) }
             return nil
+        }
+    }
+
+    /// Throws if there is only a placeholder for the file at `path`, which a write must not replace.
+    func confirmDownloaded(_ path: String) throws(BackendError) {
+        guard let placeholder = Placeholder.path(for: path), try exists(placeholder), try !exists(path) else { return }
+        throw Placeholder.error(path)
+    }
+
+    /// Returns `true` if something has the name `path`.
+    private func exists(_ path: String) throws(BackendError) -> Bool {
+        do {
+            _ = try fileSystem.identity(at: path)
+            return true
+        } catch {
+            guard error.isMissing else { throw BackendError(error) }
+            return false
         }
     }
 

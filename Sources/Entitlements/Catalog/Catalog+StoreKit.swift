@@ -1,5 +1,5 @@
 extension Catalog {
-    /// Reads a StoreKit configuration written by Xcode (`.storekit`, version 4 and later) as a catalogue.
+    /// Reads a StoreKit configuration written by Xcode (`.storekit`, version 1 and later) as a catalogue.
     ///
     /// - Products keep their ids. `displayName` becomes the name for its language; the first locale of a language
     ///   supplies the name for the language itself.
@@ -12,12 +12,11 @@ extension Catalog {
     ///   the product, and one for each group, with the name of the subscription group or, if that is taken, the id of
     ///   the group.
     ///
-    /// Unknown members are ignored, because Apple extends the format with new versions of Xcode. A later major version
-    /// is therefore read too if the required members are in their places. Unknown kinds of products are rejected in
-    /// every version.
+    /// Unknown members are ignored, because Apple extends the format with new versions of Xcode. Every major version is
+    /// read if the required members are in their places. Unknown kinds of products are rejected in every version.
     ///
     /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value. If
-    ///   durations are missing, the error lists every product that needs one.
+    ///   durations are missing, the error lists every product that needs one. A file without products is an error too.
     public init(
         storeKitConfiguration json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement()
     )
@@ -74,15 +73,11 @@ private struct StoreKitReader {
         self.supplement = supplement
     }
 
-    static let oldestMajor: Int64 = 4
-
     mutating func read(_ root: JSONObjectReader, _ whole: JSONReader) throws(InputError) {
         let version = try root.required("version")
         let major = try version.object().required("major")
-        guard try major.integer() >= Self.oldestMajor else {
-            throw major.error(
-                "version \(try major.integer()) of a StoreKit configuration is too old, 4 and later are read: "
-                    + "open it in Xcode 15 or later and save it there")
+        guard try major.integer() >= 1 else {
+            throw major.error("the version of a StoreKit configuration is 1 or later, not \(try major.integer())")
         }
         let lists = ["products", "nonRenewingSubscriptions", "subscriptionGroups"]
         guard lists.contains(where: { root[$0] != nil }) else {
@@ -92,6 +87,10 @@ private struct StoreKitReader {
             for reader in try root[list]?.array() ?? [] { try readProduct(reader) }
         }
         for reader in try root["subscriptionGroups"]?.array() ?? [] { try readGroup(reader) }
+        guard !products.isEmpty else {
+            throw whole.error(
+                "the file has no products: add them in Xcode, or let Xcode sync the file with App Store Connect")
+        }
         try supplement.check(against: kinds)
         guard withoutDuration.isEmpty else {
             let ids = withoutDuration.sorted().map { "\"\($0)\"" }.joined(separator: ", ")

@@ -94,10 +94,10 @@ extension History.Entry {
         let members = try reader.object()
         try members.allow("transactionID", "productID", "purchaseDate", "quantity", "revokedAt", "expiresDate", "store")
         let transactionReader = try members.required("transactionID")
-        let transaction = TransactionID(try transactionReader.string())
+        let transaction = TransactionID(try transactionReader.identifier())
         do { try transaction.validate() } catch { throw transactionReader.error(error.reason) }
         let productReader = try members.required("productID")
-        let product = ProductID(try productReader.string())
+        let product = ProductID(try productReader.identifier())
         guard catalog[product: product] != nil else {
             throw productReader.error("the catalogue has no product \"\(product.rawValue.singleLine)\"")
         }

@@ -28,6 +28,22 @@ package struct JSONReader: Sendable {
         return text
     }
 
+    /// The id, which some systems write as a number.
+    ///
+    /// Many JSON implementations round numbers from 2^53 on, which could turn two ids into one, so these are rejected.
+    package func identifier() throws(InputError) -> String {
+        switch value {
+        case .integer(let number) where (0..<(1 << 53)).contains(number): return String(number)
+        case .integer(let number): throw inexactIdentifier("\(number)")
+        case .number(let text): throw inexactIdentifier(text)
+        default: return try string()
+        }
+    }
+
+    private func inexactIdentifier(_ text: String) -> InputError {
+        error("an id is a text, or a whole number below 2^53 that no program rounds, not \(text.singleLine)")
+    }
+
     package func integer() throws(InputError) -> Int64 {
         guard case .integer(let number) = value else {
             throw error("a whole number is expected, not \(value.typeName)")

@@ -11,10 +11,12 @@ public import Entitlements
 /// let evidence = try verifier.transaction(jws, now: now)
 /// ```
 public struct AppStoreVerifier: Sendable {
-    /// The bundle identifiers of the app, one of which evidence must name.
+    /// The bundle identifiers of the apps, one of which evidence must name.
     public let bundleIDs: Set<String>
-    /// Apple's id of the app. Notifications of production are refused without it.
+    /// Apple's id of the apps that ``appAppleIDs`` does not name. Notifications of production are refused without it.
     public let appAppleID: Int64?
+    /// Apple's ids of the apps, by bundle identifier.
+    public let appAppleIDs: [String: Int64]
     /// The accepted environments.
     public let environments: Set<EnvironmentID>
     let chains: AppleChains
@@ -22,17 +24,19 @@ public struct AppStoreVerifier: Sendable {
     /// Creates a verifier.
     ///
     /// - Parameters:
-    ///   - bundleIDs: The bundle identifiers of the app.
+    ///   - bundleIDs: The bundle identifiers of the apps.
     ///   - appAppleID: Apple's id of the app, which App Store Connect shows under "Apple ID".
+    ///   - appAppleIDs: Apple's ids of several apps, by bundle identifier. They take precedence over `appAppleID`.
     ///   - environments: The accepted environments. Add `xcode` only in tests that sign with `roots` of their own. The
     ///     signatures of Xcode's StoreKit testing are refused in any case: their single certificate proves nothing.
     ///   - roots: The root certificates.
     public init(
-        bundleIDs: Set<String>, appAppleID: Int64? = nil,
+        bundleIDs: Set<String>, appAppleID: Int64? = nil, appAppleIDs: [String: Int64] = [:],
         environments: Set<EnvironmentID> = [.production, .sandbox], roots: EvidenceRoots = .pinned
     ) {
         self.bundleIDs = bundleIDs
         self.appAppleID = appAppleID
+        self.appAppleIDs = appAppleIDs
         self.environments = environments
         chains = AppleChains(roots)
     }
@@ -84,8 +88,7 @@ public struct AppStoreVerifier: Sendable {
     ///
     /// - Throws: ``EvidenceError`` with the failed check.
     package func notification(signedPayload: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
-        let message = try SignedMessage(
-            signedPayload, limit: EvidenceLimits.notification, name: "the notification", chains: chains, now: now)
+        let message = try signedMessage(signedPayload, .notification, EvidenceLimits.notification, now: now)
         return try EvidenceError.authenticated { () throws(EvidenceError) in try evidence(in: message, now: now) }
     }
 
@@ -157,27 +160,37 @@ public struct AppStoreVerifier: Sendable {
     }
 
     private func signedTransaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedTransaction {
-        try SignedTransaction(
-            try SignedMessage(
-                jws, limit: EvidenceLimits.transaction, name: "the transaction", chains: chains, now: now))
+        try SignedTransaction(try signedMessage(jws, .transaction, EvidenceLimits.transaction, now: now))
     }
 
     private func signedRenewal(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedRenewal {
-        try SignedRenewal(
-            try SignedMessage(
-                jws, limit: EvidenceLimits.transaction, name: "the renewal info", chains: chains, now: now))
+        try SignedRenewal(try signedMessage(jws, .renewal, EvidenceLimits.transaction, now: now))
+    }
+
+    /// Verifies a signed message. A refusal says what the message is if it is not of the expected form.
+    private func signedMessage(
+        _ text: String, _ form: EvidenceForm, _ limit: Int, now: Timestamp
+    ) throws(EvidenceError) -> SignedMessage {
+        do {
+            return try SignedMessage(text, limit: limit, name: form.expectation, chains: chains, now: now)
+        } catch {
+            throw error.naming(Array(text.utf8), insteadOf: form)
+        }
     }
 
     private func check(_ notification: SignedNotification.Content) throws(EvidenceError) {
         try check(bundleID: notification.bundleID, "the notification")
         try check(notification.environment, "the notification")
         guard notification.environment == .production else { return }
-        guard let appAppleID else {
-            throw EvidenceError(.app, "Apple's id of the app must be configured for notifications of production")
+        let bundleID = notification.bundleID
+        guard let expected = appAppleIDs[bundleID] ?? appAppleID else {
+            throw EvidenceError(
+                .app, "Apple's id of the app \(bundleID.singleLine) must be configured for notifications of production")
         }
-        guard notification.appAppleID == appAppleID else {
+        guard notification.appAppleID == expected else {
             let id = notification.appAppleID.map { "\($0)" } ?? "none"
-            throw EvidenceError(.app, "the notification is for Apple's app id \(id), not \(appAppleID)")
+            throw EvidenceError(
+                .app, "the notification of \(bundleID.singleLine) is for Apple's app id \(id), not \(expected)")
         }
     }
 

@@ -15,18 +15,14 @@ struct SignedTransaction {
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
-        guard let id = try body.string("transactionId") else {
-            throw EvidenceError(.kind, "this is not a transaction: it has no transactionId")
-        }
-        guard !body.contains("notificationType"), !body.contains("autoRenewStatus") else {
-            throw EvidenceError(.kind, "this is not a transaction")
-        }
+        try EvidenceForm.transaction.check(body)
+        let id = try body.requiredID("transactionId")
         bundleID = try body.required("bundleId")
         environment = try EnvironmentID(appStore: try body.required("environment"))
         accountToken = try body.short("appAccountToken")?.lowercased()
         let transaction = TransactionReference(
             store: .appStore, environment: environment, id: try TransactionID(id).checked("transactionId"))
-        let original = try TransactionID(try body.string("originalTransactionId") ?? id)
+        let original = try TransactionID(try body.id("originalTransactionId") ?? id)
             .checked("originalTransactionId")
         guard let date = try body.milliseconds("purchaseDate") else { throw body.missing("purchaseDate") }
         // Only the end of an auto-renewable subscription is up to the store. The catalogue decides about the others.
@@ -70,8 +66,7 @@ struct SignedRenewal {
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
-        guard body.contains("autoRenewStatus"), !body.contains("transactionId"), !body.contains("notificationType")
-        else { throw EvidenceError(.kind, "this is not a renewal info") }
+        try EvidenceForm.renewal.check(body)
         environment = try EnvironmentID(appStore: try body.required("environment"))
         guard let status = try body.integer("autoRenewStatus") else { throw body.missing("autoRenewStatus") }
         guard status == 0 || status == 1 else {
@@ -84,7 +79,7 @@ struct SignedRenewal {
         state = RenewalState(
             line: TransactionReference(
                 store: .appStore, environment: environment,
-                id: try TransactionID(try body.required("originalTransactionId")).checked("originalTransactionId")),
+                id: try TransactionID(try body.requiredID("originalTransactionId")).checked("originalTransactionId")),
             willRenew: status == 1, graceEnd: try body.milliseconds("gracePeriodExpiresDate"),
             isInBillingRetry: try body.bool("isInBillingRetryPeriod"),
             pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: status == 1),
@@ -111,9 +106,8 @@ struct SignedNotification {
 
     init(_ message: SignedMessage) throws(EvidenceError) {
         let body = message.body
-        guard let type = try body.short("notificationType") else {
-            throw EvidenceError(.kind, "this is not a notification: it has no notificationType")
-        }
+        try EvidenceForm.notification.check(body)
+        guard let type = try body.short("notificationType") else { throw body.missing("notificationType") }
         event = try body.short("subtype").map { "\(type)/\($0)" } ?? type
         id = try body.short("notificationUUID") ?? ""
         var found: StoreObject?

@@ -86,7 +86,7 @@ public struct GooglePlayVerifier: Sendable {
         try checkNotAhead(date, of: now, "purchaseTime")
         let quantity = try object.quantity() ?? 1
         let identity = PlayIdentity(
-            order: try object.string("orderId"), purchaseToken: try object.required("purchaseToken"))
+            order: try object.id("orderId"), purchaseToken: try object.required("purchaseToken"))
         var facts: [Fact] = []
         var aliases: [TransactionReference: Set<TransactionReference>] = [:]
         for product in try products(of: object) {

@@ -150,7 +150,7 @@ extension PlayNotification {
         refundsSubscription = try details.integer("productType") == 1
         evidence.event = type == 1 ? "VOIDED_PURCHASE" : "VOIDED_PURCHASE_IN_PART"
         guard type == 1 else { return }
-        let order = PlayIdentity(order: try details.string("orderId"), purchaseToken: token)
+        let order = PlayIdentity(order: try details.id("orderId"), purchaseToken: token)
         evidence.facts = [try order.refund(at: date)]
     }
 }

@@ -114,8 +114,8 @@ private struct SubscriptionReader {
     private func line(
         of item: StoreObject, _ product: ProductID, index: Int, expiry: Timestamp
     ) throws(EvidenceError) -> Line {
-        let paid = try item.string("latestSuccessfulOrderId")
-        let order = if let paid { paid } else { try object.string("latestOrderId") }
+        let paid = try item.id("latestSuccessfulOrderId")
+        let order = if let paid { paid } else { try object.id("latestOrderId") }
         let identity = PlayIdentity(order: order, purchaseToken: purchaseToken)
         return Line(
             item: item, index: index, product: product, identity: identity,

@@ -31,6 +31,19 @@ struct StoreObject {
         return text.isEmpty ? nil : text
     }
 
+    /// Returns an id, which may be written as a number; `nil` if it is missing, null or empty.
+    func id(_ name: String) throws(EvidenceError) -> String? {
+        guard let reader = members[name] else { return nil }
+        let text = try content { () throws(InputError) in try reader.identifier() }
+        return text.isEmpty ? nil : text
+    }
+
+    /// Returns an id that must not be missing or empty.
+    func requiredID(_ name: String) throws(EvidenceError) -> String {
+        guard let id = try id(name) else { throw missing(name) }
+        return id
+    }
+
     /// Returns a whole number; `nil` if the member is missing or null. Google writes 64-bit numbers as strings.
     func integer(_ name: String) throws(EvidenceError) -> Int64? {
         guard let reader = members[name] else { return nil }
@@ -127,14 +140,17 @@ struct StoreObject {
 
     /// Returns another object, which Stripe writes either as its id or as the object itself; `nil` for an id.
     func expanded(_ name: String) throws(EvidenceError) -> StoreObject? {
-        if let reader = members[name], case .string = reader.value { return nil }
+        guard let reader = members[name], case .object = reader.value else {
+            _ = try id(name)
+            return nil
+        }
         return try object(name)
     }
 
     /// Returns the id of another object, which Stripe writes either as its id or as the object itself.
     func reference(_ name: String) throws(EvidenceError) -> String? {
-        if let reader = members[name], case .object = reader.value { return try object(name)?.string("id") }
-        return try string(name)
+        if let reader = members[name], case .object = reader.value { return try object(name)?.id("id") }
+        return try id(name)
     }
 
     /// Returns the text of a member that must not be missing or empty.

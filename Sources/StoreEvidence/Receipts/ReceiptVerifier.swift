@@ -25,6 +25,16 @@ struct ReceiptVerifier {
     func evidence(
         _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp? = nil, deviceID: [UInt8]?
     ) throws(EvidenceError) -> VerifiedEvidence {
+        do throws(EvidenceError) {
+            return try verifiedEvidence(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
+        } catch {
+            throw error.naming(bytes, insteadOf: .receipt)
+        }
+    }
+
+    private func verifiedEvidence(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp?, deviceID: [UInt8]?
+    ) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(bytes.count, limit: EvidenceLimits.receipt, "the receipt")
         let container = try ReceiptContainer(bytes[...])
         let attributes = try ReceiptAttributes(container.content, "the receipt")

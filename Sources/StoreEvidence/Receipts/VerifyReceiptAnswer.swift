@@ -14,6 +14,9 @@ package enum VerifyReceiptAnswer {
     /// The purchases are those of `latest_receipt_info` and `receipt.in_app`. If both contain a transaction, the former
     /// counts because it is more recent. A purchase that was ended by an upgrade (`is_upgraded`) is not revoked.
     ///
+    /// The purchases are read completely or not at all. An entry of `pending_renewal_info` that lacks a member is left
+    /// out, with an entry in ``VerifiedEvidence/warnings``.
+    ///
     /// Status 21006 is accepted like 0: Apple defines it as a valid receipt whose subscription has expired. The older
     /// form of an answer, about one transaction instead of an app, is refused.
     ///
@@ -25,6 +28,7 @@ package enum VerifyReceiptAnswer {
             value = try JSONValue(parsing: json)
         } catch {
             throw EvidenceError(.format, "the answer of verifyReceipt is not valid JSON: \(error)")
+                .naming(json, insteadOf: .answer)
         }
         do {
             return try evidence(JSONReader(value).object(), bundleIDs: bundleIDs)
@@ -55,12 +59,14 @@ package enum VerifyReceiptAnswer {
         let environment = try environment(of: answer, receipt)
         let stamp = Stamp(signedDate: nil, logicalTime: .zero)
         let purchases = try VerifyReceiptPurchases(answer: answer, receipt: receipt)
-        let renewals = try VerifyReceiptRenewals(answer, environment: environment, stamp: stamp)
-        return VerifiedEvidence(
+        let renewals = try VerifyReceiptRenewals(answer, of: purchases.all, environment: environment, stamp: stamp)
+        var evidence = VerifiedEvidence(
             kind: .verifyReceipt,
             facts: purchases.all.flatMap { $0.facts(in: environment, stamp: stamp) }
                 + renewals.all.map(Fact.renewalState),
             signedDate: nil, accountToken: purchases.accountToken)
+        evidence.warnings = renewals.warnings
+        return evidence
     }
 
     private static func environment(of answer: JSONObjectReader, _ receipt: JSONObjectReader) throws -> EnvironmentID {

@@ -47,21 +47,75 @@ struct VerifyReceiptPurchases {
 struct VerifyReceiptRenewals {
     /// The states, in ascending order of their lines.
     let all: [RenewalState]
+    /// The entries that lack something without which they state nothing. They are left out.
+    let warnings: [String]
 
-    init(_ answer: JSONObjectReader, environment: EnvironmentID, stamp: Stamp) throws {
+    /// Reads the states of the subscriptions in `purchases`.
+    ///
+    /// Entries of 2017 have no `original_transaction_id`. They belong to the only subscription with their product.
+    init(
+        _ answer: JSONObjectReader, of purchases: [ReceiptPurchase], environment: EnvironmentID, stamp: Stamp
+    ) throws {
         var states: [TransactionReference: RenewalState] = [:]
+        var warnings: [String] = []
+        var unnamed: [(reader: JSONReader, state: RenewalState)] = []
         for reader in try answer["pending_renewal_info"]?.array() ?? [] {
-            let state = try Self.state(reader, environment: environment, stamp: stamp)
-            if let other = states.updateValue(state, forKey: state.line), other != state {
-                throw reader.error("the renewal of this original_transaction_id is stated twice, differently")
+            let members = try reader.object()
+            let id = try members["original_transaction_id"]?.validIdentifier()
+            let line: Result<TransactionID, Lack> =
+                if let id { .success(TransactionID(id)) } else { try Self.line(of: members, among: purchases) }
+            switch line {
+            case .failure(let lack): warnings.append("\(reader.path) is left out: \(lack.reason)")
+            case .success where members["auto_renew_status"] == nil:
+                warnings.append("\(reader.path) is left out: it has no auto_renew_status")
+            case .success(let line):
+                let state = try Self.state(members, line: line, environment: environment, stamp: stamp)
+                guard id != nil else {
+                    unnamed.append((reader, state))
+                    continue
+                }
+                if let other = states.updateValue(state, forKey: state.line), other != state {
+                    throw reader.error("the renewal of this original_transaction_id is stated twice, differently")
+                }
             }
         }
+        for (reader, state) in unnamed {
+            guard let other = states[state.line] else {
+                states[state.line] = state
+                continue
+            }
+            guard other != state else { continue }
+            warnings.append("\(reader.path) is left out: another entry states the same subscription differently")
+        }
         all = states.values.sorted { $0.line < $1.line }
+        self.warnings = warnings
     }
 
-    private static func state(_ reader: JSONReader, environment: EnvironmentID, stamp: Stamp) throws -> RenewalState {
-        let members = try reader.object()
-        let line = TransactionID(try members.required("original_transaction_id").validIdentifier())
+    /// The reason why the subscription of an entry is unknown.
+    private struct Lack: Error {
+        var reason: String
+    }
+
+    /// Returns the first transaction of the only subscription with the product of an entry.
+    private static func line(
+        of members: JSONObjectReader, among purchases: [ReceiptPurchase]
+    ) throws -> Result<TransactionID, Lack> {
+        let missing = "it has no original_transaction_id"
+        guard let reader = members["product_id"] ?? members["auto_renew_product_id"] else {
+            return .failure(Lack(reason: missing + " and no product_id"))
+        }
+        let product = ProductID(try reader.validIdentifier())
+        let lines = Set(purchases.filter { $0.product == product }.map { $0.original ?? $0.transaction })
+        guard lines.count == 1, let line = lines.first else {
+            return .failure(
+                Lack(reason: "\(missing), and \(lines.count) subscriptions have the product \"\(product)\""))
+        }
+        return .success(line)
+    }
+
+    private static func state(
+        _ members: JSONObjectReader, line: TransactionID, environment: EnvironmentID, stamp: Stamp
+    ) throws -> RenewalState {
         let willRenew = try members.required("auto_renew_status").switchedOn()
         let product = try members["product_id"]?.validIdentifier()
         let next = try members["auto_renew_product_id"]?.validIdentifier()
@@ -78,11 +132,11 @@ struct VerifyReceiptRenewals {
 extension ReceiptPurchase {
     /// Reads an element of `latest_receipt_info` or `in_app`.
     fileprivate init(_ members: JSONObjectReader, path: String) throws {
-        transaction = TransactionID(try members.required("transaction_id").string())
-        product = ProductID(try members.required("product_id").string())
+        transaction = TransactionID(try members.required("transaction_id").identifier())
+        product = ProductID(try members.required("product_id").identifier())
         date = try members.required("purchase_date_ms").date(unit: 1)
         quantity = try members["quantity"]?.wholeNumber() ?? 1
-        original = try members["original_transaction_id"]?.string().nonEmpty.map { TransactionID($0) }
+        original = try members["original_transaction_id"]?.identifier().nonEmpty.map { TransactionID($0) }
         expiry = try members["expires_date_ms"]?.date(unit: 1)
         let isTrial = try members["is_trial_period"]?.flag() ?? false
         let isIntroductory = try members["is_in_intro_offer_period"]?.flag() ?? false
@@ -90,9 +144,6 @@ extension ReceiptPurchase {
         let cancelledAt = try members["cancellation_date_ms"]?.date(unit: 1)
         let isUpgraded = try members["is_upgraded"]?.flag() ?? false
         revokedAt = isUpgraded ? nil : cancelledAt
-        if let owner = members["in_app_ownership_type"], !["PURCHASED", "FAMILY_SHARED"].contains(try owner.string()) {
-            throw owner.error("must be PURCHASED or FAMILY_SHARED")
-        }
         try validate { "\(path).\(Self.member(of: $0))" }
     }
 
@@ -128,7 +179,7 @@ extension JSONReader {
     }
 
     fileprivate func validIdentifier() throws(InputError) -> String {
-        let text = try string()
+        let text = try identifier()
         do {
             try ProductID(text).validate()
         } catch {

@@ -42,7 +42,7 @@ extension StripeReader {
         )
         try checkQuantity(unit * count, "\(count) times \(StripeVerifier.quantityKey) \(unit)")
         let payment = try object.reference("payment_intent")
-        let id = if let payment { payment } else { try object.required("id") }
+        let id = if let payment { payment } else { try object.requiredID("id") }
         evidence.facts = [
             .purchase(
                 Purchase(
@@ -56,7 +56,7 @@ extension StripeReader {
         let details = try object.object("parent")?.object("subscription_details")
         let former = try object.reference("subscription")
         guard let subscription = try details?.reference("subscription") ?? former else { return }
-        let invoice = try reference(object.required("id"), "id")
+        let invoice = try reference(object.requiredID("id"), "id")
         let line = try reference(subscription, "subscription")
         var charges: [StoreObject] = []
         for line in try object.object("lines")?.objects("data") ?? [] where try line.integer("amount") ?? 0 >= 0 {
@@ -148,7 +148,7 @@ extension StripeReader {
     func readSubscription(_ type: String, into evidence: inout VerifiedEvidence) throws(EvidenceError) {
         let isDeleted = type == "customer.subscription.deleted"
         let rank: UInt64 = isDeleted ? 2 : type == "customer.subscription.updated" ? 1 : 0
-        let line = try reference(object.required("id"), "id")
+        let line = try reference(object.requiredID("id"), "id")
         let status = try object.required("status")
         let isRunning = ["active", "trialing", "past_due"].contains(status)
         let endsAtPeriodEnd = try endsAtPeriodEnd()

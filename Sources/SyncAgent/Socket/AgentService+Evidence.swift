@@ -1,6 +1,5 @@
 import EntitlementSync
 import Entitlements
-import Foundation
 import HTTPTypes
 import StoreEvidence
 import SyncCore
@@ -61,7 +60,7 @@ extension AgentService {
             let references = Set(others.map { "\($0.store)/\($0.environment)/\($0.transactionID)" })
             return .facts(evidence.facts, others: transactions.filter { references.contains("\($0)") })
         case .postponed(code: let code, detail: let detail), .refused(code: let code, detail: let detail):
-            return code == "owned-by-another" ? .ownedByAnother : .problem(code: code, detail: detail)
+            return code == "owned-by-another" ? .ownedByAnother(detail: detail) : .problem(code: code, detail: detail)
         }
     }
 
@@ -73,10 +72,8 @@ extension AgentService {
             return try EvidenceItem(jws: try item.text("jws"), verifier, now: now)
         case .appStoreReceipt:
             guard let verifier = verifiers.appStore else { return nil }
-            guard let bytes = Data(base64Encoded: try item.text("data")) else {
-                throw EvidenceError(.format, "\"data\" must be base64 with padding")
-            }
-            return try EvidenceItem(receipt: Array(bytes), verifier, now: now, expiryTime: now)
+            let bytes = try receiptBytes(base64: try item.text("data"))
+            return try EvidenceItem(receipt: bytes, verifier, now: now, expiryTime: now)
         case .googlePlay:
             guard let verifier = verifiers.googlePlay else { return nil }
             return try EvidenceItem(

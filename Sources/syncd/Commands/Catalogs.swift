@@ -26,8 +26,10 @@ struct CatalogCheck: AsyncParsableCommand {
             [entitlement.id.rawValue, entitlement.grantedBy.map(\.description).joined(separator: " or ")]
         }
         let head =
-            "valid: \(plural(catalog.products.count, "product")), "
-            + plural(catalog.entitlements.count, "entitlement")
+            catalog.products.isEmpty
+            ? "valid, but without products: add what the app sells"
+            : "valid: \(plural(catalog.products.count, "product")), "
+                + plural(catalog.entitlements.count, "entitlement")
         try output.show(
             .object([
                 ("products", .array(catalog.products.map { .string($0.id.rawValue) })),

@@ -73,7 +73,7 @@ struct SupportOptions: ParsableArguments {
     ) async throws {
         let order = try order(act, summary, reason, options)
         let outcome = try await acts(creation, options).record(evidence, order)
-        try show(outcome, order, options)
+        try show(outcome, order, options, warnings: evidence.warnings)
     }
 
     /// The circumstances of an act.
@@ -112,7 +112,7 @@ struct SupportOptions: ParsableArguments {
     }
 
     private func show(
-        _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions
+        _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions, warnings: [String] = []
     ) throws(Failure) {
         let name = order.account.singleLine
         guard let entry = outcome.entry else {
@@ -129,6 +129,7 @@ struct SupportOptions: ParsableArguments {
         lines += outcome.unknown.map {
             "  warning: \(name) has no purchase \("\($0)".singleLine); the refund counts once there is one"
         }
+        lines += warnings.map { "  warning: \($0)" }
         let head =
             "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
         try options.output.show(
@@ -136,6 +137,7 @@ struct SupportOptions: ParsableArguments {
                 ("account", .string(order.account)), ("entry", .number(Int64(entry.number))),
                 ("facts", .array(outcome.facts.map { $0.json(ledger: "server") })),
                 ("unknown", .array(outcome.unknown.map { .object($0.members) })),
+                ("warnings", .array(warnings.map(JSON.string))),
             ]), or: ([head] + lines).joined(separator: "\n"))
     }
 }

@@ -173,6 +173,31 @@ struct ContentForgeryTests {
         #expect(try AppStoreStage.notification(sandbox).facts == [])
     }
 
+    @Test("A notification of production names the id of its own app, if there are several")
+    func severalApps() throws {
+        let verifier = AppStoreVerifier(
+            bundleIDs: ["com.example", "com.example.second", "com.example.third"],
+            appAppleIDs: ["com.example": 1234, "com.example.second": 5678],
+            roots: try EvidenceRoots(pem: foundry.roots))
+        func verify(_ bundle: String, _ id: Int64) throws -> VerifiedEvidence {
+            let data: SignedFields = [
+                "bundleId": .text(bundle), "environment": "Production", "appAppleId": .number(id),
+            ]
+            return try verifier.notification(
+                signedPayload: foundry.notification("TEST", data: data),
+                now: Timestamp(milliseconds: AppStoreStage.now))
+        }
+        for (bundle, id): (String, Int64) in [("com.example", 1234), ("com.example.second", 5678)] {
+            #expect(try verify(bundle, id).event == "TEST")
+        }
+        AppStoreStage.expectRefusal(.app, "of com.example.second is for Apple's app id 1234, not 5678") {
+            try verify("com.example.second", 1234)
+        }
+        AppStoreStage.expectRefusal(.app, "Apple's id of the app com.example.third must be configured") {
+            try verify("com.example.third", 1234)
+        }
+    }
+
     @Test("A transaction of another app within a notification")
     func innerApp() throws {
         let jws = try foundry.notification("DID_RENEW", transaction: ["bundleId": "com.example.wrong"])

@@ -38,6 +38,28 @@ struct EvidenceRouteTests {
         #expect(await stage.rights(of: stage.alice).isEmpty)
     }
 
+    @Test("The refusal of another account's purchase advises a restore only if one can succeed")
+    func ownershipAdvice() async throws {
+        let first = "because this server keeps a purchase with its first account"
+        let cases: [(ServiceConfiguration.Ownership, isRestore: Bool, advice: String)] = [
+            (.keepWithFirst, false, first), (.keepWithFirst, true, first),
+            (.transfer, false, "or restore purchases"), (.transfer, true, "signed within the last hour"),
+        ]
+        for (ownership, isRestore, advice) in cases {
+            let stage = try await EvidenceStage(.verified, ownership)
+            let sale = Sale("1", at: stage.now)
+            #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+            // Signed before the claim, so that no restore may move it.
+            let reply = try await stage.send([sale], as: stage.bob, isRestore: isRestore)
+            let results = try #require(reply.members["results"] as? [[String: Any]])
+            let problem = try #require(results.first?["problem"] as? [String: Any])
+            #expect(problem["code"] as? String == "owned-by-another")
+            let detail = try #require(problem["detail"] as? String)
+            #expect(detail.contains("log in to that account") && detail.contains(advice), "\(ownership): \(detail)")
+            #expect(detail.contains("restore") == (ownership == .transfer))
+        }
+    }
+
     @Test("An answer states each fact with its transaction, product and dates")
     func facts() async throws {
         let stage = try await EvidenceStage(.verified)

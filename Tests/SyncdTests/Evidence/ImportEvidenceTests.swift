@@ -57,6 +57,39 @@ struct ImportEvidenceTests {
         #expect(try sandbox.run("check shy-owl").exitCode == 10)
     }
 
+    @Test("A renewal state that cannot be matched is left out with a warning, and the rest is imported")
+    func warning() throws {
+        let answer = VerifyReceiptText.answer("12", Owls.shy)
+        let entry = #""pending_renewal_info":[{"auto_renew_product_id":"none","auto_renew_status":"1"}]"#
+        try sandbox.write(String(answer.dropLast()) + ",\(entry)}", to: "answer.json")
+        let warning =
+            "warning: pending_renewal_info[0] is left out: it has no original_transaction_id, and 0 subscriptions have "
+            + "the product \"none\""
+        #expect(
+            try sandbox.run("import answer.json --format verify-receipt --bundle com.example")
+                == .done(
+                    "imported for anonymous: 1 new purchase and 0 new refunds of 1 purchase\n  " + warning))
+        let verified = try sandbox.run("evidence verify answer.json --kind verify-receipt --bundle com.example")
+        #expect(verified.exitCode == 0 && verified.output.hasSuffix("\n\(warning)\n"), "\(verified)")
+    }
+
+    @Test("A receipt of iOS 6 and a receipt in base64url are refused as what they are")
+    func otherForms() throws {
+        let old = #"{ "signature" = "AjmC"; "purchase-info" = "ewp9"; "pod" = "100"; }"#
+        let command = "--format receipt --bundle com.example --evidence-root roots.pem"
+        for text in [old, Data(old.utf8).base64EncodedString()] {
+            try sandbox.write(text + "\n", to: "old")
+            let outcome = try sandbox.run("import old \(command)")
+            #expect(outcome.exitCode == 4 && outcome.error.contains("this is a transaction receipt of iOS 6"))
+            #expect(outcome.error.contains("Apple no longer answers for it"), "\(outcome)")
+        }
+        try mint.writeReceipt("receipt.der", [MintedPurchase("11", Owls.night, at: "2024-01-01T00:00:00Z")])
+        let encoded = Data(try sandbox.bytes(of: "receipt.der")).base64EncodedString()
+        try sandbox.write(encoded.replacing("+", with: "-").replacing("/", with: "_"), to: "receipt.b64")
+        let outcome = try sandbox.run("import receipt.b64 \(command)")
+        #expect(outcome.exitCode == 4 && outcome.error.contains("this is an app receipt in base64url"), "\(outcome)")
+    }
+
     @Test("Wrong files and options are refused, and change nothing")
     func refusals() throws {
         try mint.writeReceipt("receipt.der", [MintedPurchase("11", Owls.night, at: "2024-01-01T00:00:00Z")])

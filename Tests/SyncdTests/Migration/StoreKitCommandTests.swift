@@ -74,6 +74,25 @@ struct StoreKitCommandTests {
         }
     }
 
+    @Test("A file of Xcode 12 is read like one of Xcode 15, and a catalogue without products is not called complete")
+    func oldAndEmpty() throws {
+        try sandbox.write(Self.file.replacing("\"major\":4", with: "\"major\":1"), to: "old.storekit")
+        #expect(
+            try sandbox.run("catalog check old.storekit \(Self.supplement)")
+                == sandbox.run("catalog check app.storekit \(Self.supplement)"))
+        try sandbox.write(#"{"version":{"major":1},"products":[],"subscriptionGroups":[]}"#, to: "new.storekit")
+        #expect(
+            try sandbox.run("catalog check new.storekit")
+                == .refused(
+                    1,
+                    "new.storekit: the file has no products: add them in Xcode, or let Xcode sync the file with App "
+                        + "Store Connect"))
+        try sandbox.write(#"{"products":[]}"#, to: "none.json")
+        #expect(
+            try sandbox.run("catalog check none.json")
+                == .done("valid, but without products: add what the app sells"))
+    }
+
     @Test("A store uses a .storekit file like any catalogue, and purchases keep the terms")
     func use() throws {
         let options = "--catalog app.storekit \(Self.supplement) --at 2026-01-01"

@@ -90,6 +90,21 @@ struct LineOwners: Sendable {
         return .moved(from: owner, to: caller, isRestore: true)
     }
 
+    /// The refusal of a claim, which advises a restore only if one can succeed.
+    func refusal(isRestore: Bool) -> String {
+        let advice =
+            switch (policy, isRestore) {
+            case (.keepWithFirst, _):
+                "log in to that account, because this server keeps a purchase with its first account"
+            case (.share, _): "log in to that account, because at most \(Self.capacity) accounts share a purchase"
+            case (.transfer, false): "log in to that account, or restore purchases"
+            case (.transfer, true):
+                "log in to that account, or restore again with a transaction that the store has signed within the last "
+                    + "hour; a purchase moves at most once a day"
+            }
+        return "this purchase belongs to another account; \(advice)"
+    }
+
     /// The record of `line` without its erased owners, and the version of the stored record.
     func read(
         _ line: TransactionReference

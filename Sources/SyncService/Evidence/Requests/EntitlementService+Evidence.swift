@@ -112,7 +112,7 @@ extension EntitlementService {
             }
             charge(caller, Cost.failure)
             note(evidence.kind, .ownedByAnother, peer, caller.name)
-            return .ownedByAnother
+            return .ownedByAnother(detail: recorder.lines.refusal(isRestore: isRestore))
         } catch {
             guard error.cause is LedgerFull else { throw error }
             charge(caller, Cost.failure)

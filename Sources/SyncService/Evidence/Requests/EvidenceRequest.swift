@@ -3,12 +3,6 @@ package import HTTPTypes
 package import StoreEvidence
 import SyncProtocol
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// The body of `POST /v1/transactions`: evidence that a device sends.
 package struct EvidenceRequest: Sendable {
     /// One piece of evidence.
@@ -105,10 +99,8 @@ extension EvidenceRequest.Item {
             let jws = try text("jws")
             return try configuration.appStore?.renewal(jws, now: now)
         case .appStoreReceipt:
-            guard let bytes = Data(base64Encoded: try text("data")) else {
-                throw EvidenceError(.format, "\"data\" must be base64 with padding")
-            }
-            return try configuration.appStore?.receipt(Array(bytes), now: now, deviceID: nil)
+            let bytes = try receiptBytes(base64: try text("data"))
+            return try configuration.appStore?.receipt(bytes, now: now, deviceID: nil)
         default:
             let (data, signature) = (try text("data"), try text("signature"))
             return try configuration.googlePlay?.purchase(data: data, signature: signature, now: now)
@@ -122,7 +114,7 @@ package enum EvidenceResult: Sendable {
     case facts([Fact], others: [TransactionReference])
     case refused(EvidenceError)
     case notConfigured(EvidenceKind)
-    case ownedByAnother
+    case ownedByAnother(detail: String)
     case full
     /// The problem with which another server has answered.
     case problem(code: String, detail: String)
@@ -139,10 +131,7 @@ package enum EvidenceResult: Sendable {
         case .notConfigured(let kind):
             return problem(
                 "not-configured", .notImplemented, "this server does not accept evidence of the kind \(kind.rawValue)")
-        case .ownedByAnother:
-            return problem(
-                "owned-by-another", .conflict,
-                "this purchase belongs to another account; log in to that account, or restore purchases")
+        case .ownedByAnother(let detail): return problem("owned-by-another", .conflict, detail)
         case .full:
             return problem(
                 "ledger-full", .contentTooLarge, "the account has reached the largest number of purchases")

@@ -73,7 +73,7 @@ struct EvidenceVerify: AsyncParsableCommand {
         case .appStoreNotification where file.text.hasPrefix("{"):
             return try verifier.notification(file.bytes, now: now)
         case .appStoreNotification: return try verifier.notification(signedPayload: file.text, now: now)
-        case .appStoreReceipt: return try verifier.receipt(file.receipt, now: now)
+        case .appStoreReceipt: return try verifier.receipt(file.receipt(), now: now)
         case .verifyReceipt: return try VerifyReceiptAnswer.evidence(file.bytes, bundleIDs: Set(appStore.bundle))
         default: return try verifier.transaction(file.text, now: now)
         }
@@ -84,7 +84,7 @@ struct EvidenceVerify: AsyncParsableCommand {
         if !evidence.event.isEmpty { lines.append("event \(evidence.event.singleLine)") }
         if let token = evidence.accountToken { lines.append("account token \(token.singleLine)") }
         if evidence.facts.isEmpty { lines.append("no facts") }
-        lines += evidence.facts.map { "\($0.kindName)  \($0.summary)" }
+        lines += evidence.facts.map { "\($0.kindName)  \($0.summary)" } + evidence.warnings.map { "warning: \($0)" }
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -94,6 +94,7 @@ struct EvidenceVerify: AsyncParsableCommand {
             ("event", JSON(evidence.event.isEmpty ? nil : evidence.event)),
             ("accountToken", JSON(evidence.accountToken)),
             ("facts", .array(evidence.facts.map { $0.json(ledger: "evidence") })),
+            ("warnings", .array(evidence.warnings.map(JSON.string))),
         ]
     }
 }

@@ -33,11 +33,10 @@ struct EvidenceFile {
     /// The content without white space around it.
     var text: String { String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines) }
 
-    /// The bytes of a receipt, which the file contains as they are or in base64.
-    var receipt: [UInt8] {
+    /// Returns the bytes of a receipt, which the file contains as they are or in base64.
+    func receipt() throws(EvidenceError) -> [UInt8] {
         // DER begins with the tag of a sequence; base64 text never does.
-        if bytes.first == 0x30 { return bytes }
-        return Array(Data(base64Encoded: text, options: .ignoreUnknownCharacters) ?? Data(bytes))
+        bytes.first == 0x30 ? bytes : try receiptBytes(base64: text)
     }
 
     /// The text that Google Play signed, and its signature, from a JSON object with the members `data` and `signature`.

@@ -21,7 +21,7 @@ extension Import {
             try appStore.requireBundle(for: "the format receipt")
             return .signed(
                 try EvidenceItem(
-                    receipt: EvidenceFile(file).receipt, appStore.verifier(of: environment),
+                    receipt: EvidenceFile(file).receipt(), appStore.verifier(of: environment),
                     now: support.verificationTime,
                     expiryTime: Timestamp(milliseconds: HostServices.system.now())))
         case .verifyReceipt:
@@ -67,9 +67,12 @@ extension Import {
             .object([
                 ("account", .string("\(store.account)")), ("purchases", .number(Int64(receipt.transactions.count))),
                 ("newPurchases", .number(Int64(purchases))), ("newRefunds", .number(Int64(refunds))),
+                ("warnings", .array(evidence.warnings.map(JSON.string))),
             ]),
-            or: "imported for \(store.account): \(plural(purchases, "new purchase")) and "
-                + "\(plural(refunds, "new refund")) of \(plural(receipt.transactions.count, "purchase"))")
+            or: ([
+                "imported for \(store.account): \(plural(purchases, "new purchase")) and "
+                    + "\(plural(refunds, "new refund")) of \(plural(receipt.transactions.count, "purchase"))"
+            ] + evidence.warnings.map { "  warning: \($0)" }).joined(separator: "\n"))
     }
 }
 

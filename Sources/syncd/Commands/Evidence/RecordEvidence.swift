@@ -72,7 +72,7 @@ struct RecordEvidence: AsyncParsableCommand {
         let verifier = try appStore.verifier(of: environment)
         return kind == .appStoreReceipt
             ? try EvidenceItem(
-                receipt: EvidenceFile(file).receipt, verifier, now: now,
+                receipt: EvidenceFile(file).receipt(), verifier, now: now,
                 expiryTime: Timestamp(milliseconds: HostServices.system.now()))
             : try EvidenceItem(jws: EvidenceFile(file).text, verifier, now: now)
     }
