@@ -45,7 +45,7 @@ package struct ContentAccess: Hashable, Sendable {
             timelines.flatMap(\.contributions).flatMap { [$0.start, $0.end] } + paid.compactMap(\.revokedAt)
             + [replay.nextBoundary(after: instant)].compactMap { $0 }
             + (hasDates ? [Self.midnight(after: instant)] : [])
-        nextBoundary = instants.filter { $0 > instant }.min()
+        nextBoundary = instants.filter { $0 > instant && $0 < .latest }.min()
     }
 
     /// The first instant of the next day (UTC), which a rule by date may open.
