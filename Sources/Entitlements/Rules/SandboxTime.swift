@@ -27,9 +27,9 @@ extension Policy {
 extension CalendarDuration {
     /// The duration in accelerated time, rounded up to seconds.
     ///
-    /// Apple's table has a week, and 1, 2, 3, 6 and 12 months at 5 minutes each. A month counts as 30 days here. Between
-    /// a week and a month the time grows evenly, and below a week and above a month in proportion. So a longer duration
-    /// never ends earlier.
+    /// Apple's table has a week, and 1, 2, 3, 6 and 12 months at 5 minutes each. A month counts as 30 days here.
+    /// Between a week and a month the time grows evenly, and below a week and above a month in proportion. So a longer
+    /// duration never ends earlier.
     fileprivate var accelerated: CalendarDuration {
         // What is out of bounds counts nothing, and `forever` stays.
         guard isWithinBounds else { return self }

@@ -116,8 +116,8 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(
         name: .customLong("for"),
         help: ArgumentHelp(
-            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D. Under accelerated "
-                + "sandbox time it is shorter.", valueName: "duration"))
+            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D. Under "
+                + "accelerated sandbox time it is shorter.", valueName: "duration"))
     var duration: String?
 
     @Option(

@@ -89,7 +89,8 @@ struct BadCatalogTests {
             ),
             (
                 product(
-                    #""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"free","duration":"forever"}"#
+                    #""type":"autoRenewable","group":"g","duration":"P1M","#
+                        + #""introductory":{"mode":"free","duration":"forever"}"#
                 ), "products[0].introductory.duration", "only the duration of a nonRenewing product can be forever"
             ),
             (#"{"products":[],"policy":{"bonus":"forever"}}"#, "policy.bonus", "a bonus must be at most 100 years"),

@@ -61,9 +61,11 @@ struct SandboxTimeTests {
                     rules: stackPurchases, purchasedWins, consumables deviceLocal, sandboxTime accelerated
 
                     group:owls
-                      purchase   A  week  2026-01-01T00:00:00.000Z                                                      \
+                      purchase   A  week  2026-01-01T00:00:00.000Z\
+                                                                          \
                     → 2026-01-01T00:00:00.000Z to 2026-01-01T00:03:00.000Z
-                      assertion  owls  until 2026-01-01T00:06:00.000Z, stated by promotion on 2026-01-01T00:01:00.000Z  \
+                      assertion  owls  until 2026-01-01T00:06:00.000Z, \
+                    stated by promotion on 2026-01-01T00:01:00.000Z  \
                     → 2026-01-01T00:03:00.000Z to 2026-01-01T00:06:00.000Z
                     """))
         #expect(
