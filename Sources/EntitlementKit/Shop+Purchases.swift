@@ -110,7 +110,8 @@ extension Shop {
         await opened.model.refresh()
     }
 
-    /// Returns the new end of the group if a non-renewing subscription were bought now.
+    /// Returns the new end of the group if a non-renewing subscription were bought now. It is in the year 9999 if the
+    /// group would never end.
     ///
     /// - Throws: ``ShopError``.
     public func end(afterBuying product: String) async throws(ShopError) -> Date {

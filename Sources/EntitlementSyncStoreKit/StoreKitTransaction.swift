@@ -64,9 +64,6 @@ extension StoreKitTransaction {
     /// The first transaction of the subscription; the transaction itself for other products.
     var line: TransactionReference { TransactionReference(appStore: originalID, environment) }
 
-    /// The environment of transactions that Xcode signs. Their signatures prove nothing to a server.
-    package static let xcode: EnvironmentID = "xcode"
-
     /// The purchase, and its revocation or the absence of one.
     var facts: [Fact] {
         let stamp = Stamp.signed(at: signedDate)
@@ -83,7 +80,8 @@ extension StoreKitTransaction {
 
     /// The evidence to record. It is kept for the server, which verifies the signature again.
     var evidence: [Evidence] {
-        guard environment != Self.xcode else { return statements }
+        // The signatures of Xcode prove nothing to a server.
+        guard environment != .xcode else { return statements }
         let data = JSON.object([("kind", .string("app-store-transaction")), ("jws", .string(jws))]).text()
         return [
             .verified(

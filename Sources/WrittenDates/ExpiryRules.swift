@@ -15,10 +15,11 @@ package struct ExpiryRules: Sendable {
     /// Half the smallest difference between two products, or between a product and none, in milliseconds.
     private let halfGap: Int64
 
-    /// The rules for the non-renewing products of `group` in `catalog`; `nil` if it has none.
+    /// The rules for the non-renewing products of `group` in `catalog`; `nil` if it has none whose time ends. An app
+    /// writes no date for a product that never ends.
     package init?(_ catalog: Catalog, group: GroupID) {
         let products = catalog.products.compactMap { product -> (ProductID, CalendarDuration)? in
-            guard case .nonRenewing(group, let duration) = product.kind else { return nil }
+            guard case .nonRenewing(group, let duration) = product.kind, duration != .forever else { return nil }
             return (product.id, duration)
         }
         guard !products.isEmpty else { return nil }

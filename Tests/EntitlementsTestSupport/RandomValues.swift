@@ -62,7 +62,8 @@ extension Terms {
             mode: random.pick(IntroductoryOffer.Mode.allCases), duration: .random(using: &random))
         let kinds: [ProductKind] = [
             .consumable(units: random.pick([0, 1, 5, 1_000_000, .max])), .nonConsumable,
-            .nonRenewing(group: .random(using: &random), duration: .random(using: &random)),
+            .nonRenewing(
+                group: .random(using: &random), duration: random.pick([.forever, .random(using: &random)])),
             .autoRenewable(
                 group: .random(using: &random), level: random.int(0...9), duration: .random(using: &random),
                 introductory: random.chance(1, in: 2) ? offer : nil),

@@ -18,7 +18,8 @@ struct Device {
     static let password = "correct horse"
 
     init(
-        _ service: EntitlementService, _ catalog: Catalog, clock: TestClock, local: MemoryBackend = MemoryBackend()
+        _ service: EntitlementService, _ catalog: Catalog, clock: TestClock, local: MemoryBackend = MemoryBackend(),
+        environment: EnvironmentID = .production
     ) async throws {
         let transport = CountingTransport(service)
         client = try AccountClient(server: Self.server, transport: transport)
@@ -27,7 +28,8 @@ struct Device {
             try await tokens.token(refused: refused)
         }
         store = try await EntitlementStore(
-            catalog: catalog, local: local as any KeyValueBackend, remote: remote, clock: .host, host: clock.host)
+            catalog: catalog, local: local as any KeyValueBackend, remote: remote, environment: environment,
+            clock: .host, host: clock.host)
         (self.transport, self.tokens, self.local) = (transport, tokens, local)
     }
 

@@ -40,7 +40,7 @@ public final class EntitlementModel {
         case subscribed(until: Timestamp, daysRemaining: Int, willRenew: Bool?)
         /// A switch from the active product of a group that a store renews: an upgrade or a downgrade.
         case change(from: ProductID)
-        /// The product is owned permanently.
+        /// The product is owned permanently, or its group is active for good, so that a purchase would add nothing.
         case owned
         /// The purchase awaits approval.
         case pending
@@ -95,9 +95,15 @@ public final class EntitlementModel {
         self.snapshot = snapshot
         rows = store.catalog.products.compactMap { product in
             let offer = offer(for: product, in: snapshot)
-            let isWorthShowing = product.isForSale || offer == .owned || offer == .pending
-            return isWorthShowing ? Row(product: product, offer: offer) : nil
+            let isHeld = offer == .owned && Self.isHeld(product.id, in: snapshot)
+            return product.isForSale || isHeld || offer == .pending ? Row(product: product, offer: offer) : nil
         }
+    }
+
+    /// Returns `true` if a purchase of the product itself is owned or never ends.
+    private static func isHeld(_ product: ProductID, in snapshot: Snapshot) -> Bool {
+        snapshot.owned.contains(product)
+            || snapshot.subscriptions.contains { $0.periods.contains { $0.product == product && $0.end == .latest } }
     }
 
     private func offer(for product: Product, in snapshot: Snapshot) -> Offer {
@@ -105,6 +111,7 @@ public final class EntitlementModel {
         if snapshot.pending.contains(product.id) { return .pending }
         if product.requiresAccount, !snapshot.context.isSignedIn { return .signIn }
         let subscription = product.kind.group.flatMap { snapshot[group: $0] }
+        if subscription?.isActiveForGood == true { return .owned }
         if let subscription, subscription.isActive, let end = subscription.expires {
             return offer(for: product, in: subscription, until: end)
         }

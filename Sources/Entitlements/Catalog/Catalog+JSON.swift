@@ -132,7 +132,7 @@ extension ContentRule {
 extension Policy {
     fileprivate init(_ reader: JSONReader) throws(InputError) {
         let members = try reader.object()
-        try members.allow("bonus", "expiry", "flags", "consumables")
+        try members.allow("bonus", "expiry", "flags", "consumables", "sandboxTime")
         var rules = ConflictRules()
         if let expiry = members["expiry"] {
             rules.expiry = try named(expiry, among: ConflictRules.expiryRules, \.name)
@@ -143,7 +143,11 @@ extension Policy {
         if let consumables = members["consumables"] {
             rules.consumables = try named(consumables, among: ConsumableScope.allCases, \.rawValue)
         }
-        self.init(bonus: try members["bonus"]?.duration() ?? .zero, rules: rules)
+        self.init(
+            bonus: try members["bonus"]?.duration() ?? .zero, rules: rules,
+            sandboxTime: try members["sandboxTime"].map { (reader) throws(InputError) in
+                try named(reader, among: SandboxTime.allCases, \.rawValue)
+            } ?? .asSold)
     }
 }
 

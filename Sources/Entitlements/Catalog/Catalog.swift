@@ -84,10 +84,15 @@ public struct Policy: Sendable {
     public var bonus: CalendarDuration
     /// The conflict rules.
     public var rules: ConflictRules
+    /// The length of paid time in the environments `sandbox` and `xcode`.
+    public var sandboxTime: SandboxTime
 
     /// Creates a policy.
-    public init(bonus: CalendarDuration = .zero, rules: ConflictRules = ConflictRules()) {
+    public init(
+        bonus: CalendarDuration = .zero, rules: ConflictRules = ConflictRules(), sandboxTime: SandboxTime = .asSold
+    ) {
         self.bonus = bonus
         self.rules = rules
+        self.sandboxTime = sandboxTime
     }
 }

@@ -82,7 +82,7 @@ struct CatalogChecker {
         case .nonConsumable:
             break
         case .nonRenewing(_, let duration):
-            try check(duration, at: "\(path).duration")
+            if duration != .forever { try check(duration, at: "\(path).duration") }
         case .autoRenewable(_, let level, let duration, let introductory):
             guard (1...1_000).contains(level) else {
                 throw InputError(path: "\(path).level", reason: "a level must be 1 (highest) to 1,000, not \(level)")
@@ -94,6 +94,9 @@ struct CatalogChecker {
 
     private func check(_ duration: CalendarDuration, at path: String) throws(InputError) {
         guard duration != .zero else { throw InputError(path: path, reason: "a duration must be longer than zero") }
+        guard duration != .forever else {
+            throw InputError(path: path, reason: "only the duration of a nonRenewing product can be forever")
+        }
         guard duration.isWithinBounds else {
             throw InputError(path: path, reason: "a duration must be at most 100 years")
         }

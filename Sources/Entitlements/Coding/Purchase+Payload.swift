@@ -117,24 +117,30 @@ extension Terms {
 }
 
 extension CalendarDuration {
+    /// Versions that do not know ``forever`` read it as 100 years, the longest duration that counts there.
     func write(to writer: inout ProtoWriter) {
-        writer.number(UInt64(clamping: months), field: 1)
+        let isForever = self == .forever
+        writer.number(UInt64(clamping: isForever ? Self.longestYears * 12 : months), field: 1)
         writer.number(UInt64(clamping: days), field: 2)
         writer.number(UInt64(clamping: seconds), field: 3)
+        writer.number(isForever ? 1 : 0, field: 4)
     }
 
     init(_ bytes: RawBytes) throws(ProtoError) {
         var (months, days, seconds): (Int64, Int64, Int64) = (0, 0, 0)
+        var isForever = false
         var reader = ProtoReader(bytes)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: months = try value.count()
             case 2: days = try value.count()
             case 3: seconds = try value.count()
+            case 4: isForever = try value.number() != 0
             default: break
             }
         }
-        self.init(months: months, days: days, seconds: seconds)
+        // Without the mark, a number of months is never read as forever: it is out of bounds and counts nothing.
+        self = isForever ? .forever : Self(months: min(months, .max - 1), days: days, seconds: seconds)
     }
 }
 

@@ -45,7 +45,7 @@ package struct ContentAccess: Hashable, Sendable {
             timelines.flatMap(\.contributions).flatMap { [$0.start, $0.end] } + paid.compactMap(\.revokedAt)
             + [replay.nextBoundary(after: instant)].compactMap { $0 }
             + (hasDates ? [Self.midnight(after: instant)] : [])
-        nextBoundary = instants.filter { $0 > instant }.min()
+        nextBoundary = instants.filter { $0 > instant && $0 < .latest }.min()
     }
 
     private static let day: Int64 = 86_400_000

@@ -127,7 +127,8 @@ public struct Recording: Hashable, Sendable {
     public var replica: ReplicaID
     /// The date by the replica's clock.
     public var recordedAt: Timestamp
-    /// The latest end of the group that the replica knew before recording; `nil` if it knew none.
+    /// The latest end of the group that the replica knew before recording; `nil` if it knew none, or one that never
+    /// comes.
     public var knownEnd: Timestamp?
     /// The logical time that orders recordings of one purchase by one replica. The first recording counts, so a
     /// replica that records a purchase again does not move its units behind spends that already used them.

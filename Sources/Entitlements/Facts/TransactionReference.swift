@@ -24,6 +24,8 @@ extension Identifier where Subject == SaleEnvironment {
     public static let production = EnvironmentID("production")
     /// Sales to testers.
     public static let sandbox = EnvironmentID("sandbox")
+    /// Purchases made in Xcode with a StoreKit configuration.
+    public static let xcode = EnvironmentID("xcode")
     /// Test purchases of Google Play, and Stripe's test mode.
     public static let test = EnvironmentID("test")
 }

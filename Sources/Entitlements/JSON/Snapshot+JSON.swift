@@ -22,7 +22,8 @@ extension Snapshot.Subscription {
             [
                 ("group", .string(group.rawValue)), ("active", .bool(isActive)),
                 ("level", level.map(JSON.number) ?? .null), ("expires", JSON(expires?.description)),
-                ("daysRemaining", .number(Int64(daysRemaining))), ("periods", .array(periods.map(\.json))),
+                ("daysRemaining", isActiveForGood ? .null : .number(Int64(daysRemaining))),
+                ("periods", .array(periods.map(\.json))),
             ] + (renewal.map { [("renewal", $0.json)] } ?? []))
     }
 }
@@ -41,7 +42,7 @@ extension Period {
     package var json: JSON {
         .object(
             [
-                ("start", .string("\(start)")), ("end", .string("\(end)")),
+                ("start", .string("\(start)")), ("end", JSON(end.asEnd?.description)),
             ] + transactionMembers + sourceMembers)
     }
 

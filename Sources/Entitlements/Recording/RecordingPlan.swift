@@ -203,9 +203,11 @@ private struct KnownEnds {
     /// Returns the end of the group before `purchase`, and counts the purchase from then on.
     mutating func end(before purchase: Purchase) -> Timestamp? {
         guard let terms = purchase.terms, case .nonRenewing(let group, let duration) = terms.kind else { return nil }
-        let known = ends[group] ?? replay.knownEnd(of: group)
+        let known = (ends[group] ?? replay.knownEnd(of: group))?.asEnd
         let start = max(known ?? purchase.date, purchase.date)
-        ends[group] = start.adding(duration.multiplied(by: purchase.quantity)).adding(terms.bonus)
+        let (policy, environment) = (replay.catalog.policy, purchase.transaction.environment)
+        ends[group] = start.adding(policy.counted(duration, in: environment).multiplied(by: purchase.quantity))
+            .adding(policy.counted(terms.bonus, in: environment))
         return known
     }
 }

@@ -116,8 +116,9 @@ extension Replay {
         }
         var lines = withStatements(purchases, at: instant) { purchase in
             periods[purchase.origin, default: []].map { period in
-                period.isEmpty && period.revokedAt == nil && period.level == nil
-                    ? .setAside(.overruled(rules.expiry.name)) : .period(period)
+                guard period.isEmpty, period.revokedAt == nil, period.level == nil else { return .period(period) }
+                // A purchase that never ends precedes it.
+                return .setAside(period.start == .latest ? .covered : .overruled(rules.expiry.name))
             }
         }
         for assertion in facts.assertions where assertion.reference.group == group {

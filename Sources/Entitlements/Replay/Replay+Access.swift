@@ -42,8 +42,8 @@ extension Replay {
             guard case .group(let id) = source, let timeline = timelines[id], timeline.isActive(at: instant),
                 let end = timeline.chain(at: instant)?.end
             else { continue }
-            if let until = longest?.until, until >= end { continue }
-            longest = Access.Grant(until: end, source: source)
+            if let longest, longest.until ?? .latest >= end { continue }
+            longest = Access.Grant(until: end.asEnd, source: source)
         }
         if let longest { return longest }
         for source in entitlement.grantedBy {
@@ -118,8 +118,8 @@ extension Replay {
     ///   - product: A non-renewing subscription of the catalogue.
     ///   - quantity: The quantity to buy, 1 to 10,000.
     ///   - instant: The hypothetical purchase date.
-    /// - Returns: The end of the current chain of periods; `nil` for any other kind of product, for an unknown
-    ///   product, or if the quantity is out of range.
+    /// - Returns: The end of the current chain of periods, ``Timestamp/latest`` if it never ends; `nil` for any other
+    ///   kind of product, for an unknown product, or if the quantity is out of range.
     public func end(afterBuying product: ProductID, quantity: Int64 = 1, at instant: Timestamp) -> Timestamp? {
         guard let terms = catalog.terms(of: product), case .nonRenewing(let group, _) = terms.kind,
             Purchase.quantityRange.contains(quantity), let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16))
@@ -138,8 +138,8 @@ extension Replay {
     }
 
     /// Returns the latest end of all periods of `group`, as a replica stores it in ``Recording/knownEnd`` when it
-    /// records a purchase.
+    /// records a purchase; `nil` if there is none.
     package func knownEnd(of group: GroupID) -> Timestamp? {
-        timelines[group]?.periods.map(\.end).max()
+        timelines[group]?.periods.map(\.end).max()?.asEnd
     }
 }

@@ -110,7 +110,7 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     /// Only the account's server may write this record, and it is in another ledger; or the record refers to something
     /// that does not exist.
     case notFromServer
-    /// The assertion adds no time: its date is already covered, or had passed when it was stated.
+    /// The fact adds no time: its time is already covered, or the date of an assertion had passed when it was stated.
     case covered
     /// The purchase was revoked at this date.
     case revoked(Timestamp)
@@ -134,7 +134,7 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .unverified: "the account's server has not verified it"
         case .unsigned: "a store signed the purchase, but this statement is unsigned"
         case .notFromServer: "only the account's server may state this"
-        case .covered: "the time up to its date is already covered, or had passed"
+        case .covered: "its time is already covered, or had passed"
         case .revoked(let date): "it was revoked at \(date)"
         case .otherKind(let kind): "it was sold as \(kind)"
         case .unreadable(let reason): "it cannot be read: \(reason)"
@@ -155,7 +155,9 @@ extension Fact {
 
 extension Catalog {
     fileprivate func replacing(_ rules: ConflictRules) -> Catalog {
-        Catalog(self, policy: Policy(bonus: policy.bonus, rules: rules))
+        var policy = policy
+        policy.rules = rules
+        return Catalog(self, policy: policy)
     }
 }
 

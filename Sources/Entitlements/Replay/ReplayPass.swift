@@ -122,10 +122,12 @@ struct ReplayPass {
     }
 
     private func sold(_ purchase: Purchase, duration: CalendarDuration, revokedAt: Timestamp?) -> SoldTime {
+        let policy = catalog.policy
         let bonus = purchase.terms?.bonus ?? catalog.policy.bonus
         return SoldTime(
-            purchase: purchase, duration: duration.multiplied(by: purchase.quantity), bonus: bonus,
-            revokedAt: revokedAt,
+            purchase: purchase,
+            duration: policy.counted(duration, in: environment).multiplied(by: purchase.quantity),
+            bonus: policy.counted(bonus, in: environment), revokedAt: revokedAt,
             recordings: recordings(of: purchase),
             isAtRemote: facts.isConfirmed(.purchase(purchase)))
     }
@@ -138,7 +140,7 @@ extension Terms {
         case .consumable(let units): return CatalogChecker.unitRange.contains(units)
         case .nonConsumable: return true
         case .nonRenewing(_, let duration):
-            return duration != .zero && duration.isWithinBounds
+            return duration == .forever || duration != .zero && duration.isWithinBounds
         case .autoRenewable(_, let level, let duration, _):
             // A forged level 0 would rank above the highest.
             return level >= 1 && duration != .zero && duration.isWithinBounds

@@ -32,12 +32,16 @@ public struct Snapshot: Hashable, Sendable {
         /// The renewal state of the subscription; `nil` if the store stated none.
         public var renewal: Renewal?
         /// The end of the current chain of periods, or of the last one when nothing is active; `nil` if none has
-        /// begun.
+        /// begun, and if the group is active for good.
         public var expires: Timestamp?
-        /// The number of days until ``expires``, rounded up; 0 only when nothing is active.
+        /// The number of days until ``expires``, rounded up; 0 only when nothing is active, and `Int.max` if the group
+        /// is active for good.
         public var daysRemaining: Int
         /// All periods, past and future, in ascending order.
         public var periods: [Period]
+
+        /// A Boolean value that indicates whether a purchase that never ends makes the group active.
+        public var isActiveForGood: Bool { isActive && expires == nil }
     }
 
     /// The balance of a consumable.
@@ -94,12 +98,13 @@ extension Replay {
     private func subscription(_ group: GroupID, at instant: Timestamp) -> Snapshot.Subscription {
         let timeline = timelines[group] ?? Timeline()
         let isActive = timeline.isActive(at: instant)
-        let expires = timeline.chain(at: instant)?.end
+        let end = timeline.chain(at: instant)?.end
         let leading = leadingPeriod(of: timeline, at: instant)
         return Snapshot.Subscription(
             group: group, isActive: isActive, level: isActive ? leading?.level : nil, product: leading?.product,
-            renewal: renewal(of: leading), expires: expires,
-            daysRemaining: isActive ? expires.map(instant.daysRemaining(until:)) ?? 0 : 0, periods: timeline.periods)
+            renewal: renewal(of: leading), expires: end?.asEnd,
+            daysRemaining: isActive ? end?.asEnd.map(instant.daysRemaining(until:)) ?? .max : 0,
+            periods: timeline.periods)
     }
 
     /// Returns the next instant after `instant` at which the state may change without a new fact.
@@ -119,6 +124,6 @@ extension Replay {
             times.append(purchase.date)
             if let revokedAt = facts.revocationDate(of: purchase) { times.append(revokedAt) }
         }
-        return times.filter { $0 > instant }.min()
+        return times.filter { $0 > instant && $0 < .latest }.min()
     }
 }

@@ -11,6 +11,8 @@ public struct SoldTime: Hashable, Sendable {
     /// The purchase.
     public let purchase: Purchase
     /// The duration of the product multiplied by the quantity. It is added in one step: `P1M` × 3 is `P3M`.
+    ///
+    /// It and the bonus are as sold, or shorter in a test environment: see ``Policy/sandboxTime``.
     public let duration: CalendarDuration
     /// The bonus in force at the time of sale, added after ``duration``.
     public let bonus: CalendarDuration
@@ -75,7 +77,8 @@ public struct Period: Hashable, Sendable {
 
     /// The first instant of the period.
     public var start: Timestamp
-    /// The first instant after the period; equal to ``start`` if the period is empty.
+    /// The first instant after the period; equal to ``start`` if the period is empty, and ``Timestamp/latest`` if it
+    /// never ends.
     public var end: Timestamp
     /// The fact that grants the period.
     public var origin: Origin

@@ -2,9 +2,10 @@
 ///
 /// A purchase starts at the later of its date and the end so far.
 ///
-/// A revoked purchase keeps its period up to the revocation, which may be empty, and later purchases move up. An
-/// assertion adds the time between the end so far and its date, if there is any. Adding a fact that is not a
-/// revocation never uncovers an instant that was covered, whatever the order in which facts become known.
+/// A revoked purchase keeps its period up to the revocation, which may be empty, and later purchases move up. Those
+/// after a purchase that never ends add nothing until it is revoked. An assertion adds the time between the end so far
+/// and its date, if there is any. Adding a fact that is not a revocation never uncovers an instant that was covered,
+/// whatever the order in which facts become known.
 public struct StackPurchases: ExpiryRule {
     /// The string `stackPurchases`.
     public let name = "stackPurchases"
@@ -69,7 +70,8 @@ public struct LatestExpiryWins: ExpiryRule {
     }
 
     private func period(of sold: SoldTime, knowing latest: Timestamp?) -> Period {
-        let known = sold.recordings.isEmpty ? [latest] : sold.recordings.map(\.knownEnd)
+        // A purchase that never ends extends no other: the other would never end either, also once it is revoked.
+        let known = sold.recordings.isEmpty ? [latest?.asEnd] : sold.recordings.map(\.knownEnd)
         let starts = known.map { max($0 ?? sold.purchase.date, sold.purchase.date) }
         let end = starts.map(sold.end(from:)).max() ?? sold.purchase.date
         return sold.period(from: sold.purchase.date, to: end)

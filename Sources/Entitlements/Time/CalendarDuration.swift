@@ -22,6 +22,12 @@ public struct CalendarDuration: Hashable, Sendable {
     /// The empty duration.
     public static let zero = CalendarDuration()
 
+    /// The time of a purchase that never ends: ``Timestamp/latest``, whatever it is added to.
+    ///
+    /// Only a non-renewing product can have it. It is not within the bound of 100 years, which applies to all other
+    /// durations.
+    public static let forever = CalendarDuration(months: .max)
+
     /// The maximum duration that counts, in years, in any mix of units. It is a bound against forged and mistaken
     /// input.
     package static let longestYears: Int64 = 100
@@ -49,9 +55,10 @@ public struct CalendarDuration: Hashable, Sendable {
 }
 
 extension CalendarDuration: CustomStringConvertible {
-    /// The duration in ISO 8601, for example `P3M` or `P1Y2M3DT4S`. Weeks are written as days, and 12 months as a
-    /// year.
+    /// The duration in ISO 8601, for example `P3M` or `P1Y2M3DT4S`, or `forever`. Weeks are written as days, and 12
+    /// months as a year.
     public var description: String {
+        if self == .forever { return Self.foreverText }
         var text = "P"
         if months >= 12 { text += "\(months / 12)Y" }
         if months % 12 > 0 { text += "\(months % 12)M" }
@@ -60,10 +67,16 @@ extension CalendarDuration: CustomStringConvertible {
         return text == "P" ? "P0D" : text
     }
 
-    /// Parses an ISO 8601 duration of whole numbers: `P3M`, `P1W`, `P1Y6M`, `P1DT12H`.
+    private static let foreverText = "forever"
+
+    /// Parses an ISO 8601 duration of whole numbers: `P3M`, `P1W`, `P1Y6M`, `P1DT12H`; or `forever`.
     ///
     /// - Throws: ``DurationError`` if the text is not a valid duration or exceeds 100 years.
     public init(_ text: String) throws(DurationError) {
+        guard text != Self.foreverText else {
+            self = .forever
+            return
+        }
         var rest = text[...].utf8
         guard rest.popFirst() == UInt8(ascii: "P") else {
             throw DurationError(text: text, reason: "it must begin with P")

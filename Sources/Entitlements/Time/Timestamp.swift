@@ -7,7 +7,7 @@ public struct Timestamp: Hashable, Comparable, Sendable {
 
     /// The earliest instant, 0001-01-01T00:00:00.000Z.
     public static let earliest = Timestamp(unchecked: -62_135_596_800_000)
-    /// The latest instant, 9999-12-31T23:59:59.999Z.
+    /// The latest instant, 9999-12-31T23:59:59.999Z. As the end of a period it means that the period never ends.
     public static let latest = Timestamp(unchecked: 253_402_300_799_999)
 
     /// Creates the instant `milliseconds` after 1970-01-01T00:00:00Z, or the nearest instant in range.
@@ -59,6 +59,9 @@ extension Timestamp {
         let lastDay = CivilDate(year: year, month: month, day: CivilDate.dayCount(year: year, month: month))
         return Timestamp(milliseconds: (lastDay.daysSince1970 + 1) * Self.millisecondsPerDay)
     }
+
+    /// The instant as the end of a period; `nil` if it never ends.
+    package var asEnd: Timestamp? { self == .latest ? nil : self }
 
     /// Returns the number of whole days from this instant to `end`, rounded up; 0 if `end` is not later.
     ///

@@ -77,7 +77,8 @@ public struct GooglePlayVerifier: Sendable {
 
     private func purchase(_ object: StoreObject, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
         try checkPackage(object)
-        guard let state = try object.integer("purchaseState") else { throw object.missing("purchaseState") }
+        // Google's library reads a purchase without a state as bought.
+        let state = try object.integer("purchaseState") ?? 0
         guard state == 0 else {
             let reason = state == 4 ? "pending; send it again when it is paid" : "not paid"
             throw EvidenceError(.state, "purchaseState must be 0, not \(state): the purchase is \(reason)")

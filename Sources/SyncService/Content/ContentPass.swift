@@ -76,7 +76,7 @@ extension ContentAccess.PaidPeriod {
     var json: JSON {
         .object([
             ("group", .string(group.rawValue)), ("index", .number(index)), ("level", .number(level)),
-            ("start", .string("\(start)")), ("end", .string("\(end)")),
+            ("start", .string("\(start)")), ("end", JSON(end.asEnd?.description)),
         ])
     }
 }

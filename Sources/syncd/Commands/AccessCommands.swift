@@ -73,7 +73,11 @@ struct Explain: AsyncParsableCommand {
             throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement.singleLine)\"")
         }
         explanation.access = access
-        try options.output.show(explanation.json(rules: replay.rules), or: explanation.text(rules: replay.rules))
+        let policy = replay.catalog.policy
+        let isAccelerated = policy.accelerates(replay.environment)
+        try options.output.show(
+            explanation.json(rules: policy.rules, isAccelerated: isAccelerated),
+            or: explanation.text(rules: policy.rules, isAccelerated: isAccelerated))
     }
 }
 

@@ -89,16 +89,27 @@ struct RecordPurchase: AsyncParsableCommand {
         let receipt = try await store.record(evidence)
         let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
         let transaction = receipt.transactions.first?.id.rawValue ?? ""
+        let end = try await acceleratedEnd(in: store)
         try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
-                ("productID", .string(product)), ("isNew", .bool(isNew)),
-            ]),
-            or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)")
+            .object(
+                [
+                    ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
+                    ("productID", .string(product)), ("isNew", .bool(isNew)),
+                ] + (end.map { [("expires", .string("\($0)"))] } ?? [])),
+            or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)"
+                + (end.map { ", in accelerated time until \($0)" } ?? ""))
     }
 }
 
 extension RecordPurchase {
+    /// The end of the product's group in accelerated time; `nil` if time is not accelerated, or there is no end.
+    private func acceleratedEnd(in store: EntitlementStore) async throws -> Timestamp? {
+        guard store.catalog.policy.accelerates(options.catalog.environmentID),
+            let group = store.catalog[product: ProductID(product)]?.kind.group
+        else { return nil }
+        return try await store.snapshot()[group: group]?.expires
+    }
+
     private func recordAsServer() async throws {
         let id = transaction ?? HostServices.system.randomUUID()
         let date = try syncd.date(date, option: "--date")

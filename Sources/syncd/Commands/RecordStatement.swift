@@ -116,8 +116,8 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(
         name: .customLong("for"),
         help: ArgumentHelp(
-            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D.",
-            valueName: "duration"))
+            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D. Under "
+                + "accelerated sandbox time it is shorter.", valueName: "duration"))
     var duration: String?
 
     @Option(
@@ -172,7 +172,8 @@ struct RecordGrant: AsyncParsableCommand {
         guard let end else {
             return "no time added: the statement or a purchase of \(account) is dated \(until) or later"
         }
-        return "no time added: \(group) is already covered until \(end) for \(account)"
+        let covered = end.asEnd.map { "until \($0)" } ?? "for good"
+        return "no time added: \(group) is already covered \(covered) for \(account)"
     }
 
     /// The end from `--until`, or `start` plus the duration from `--for`.
@@ -183,6 +184,7 @@ struct RecordGrant: AsyncParsableCommand {
         guard paid != .zero else {
             throw Failure(.usage, "--for must be longer than zero, not \"\(duration.singleLine)\"")
         }
-        return start.adding(paid)
+        guard paid != .forever else { throw Failure(.usage, "--for must be at most 100 years, not \"forever\"") }
+        return start.adding(try options.catalog.load().policy.counted(paid, in: options.catalog.environmentID))
     }
 }

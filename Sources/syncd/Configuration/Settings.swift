@@ -82,7 +82,8 @@ extension Setting {
             "Replace the catalogue's flag rule: purchasedWins, lastWriterWins or remoteWins", of: both),
         Setting(
             "duration", nil, .list, "ID=P3M",
-            "The duration of a non-renewing subscription in a .storekit file; repeat for others", of: both),
+            "The duration of a non-renewing subscription in a .storekit file, P3M or forever; repeat for others",
+            of: both),
         Setting(
             "group-of", nil, .list, "ID=GROUP",
             "The group of a non-renewing subscription in a .storekit file (default: its own id); repeat for others",

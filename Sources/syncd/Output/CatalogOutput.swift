@@ -62,9 +62,11 @@ extension Entitlement {
 
 extension Policy {
     fileprivate var json: JSON {
-        .object([
-            ("bonus", .string("\(bonus)")), ("expiry", .string(rules.expiry.name)),
-            ("flags", .string(rules.flags.name)), ("consumables", .string(rules.consumables.rawValue)),
-        ])
+        .object(
+            [
+                ("bonus", .string("\(bonus)")), ("expiry", .string(rules.expiry.name)),
+                ("flags", .string(rules.flags.name)), ("consumables", .string(rules.consumables.rawValue)),
+                // Versions that do not know the member refuse it.
+            ] + (sandboxTime == .asSold ? [] : [("sandboxTime", .string(sandboxTime.rawValue))]))
     }
 }

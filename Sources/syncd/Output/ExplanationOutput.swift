@@ -1,10 +1,11 @@
 import Entitlements
 
 extension Explanation {
-    func text(rules: ConflictRules) -> String {
+    func text(rules: ConflictRules, isAccelerated: Bool) -> String {
         var lines = [
             "\(entitlement) at \(at): \(access.summary)",
-            "rules: \(rules.expiry.name), \(rules.flags.name), consumables \(rules.consumables.rawValue)",
+            "rules: \(rules.expiry.name), \(rules.flags.name), consumables \(rules.consumables.rawValue)"
+                + (isAccelerated ? ", sandboxTime accelerated" : ""),
         ]
         for section in sections {
             lines += ["", "\(section.source)"]
@@ -14,15 +15,16 @@ extension Explanation {
         return lines.joined(separator: "\n")
     }
 
-    func json(rules: ConflictRules) -> JSON {
+    func json(rules: ConflictRules, isAccelerated: Bool) -> JSON {
         .object([
             ("entitlement", .string(entitlement.rawValue)), ("at", .string("\(at)")), ("access", access.json),
             (
                 "rules",
-                .object([
-                    ("expiry", .string(rules.expiry.name)), ("flags", .string(rules.flags.name)),
-                    ("consumables", .string(rules.consumables.rawValue)),
-                ])
+                .object(
+                    [
+                        ("expiry", .string(rules.expiry.name)), ("flags", .string(rules.flags.name)),
+                        ("consumables", .string(rules.consumables.rawValue)),
+                    ] + (isAccelerated ? [("sandboxTime", .string("accelerated"))] : []))
             ),
             (
                 "sources",
@@ -61,6 +63,7 @@ extension Explanation.Effect {
     var summary: String {
         switch self {
         case .period(let period) where period.isEmpty: "nothing is left of its period"
+        case .period(let period) where period.end == .latest: "\(period.start), for good"
         case .period(let period):
             "\(period.start) to \(period.end)" + (period.revokedAt == nil ? "" : ", cut off by a refund")
         case .ownership(let period) where period.end == .latest: "owned since \(period.start)"

@@ -53,6 +53,7 @@ extension ClockStatus {
 extension Snapshot.Subscription {
     /// `active until 2026-07-01T00:00:00.000Z, 40 days left`.
     var summary: String {
+        if isActiveForGood { return "active for good" }
         guard let expires else { return "never active" }
         guard isActive else { return "expired at \(expires)" }
         return "active until \(expires), \(daysRemaining) \(daysRemaining == 1 ? "day" : "days") left"

@@ -19,7 +19,7 @@ struct TimelineDrawing {
         lines += axis(span)
         for period in timeline.contributions { lines.append(row(for: period, span)) }
         lines.append(label("covered") + coverage(span))
-        if span.contains(now) { lines.append(label("now") + marker(at: column(of: now, span))) }
+        if span.contains(now) { lines.append(label("now") + marker(at: column(of: now, span), date(now, span))) }
         lines += ["", "█ a period   × revoked   · a gap"]
         return lines.map { $0.trimmingTrailingSpaces }.joined(separator: "\n")
     }
@@ -28,11 +28,13 @@ struct TimelineDrawing {
         .object([
             ("group", .string(subscription.group.rawValue)), ("at", .string("\(now)")),
             ("active", .bool(subscription.isActive)), ("expires", JSON(subscription.expires?.description)),
-            ("periods", .array(timeline.contributions.map(periodJSON))),
+            ("periods", .array(timeline.contributions.filter { $0.start < .latest }.map(periodJSON))),
             (
                 "chains",
                 .array(
-                    timeline.chains.map { .object([("start", .string("\($0.start)")), ("end", .string("\($0.end)"))]) })
+                    timeline.chains.map {
+                        .object([("start", .string("\($0.start)")), ("end", JSON($0.end.asEnd?.description))])
+                    })
             ),
         ])
     }
@@ -40,16 +42,21 @@ struct TimelineDrawing {
     private func periodJSON(_ period: Period) -> JSON {
         .object(
             [
-                ("start", .string("\(period.start)")), ("end", .string("\(period.end)")),
+                ("start", .string("\(period.start)")), ("end", JSON(period.end.asEnd?.description)),
             ] + period.transactionMembers + [
                 ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
             ] + period.sourceMembers)
     }
 
-    /// The time that the drawing covers: all periods, and the current time unless it is far away.
+    /// The time that the drawing covers: all periods, and the current time unless it is far away. A period that never
+    /// ends is drawn to a month after the last known instant.
     private var span: ClosedRange<Timestamp>? {
-        let instants = timeline.contributions.flatMap { period in
+        var instants = timeline.contributions.flatMap { period in
             [period.start, period.end] + [period.revokedAt].compactMap { $0 }
+        }
+        if instants.contains(.latest) {
+            instants.removeAll { $0 == .latest }
+            instants.append(max(now, instants.max() ?? now).adding(CalendarDuration(months: 1)))
         }
         guard let first = instants.min(), let last = instants.max() else { return nil }
         // A distant current time would compress the periods into a few columns.
@@ -71,7 +78,7 @@ struct TimelineDrawing {
             let part = Int64(step) * (span.upperBound.milliseconds - span.lowerBound.milliseconds) / 4
             let instant = Timestamp(milliseconds: span.lowerBound.milliseconds + part)
             let width = Self.barWidth / 4
-            dates += padded(day(instant), to: width)
+            dates += padded(date(instant, span), to: width)
             ticks += padded("┬", to: width, with: "─")
         }
         return [label("") + dates, label("") + ticks]
@@ -103,9 +110,8 @@ struct TimelineDrawing {
     }
 
     /// The mark under a column, with the date on the side that has enough space.
-    private func marker(at column: Int) -> String {
-        let date = day(now)
-        return column + 2 + date.count <= Self.barWidth
+    private func marker(at column: Int, _ date: String) -> String {
+        column + 2 + date.count <= Self.barWidth
             ? spaces(column) + "▲ \(date)" : spaces(column - date.count - 1) + "\(date) ▲"
     }
 
@@ -119,7 +125,12 @@ struct TimelineDrawing {
 
     private func spaces(_ count: Int) -> String { String(repeating: " ", count: count) }
 
-    private func day(_ instant: Timestamp) -> String { String("\(instant)".prefix(10)) }
+    /// The day, or in a drawing of less than a day, as accelerated time gives it, the time of day.
+    private func date(_ instant: Timestamp, _ span: ClosedRange<Timestamp>) -> String {
+        let length = span.upperBound.milliseconds - span.lowerBound.milliseconds
+        return (1..<86_400_000).contains(length)
+            ? String("\(instant)".dropFirst(11).prefix(8)) : String("\(instant)".prefix(10))
+    }
 }
 
 extension String {

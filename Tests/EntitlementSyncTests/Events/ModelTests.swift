@@ -71,6 +71,32 @@ struct ModelTests {
         #expect(offer(for: Owls.threeMonths, in: lapsed) == .subscribe)
     }
 
+    @Test("Products of a group that is active for good are owned, and a refund offers the renewal again")
+    func forGood() async throws {
+        var home = try Household(at: "2026-01-10T12:00:00Z")
+        let lifetime = ["lifetime", "old-lifetime"].map { id in
+            Product(
+                id: ProductID(id), kind: .nonRenewing(group: Owls.random, duration: .forever),
+                isForSale: id == "lifetime")
+        }
+        home.catalog = try Catalog(
+            products: home.catalog.products + lifetime, entitlements: home.catalog.entitlements)
+        let store = try await home.offlineDevice()
+        #expect(offer(for: "lifetime", in: await refreshed(store)) == .subscribe)
+        try await store.record([
+            .reported("lifetime", transaction: "L"), .reported(Owls.threeMonths, transaction: "A"),
+        ])
+        let active = await refreshed(store)
+        #expect(offer(for: "lifetime", in: active) == .owned)
+        #expect(offer(for: Owls.threeMonths, in: active) == .owned)
+        #expect(offer(for: "old-lifetime", in: active) == nil)
+        #expect(try await store.access(to: Owls.access) == .granted(.init(until: nil, source: .group(Owls.random))))
+        #expect(try await store.preview(buying: Owls.threeMonths) == .latest)
+        try await store.record(.refunded(TransactionReference(id: "L")))
+        let refunded = EntitlementModel.Offer.renew(until: try date("2026-04-10T12:00:00Z"), daysRemaining: 90)
+        #expect(offer(for: "lifetime", in: await refreshed(store)) == refunded)
+    }
+
     @Test("A purchase that waits for approval is pending until it is made")
     func pending() async throws {
         let store = try await Household().offlineDevice()

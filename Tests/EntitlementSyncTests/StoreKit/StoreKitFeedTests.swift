@@ -104,14 +104,14 @@ struct StoreKitFeedTests {
     @Test("Purchases of the sandbox and of Xcode do not count in production, and no server gets those of Xcode")
     func environments() async throws {
         let source = FakeStoreKit([
-            try sale(1, environment: .sandbox), try sale(2, environment: StoreKitTransaction.xcode),
+            try sale(1, environment: .sandbox), try sale(2, environment: .xcode),
         ])
         let store = try await store()
         await events.run(feed(source, store))
         #expect(source.finished == [1, 2])
         #expect(try await store.end() == nil)
         #expect(try await store.waitingEvidenceCount() == 1)
-        for environment in [EnvironmentID.sandbox, StoreKitTransaction.xcode] {
+        for environment in [EnvironmentID.sandbox, .xcode] {
             let debug = try await EntitlementStore(
                 catalog: household.catalog, local: local, account: household.alice, environment: environment,
                 host: household.machine.host)

@@ -80,6 +80,21 @@ struct BadCatalogTests {
                 "\"P101Y\" is not a duration: it is longer than 100 years (write P3M, P1W or P1D)"
             ),
             (
+                product(#""type":"nonRenewing","group":"g","duration":"for ever""#), "products[0].duration",
+                "\"for ever\" is not a duration: it must begin with P (write P3M, P1W or P1D)"
+            ),
+            (
+                product(#""type":"autoRenewable","group":"g","duration":"forever""#), "products[0].duration",
+                "only the duration of a nonRenewing product can be forever"
+            ),
+            (
+                product(
+                    #""type":"autoRenewable","group":"g","duration":"P1M","#
+                        + #""introductory":{"mode":"free","duration":"forever"}"#
+                ), "products[0].introductory.duration", "only the duration of a nonRenewing product can be forever"
+            ),
+            (#"{"products":[],"policy":{"bonus":"forever"}}"#, "policy.bonus", "a bonus must be at most 100 years"),
+            (
                 product(#""type":"autoRenewable","group":"g","duration":"P1M","level":0"#), "products[0].level",
                 "a level must be 1 (highest) to 1,000, not 0"
             ),
@@ -241,8 +256,16 @@ struct BadCatalogTests {
                 "must be one of deviceLocal, shared, not \"none\""
             ),
             (
+                #"{"products":[],"policy":{"sandboxTime":"fast"}}"#, "policy.sandboxTime",
+                "must be one of asSold, accelerated, not \"fast\""
+            ),
+            (
+                #"{"products":[],"policy":{"sandboxTime":true}}"#, "policy.sandboxTime",
+                "a string is expected, not true or false"
+            ),
+            (
                 #"{"products":[],"policy":{"rule":"x"}}"#, "policy.rule",
-                "unknown member (known: bonus, expiry, flags, consumables)"
+                "unknown member (known: bonus, expiry, flags, consumables, sandboxTime)"
             ),
         ])
     func wholeAndPolicy(json: String, path: String, reason: String) {

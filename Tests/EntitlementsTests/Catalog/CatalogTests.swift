@@ -13,7 +13,8 @@ struct CatalogTests {
                    "names":{"en":"All","pt-BR":"Tudo"}},
                   {"id":"c","type":"consumable"},
                   {"id":"n","type":"nonRenewing","group":"h","duration":"P1Y"}],
-                 "policy":{"bonus":"P1D","expiry":"latestExpiryWins","flags":"purchasedWins","consumables":"shared"}}
+                 "policy":{"bonus":"P1D","expiry":"latestExpiryWins","flags":"purchasedWins","consumables":"shared",
+                           "sandboxTime":"accelerated"}}
                 """#.utf8)
         let weekly = try #require(catalog[product: "z"])
         #expect(
@@ -28,6 +29,7 @@ struct CatalogTests {
         #expect(catalog.groups == ["g", "h"])
         #expect(catalog.policy.rules.expiry.name == "latestExpiryWins")
         #expect(catalog.policy.rules.consumables == .shared)
+        #expect(catalog.policy.sandboxTime == .accelerated)
         #expect(catalog.terms(of: "n")?.bonus == CalendarDuration(days: 1))
         #expect(catalog.terms(of: "c")?.bonus == .zero)
         #expect(catalog.terms(of: "unknown") == nil)

@@ -118,6 +118,7 @@ struct RandomHistory {
             CalendarDuration(months: 1), CalendarDuration(months: 3), CalendarDuration(months: 12),
             CalendarDuration(months: 1, days: 1, seconds: 1), CalendarDuration(days: 1),
             CalendarDuration(seconds: random.int(1...172_800)),
+            random.chance(1, in: 4) ? .forever : CalendarDuration(days: 2),
         ])
         var terms: Terms?
         switch product {

@@ -74,7 +74,11 @@ extension Timestamp {
 
 extension CalendarDuration {
     init(_ wire: Wire.Duration) {
-        self.init(months: Int64(wire.months), days: Int64(wire.days), seconds: Int64(wire.seconds))
+        // The largest number of months stands for forever in memory only.
+        self =
+            wire.forever
+            ? .forever
+            : Self(months: min(Int64(wire.months), .max - 1), days: Int64(wire.days), seconds: Int64(wire.seconds))
     }
 }
 

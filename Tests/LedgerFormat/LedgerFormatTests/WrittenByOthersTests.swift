@@ -317,6 +317,7 @@ extension Wire.Duration {
             $0.months = UInt64(random.pick([0, 1, 3, 128, .max]))
             $0.days = UInt64(random.pick([0, 7, .max]))
             $0.seconds = UInt64(random.pick([0, 1, 86_400]))
+            $0.forever = random.chance(1, in: 4)
         }
     }
 }

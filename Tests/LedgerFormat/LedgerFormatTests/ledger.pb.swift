@@ -655,6 +655,9 @@ nonisolated struct Entitlementsync_Ledger_V1_Duration: Sendable {
 
   var seconds: UInt64 = 0
 
+  /// never ends; only in NonRenewing. Writers set months to 1,200, for readers without this field
+  var forever: Bool = false
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
@@ -1920,7 +1923,7 @@ nonisolated extension Entitlementsync_Ledger_V1_IntroductoryOffer.Mode: SwiftPro
 
 nonisolated extension Entitlementsync_Ledger_V1_Duration: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Duration"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}months\0\u{1}days\0\u{1}seconds\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}months\0\u{1}days\0\u{1}seconds\0\u{1}forever\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1931,6 +1934,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Duration: SwiftProtobuf.Message,
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.months) }()
       case 2: try { try decoder.decodeSingularUInt64Field(value: &self.days) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.seconds) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.forever) }()
       default: break
       }
     }
@@ -1946,6 +1950,9 @@ nonisolated extension Entitlementsync_Ledger_V1_Duration: SwiftProtobuf.Message,
     if self.seconds != 0 {
       try visitor.visitSingularUInt64Field(value: self.seconds, fieldNumber: 3)
     }
+    if self.forever != false {
+      try visitor.visitSingularBoolField(value: self.forever, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1953,6 +1960,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Duration: SwiftProtobuf.Message,
     if lhs.months != rhs.months {return false}
     if lhs.days != rhs.days {return false}
     if lhs.seconds != rhs.seconds {return false}
+    if lhs.forever != rhs.forever {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -94,12 +94,21 @@ struct GooglePlayPurchaseTests {
         expectRefusal(.signature, PlayStage.data(), try PlayStage.sign(PlayStage.data(), by: key))
     }
 
-    @Test("A purchase that is pending or cancelled, or states nothing about it, is refused")
+    @Test("A purchase that is pending or cancelled is refused")
     func pending() {
         expectRefusal(.state, because: "pending", PlayStage.data(state: 4))
         for state in [1, 2, -1] { expectRefusal(.state, because: "not paid", PlayStage.data(state: state)) }
-        expectRefusal(
-            .content, because: "purchaseState", PlayStage.data().replacing("\"purchaseState\":0,", with: ""))
+    }
+
+    @Test("A purchase without a state is bought")
+    func noState() throws {
+        let data = PlayStage.data().replacing("\"purchaseState\":0,", with: "")
+        #expect(!data.contains("purchaseState"))
+        #expect(try PlayStage.purchase(data).facts == PlayStage.purchase(PlayStage.data()).facts)
+        for value in ["true", "[]"] {
+            let wrong = PlayStage.data().replacing("\"purchaseState\":0", with: "\"purchaseState\":\(value)")
+            expectRefusal(.content, because: "purchaseState", wrong)
+        }
     }
 
     @Test("A purchase of another package is refused")

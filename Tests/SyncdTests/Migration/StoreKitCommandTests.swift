@@ -46,6 +46,16 @@ struct StoreKitCommandTests {
                     """))
     }
 
+    @Test("A duration of forever makes a purchase of a non-renewing subscription last for good")
+    func forever() throws {
+        let supplement = Self.supplement.replacing("half=P6M", with: "half=forever")
+        #expect(
+            try sandbox.run("catalog check app.storekit \(supplement)").output.contains("half     forever in random"))
+        let options = "--catalog app.storekit \(supplement) --at 2026-01-01"
+        try sandbox.run("record purchase half --transaction t1 \(options)")
+        #expect(try sandbox.run("check random \(options)") == .done("granted for good by group:random"))
+    }
+
     @Test("catalog convert writes JSON that reads as the same catalogue")
     func convert() throws {
         #expect(
