@@ -33,6 +33,10 @@ public struct StoreKitTransaction: Hashable, Sendable, Identifiable {
     public var quantity: Int64
     /// True if an introductory offer applied.
     public var isIntroductory: Bool
+    /// The App Store's id of a period of a subscription, which is the same on all devices; `nil` for other products.
+    public var webOrderLineItemID: String?
+    /// True if an upgrade has replaced this period of a subscription.
+    public var isUpgraded = false
     /// The environment: `production`, `sandbox` or `xcode`.
     public var environment: EnvironmentID
     /// The date at which Apple signed the transaction for this device.
@@ -71,10 +75,14 @@ extension StoreKitTransaction {
             transaction: reference, product: product, terms: nil, date: purchaseDate, quantity: quantity,
             originalID: originalID == id ? nil : TransactionID("\(originalID)"),
             storeExpiry: productType == .autoRenewable ? expirationDate : nil, isIntroductory: isIntroductory,
-            stamp: stamp)
+            lineItemID: webOrderLineItemID.flatMap { ["", "0"].contains($0) ? nil : TransactionID($0) },
+            isNonConsumable: productType == .nonConsumable, stamp: stamp)
         return [
             .purchase(purchase),
-            .revocation(Revocation(transaction: reference, revokedAt: revocationDate, stamp: stamp)),
+            .revocation(
+                Revocation(
+                    transaction: reference, revokedAt: revocationDate, upgradedAt: isUpgraded ? signedDate : nil,
+                    stamp: stamp)),
         ]
     }
 

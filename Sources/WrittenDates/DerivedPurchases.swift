@@ -103,7 +103,7 @@ package enum DerivedPurchases {
     /// The purchases of time that count: the derived ones, and those of stores.
     private static func candidates(_ facts: Facts, _ catalog: Catalog) -> (derived: [Purchase], sold: [Purchase]) {
         let counting = facts.purchases.filter { purchase in
-            purchase.duration(catalog) != nil && facts.acceptances[purchase.transaction]?.refusalReason == nil
+            purchase.duration(catalog) != nil && facts.acceptance(of: purchase)?.refusalReason == nil
         }
         return (
             counting.filter { $0.transaction.store == store }, counting.filter { $0.transaction.store != store }

@@ -88,7 +88,9 @@ extension Fact {
                     quantity: random.pick([0, 1, 2, 10_000, .max]),
                     originalID: random.chance(1, in: 2) ? nil : .random(using: &random),
                     storeExpiry: random.chance(1, in: 2) ? nil : .random(using: &random),
-                    isIntroductory: random.chance(1, in: 3), stamp: .random(using: &random)))
+                    isIntroductory: random.chance(1, in: 3),
+                    lineItemID: random.chance(1, in: 2) ? nil : .random(using: &random),
+                    isNonConsumable: random.chance(1, in: 3), stamp: .random(using: &random)))
         case 1:
             return .recording(
                 Recording(
@@ -99,7 +101,8 @@ extension Fact {
                 Revocation(
                     transaction: .random(using: &random), revokedAt: random.chance(1, in: 3) ? nil : date,
                     reason: random.pick(["", "refund", "🧾"]),
-                    stamp: .random(using: &random)))
+                    upgradedAt: random.chance(1, in: 3) ? .random(using: &random) : nil, stamp: .random(using: &random))
+            )
         case 3:
             return .flag(
                 Flag(

@@ -127,6 +127,8 @@ extension StoreKitTransaction {
             environment: EnvironmentID(transaction.environment.rawValue.lowercased()),
             signedDate: Timestamp(transaction.signedDate), jws: result.jwsRepresentation,
             verificationFailure: result.failure)
+        webOrderLineItemID = transaction.webOrderLineItemID
+        isUpgraded = transaction.isUpgraded
     }
 }
 

@@ -10,6 +10,8 @@ extension Purchase {
         if let originalID { writer.text(originalID.rawValue, field: 5) }
         writer.timestamp(optional: storeExpiry, field: 6)
         writer.number(isIntroductory ? 1 : 0, field: 7)
+        if let lineItemID { writer.text(lineItemID.rawValue, field: 8) }
+        writer.number(isNonConsumable ? 1 : 0, field: 9)
         return writer.bytes
     }
 
@@ -21,6 +23,8 @@ extension Purchase {
         var originalID: TransactionID?
         var storeExpiry: Timestamp?
         var isIntroductory = false
+        var lineItemID: TransactionID?
+        var isNonConsumable = false
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -31,6 +35,8 @@ extension Purchase {
             case 5: originalID = try value.identifier()
             case 6: storeExpiry = try value.timestamp()
             case 7: isIntroductory = try value.number() != 0
+            case 8: lineItemID = try value.identifier()
+            case 9: isNonConsumable = try value.number() != 0
             default: break
             }
         }
@@ -38,7 +44,7 @@ extension Purchase {
         self.init(
             transaction: transaction, product: product, terms: terms, date: date, quantity: quantity,
             originalID: originalID, storeExpiry: storeExpiry, isIntroductory: isIntroductory,
-            stamp: stamp)
+            lineItemID: lineItemID, isNonConsumable: isNonConsumable, stamp: stamp)
     }
 }
 

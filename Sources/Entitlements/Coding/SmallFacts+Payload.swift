@@ -31,6 +31,7 @@ extension Revocation {
         writer.timestamp(optional: revokedAt, field: 1)
         writer.text(reason, field: 2)
         writer.number(revokedAt == nil ? 1 : 0, field: 3)
+        writer.timestamp(optional: upgradedAt, field: 4)
         return writer.bytes
     }
 
@@ -38,19 +39,22 @@ extension Revocation {
         var revokedAt: Timestamp?
         var reason = ""
         var isReinstated = false
+        var upgradedAt: Timestamp?
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: revokedAt = try value.timestamp()
             case 2: reason = try value.text()
             case 3: isReinstated = try value.number() != 0
+            case 4: upgradedAt = try value.timestamp()
             default: break
             }
         }
         guard (revokedAt == nil) == isReinstated else {
             throw ProtoError(reason: "a revocation of a kind that this version does not know")
         }
-        self.init(transaction: transaction, revokedAt: revokedAt, reason: reason, stamp: stamp)
+        self.init(
+            transaction: transaction, revokedAt: revokedAt, reason: reason, upgradedAt: upgradedAt, stamp: stamp)
     }
 }
 

@@ -40,7 +40,8 @@ extension Contradiction {
         var time = time
         for record in theirs.records {
             guard let other = known[record.key], other.payload != record.payload,
-                case .purchase(let left) = Fact(other), case .purchase(let right) = Fact(record)
+                case .purchase(let left) = Fact(other), case .purchase(let right) = Fact(record),
+                left.hasOtherContent(than: right)
             else { continue }
             let isMineStronger = record.precedes(other)
             time = time.next(at: noticedAt)
@@ -50,6 +51,16 @@ extension Contradiction {
                     noticedAt: noticedAt, logicalTime: time))
         }
         return found.sorted { $0.kept.transaction < $1.kept.transaction }
+    }
+}
+
+extension Purchase {
+    /// Returns `true` if the statements contradict each other. Older versions state no identity of the purchase.
+    fileprivate func hasOtherContent(than other: Purchase) -> Bool {
+        var other = other
+        if lineItemID == nil || other.lineItemID == nil { other.lineItemID = lineItemID }
+        other.isNonConsumable = isNonConsumable
+        return payload != other.payload
     }
 }
 
@@ -78,7 +89,7 @@ extension Replay {
             .sorted { ($0.logicalTime, $0.kept.transaction) < ($1.logicalTime, $1.kept.transaction) }
         let decisions = facts.purchases.compactMap { purchase -> Conflict? in
             guard purchase.transaction.environment == environment else { return nil }
-            return switch facts.acceptances[purchase.transaction]?.decision {
+            return switch facts.acceptance(of: purchase)?.decision {
             case .countsAsOf: .redated(purchase, stated: facts.statedDate(of: purchase))
             case .transferred(let account): .transferred(purchase, to: account)
             case .refused(let reason): .refused(purchase, reason: reason)

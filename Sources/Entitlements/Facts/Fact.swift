@@ -93,13 +93,24 @@ public struct Purchase: Hashable, Sendable {
     ///
     /// It determines the duration if the store stated no end.
     public var isIntroductory: Bool
+    /// A Boolean value that indicates whether the store stated that the product is a non-consumable.
+    ///
+    /// Statements about one non-consumable name the same original transaction.
+    public var isNonConsumable: Bool
+    /// The store's id of the paid period of a subscription, which is the same on all devices; `nil` if the store stated
+    /// none.
+    ///
+    /// The App Store gives a purchase a new transaction each time it is restored on another device. Statements with one
+    /// line item are about one purchase.
+    public var lineItemID: TransactionID?
     /// The signature and time of the statement.
     public var stamp: Stamp
 
     /// Creates a purchase.
     public init(
         transaction: TransactionReference, product: ProductID, terms: Terms?, date: Timestamp, quantity: Int64 = 1,
-        originalID: TransactionID? = nil, storeExpiry: Timestamp? = nil, isIntroductory: Bool = false, stamp: Stamp
+        originalID: TransactionID? = nil, storeExpiry: Timestamp? = nil, isIntroductory: Bool = false,
+        lineItemID: TransactionID? = nil, isNonConsumable: Bool = false, stamp: Stamp
     ) {
         self.transaction = transaction
         self.product = product
@@ -109,6 +120,8 @@ public struct Purchase: Hashable, Sendable {
         self.originalID = originalID
         self.storeExpiry = storeExpiry
         self.isIntroductory = isIntroductory
+        self.lineItemID = lineItemID
+        self.isNonConsumable = isNonConsumable
         self.stamp = stamp
     }
 
@@ -157,14 +170,22 @@ public struct Revocation: Hashable, Sendable {
     public var revokedAt: Timestamp?
     /// The reason stated by the store; empty if there is none.
     public var reason: String
+    /// The date by which an upgrade had replaced the purchase, which is not revoked; `nil` if none has.
+    ///
+    /// The purchase ends where its successor starts. Until the successor is known, it ends at this date.
+    public var upgradedAt: Timestamp?
     /// The signature and time of the statement.
     public var stamp: Stamp
 
     /// Creates a revocation, or a reinstatement if `revokedAt` is `nil`.
-    public init(transaction: TransactionReference, revokedAt: Timestamp?, reason: String = "", stamp: Stamp) {
+    public init(
+        transaction: TransactionReference, revokedAt: Timestamp?, reason: String = "",
+        upgradedAt: Timestamp? = nil, stamp: Stamp
+    ) {
         self.transaction = transaction
         self.revokedAt = revokedAt
         self.reason = reason
+        self.upgradedAt = upgradedAt
         self.stamp = stamp
     }
 }

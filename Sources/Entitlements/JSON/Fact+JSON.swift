@@ -66,7 +66,7 @@ extension Purchase {
             ("quantity", .number(quantity)), ("originalTransactionID", JSON(originalID?.rawValue)),
             ("expiresDate", JSON(storeExpiry?.description)), ("terms", JSON(terms?.kind.name)),
             ("signedDate", JSON(stamp.signedDate?.description)),
-        ]
+        ] + (lineItemID.map { [("lineItemID", .string($0.rawValue))] } ?? [])
     }
 }
 
@@ -84,7 +84,7 @@ extension Revocation {
         transaction.members + [
             ("revokedAt", JSON(revokedAt?.description)), ("reason", .string(reason)),
             ("signedDate", JSON(stamp.signedDate?.description)),
-        ]
+        ] + (upgradedAt.map { [("upgradedAt", .string("\($0)"))] } ?? [])
     }
 }
 

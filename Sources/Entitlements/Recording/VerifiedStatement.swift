@@ -67,10 +67,15 @@ extension Fact {
         case (.purchase(var known), .purchase(let stated)):
             guard known.stamp.covers(stated.stamp) else { return false }
             (known.stamp, known.terms) = (stated.stamp, stated.terms)
+            // Evidence of another kind may not state these.
+            known.lineItemID = stated.lineItemID.flatMap { _ in known.lineItemID }
+            known.isNonConsumable = stated.isNonConsumable && known.isNonConsumable
             return known == stated
         case (.revocation(var known), .revocation(let stated)):
             guard known.stamp.covers(stated.stamp) else { return false }
             (known.stamp, known.reason) = (stated.stamp, stated.reason)
+            // Each signature states its own date, by which the upgrade had happened.
+            if stated.upgradedAt == nil || known.upgradedAt != nil { known.upgradedAt = stated.upgradedAt }
             return known == stated
         case (.renewalState(var known), .renewalState(let stated)):
             guard known.stamp.covers(stated.stamp) else { return false }

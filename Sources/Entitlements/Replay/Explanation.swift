@@ -174,7 +174,7 @@ extension Replay {
     private func statements(about purchase: Purchase, at instant: Timestamp) -> [Explanation.Line] {
         var lines: [Explanation.Line] = []
         let environment = purchase.transaction.environment
-        if let acceptance = facts.acceptances[purchase.transaction] {
+        if let acceptance = facts.acceptance(of: purchase) {
             let objection = objection(to: nil, in: environment)
             lines.append(
                 Explanation.Line(
@@ -184,7 +184,7 @@ extension Replay {
         if let misplaced = facts.misplacedAcceptances[purchase.transaction] {
             lines.append(Explanation.Line(fact: .acceptance(misplaced), effect: .setAside(.notFromServer)))
         }
-        if let revocation = facts.revocations[purchase.transaction] {
+        if let revocation = facts.status(of: purchase) {
             lines.append(Explanation.Line(fact: .revocation(revocation), effect: effect(of: revocation, instant)))
         }
         return lines
@@ -195,7 +195,9 @@ extension Replay {
             return .setAside(reason)
         }
         if facts.isOverruled(revocation) { return .setAside(.unsigned) }
-        guard let revokedAt = revocation.revokedAt else { return .reinstates }
+        guard let revokedAt = revocation.revokedAt else {
+            return revocation.upgradedAt == nil ? .reinstates : .informs
+        }
         return revokedAt <= instant ? .revokes : .notYet
     }
 

@@ -4,6 +4,9 @@
 public struct Facts: Sendable {
     /// All purchases, by ascending (date, transaction). If the account's server counts a purchase as of another date,
     /// ``Purchase/date`` is that other date; see ``statedDate(of:)``.
+    ///
+    /// A purchase of the App Store that was restored on another device has several transactions. It is listed once,
+    /// as its strongest statement describes it.
     public private(set) var purchases: [Purchase] = []
     /// The recordings of each purchase, one per replica.
     public private(set) var recordings: [TransactionReference: [Recording]] = [:]
@@ -42,6 +45,12 @@ public struct Facts: Sendable {
     private var verifiedPurchases: Set<TransactionReference> = []
     /// Acceptances from ledgers that the server does not write. They were written by a client and have no effect.
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
+    /// The purchases with several transactions, by each of them.
+    private(set) var copies: [TransactionReference: PurchaseCopies] = [:]
+    /// The statements about copies that are not listed in ``purchases``.
+    private var unlisted: [TransactionReference: Purchase] = [:]
+    /// The transactions among ``copies`` whose status the server or this device has verified.
+    private(set) var verifiedStatuses: Set<TransactionReference> = []
     private var purchaseIndex: [TransactionReference: Int] = [:]
     private var purchaseIndices: [ProductID: [Int]] = [:]
     private var spendIndices: [ProductID: [Int]] = [:]
@@ -130,14 +139,55 @@ public struct Facts: Sendable {
             default: break
             }
         }
+        var statuses: [TransactionReference] = []
         for fact in verified {
-            if case .purchase(let purchase) = fact { verifiedPurchases.insert(purchase.transaction) }
+            switch fact {
+            case .purchase(let purchase): verifiedPurchases.insert(purchase.transaction)
+            case .revocation(let revocation): statuses.append(revocation.transaction)
+            default: break
+            }
             add(fact)
         }
+        let verifiedCount = purchases.count
         for fact in known { addUnverified(fact) }
         for fact in device { noteOnDevice(fact) }
         for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
+        uniteCopies(verifiedCount: verifiedCount)
+        if !copies.isEmpty { verifiedStatuses = Set(statuses.filter { copies[$0] != nil }) }
         arrange()
+    }
+
+    /// Leaves one statement about each purchase in ``purchases``.
+    private mutating func uniteCopies(verifiedCount: Int) {
+        let groups = CopyFinder.groups(of: purchases, verifiedCount: verifiedCount, statedDate: statedDate)
+        for group in groups {
+            let statements = group.map { index in
+                var purchase = purchases[index]
+                purchase.date = statedDate(of: purchase)
+                return purchase
+            }
+            // Verified statements come first. Beside them, those of clients have no effect.
+            let isVerified = group[0] < verifiedCount
+            let counting = isVerified ? statements.filter(self.isVerified) : statements
+            guard var strongest = counting.max(by: { $0.isWeaker(than: $1) }) else { continue }
+            let united = PurchaseCopies(of: statements, by: strongest, isVerified: self.isVerified, acceptances)
+            let named = counting.filter { $0.terms != nil }.max { $0.isWeaker(than: $1) }
+            strongest.terms = strongest.terms ?? named?.terms
+            strongest.start(at: counting.map(\.date).min() ?? strongest.date)
+            for statement in statements {
+                copies[statement.transaction] = united
+                statedDates[statement.transaction] = nil
+                if statement.transaction != united.representative { unlisted[statement.transaction] = statement }
+            }
+            if case .countsAsOf(let date)? = united.decision?.decision, date < strongest.date {
+                statedDates[strongest.transaction] = strongest.date
+                strongest.date = date
+            }
+            purchases[group[0]] = strongest
+        }
+        guard !groups.isEmpty else { return }
+        let dropped = Set(groups.flatMap { $0.dropFirst() })
+        purchases = purchases.indices.filter { !dropped.contains($0) }.map { purchases[$0] }
     }
 
     /// Sorts and indexes purchases, spends and assertions. All but those that were appended last are in order.
@@ -235,18 +285,22 @@ public struct Facts: Sendable {
     package func isVerified(_ purchase: Purchase) -> Bool { verifiedPurchases.contains(purchase.transaction) }
 
     /// Returns `true` if the device's own ledger holds this purchase.
-    package func isOnDevice(_ purchase: Purchase) -> Bool { devicePurchases.contains(purchase.transaction) }
+    package func isOnDevice(_ purchase: Purchase) -> Bool {
+        transactions(of: purchase).contains(where: devicePurchases.contains)
+    }
 
     /// Returns `true` if the device's own ledger holds this spend.
     package func isOnDevice(_ spend: Spend) -> Bool { deviceSpends.contains(spend.id) }
 
     /// The purchase with this transaction; `nil` if it is unknown.
     public subscript(transaction: TransactionReference) -> Purchase? {
-        index(of: transaction).map { purchases[$0] }
+        unlisted[transaction] ?? purchaseIndex[transaction].map { purchases[$0] }
     }
 
     /// Returns the position of a purchase in ``purchases``; `nil` if it is unknown.
-    func index(of transaction: TransactionReference) -> Int? { purchaseIndex[transaction] }
+    func index(of transaction: TransactionReference) -> Int? {
+        purchaseIndex[copies[transaction]?.representative ?? transaction]
+    }
 
     /// Returns the purchases of `product`, by ascending (date, transaction).
     func purchases(of product: ProductID) -> [Purchase] { (purchaseIndices[product] ?? []).map { purchases[$0] } }
@@ -259,15 +313,20 @@ public struct Facts: Sendable {
     /// It differs from ``Purchase/date`` if the account's server counts the purchase as of another date.
     public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
 
-    /// Returns the revocation of `purchase` that takes effect.
+    /// Returns the revocation of `purchase` that takes effect, under any of its transactions.
     ///
     /// - Returns: `nil` if there is no revocation, if it was reversed, if it precedes a reset of its environment, or
     ///   if it is unsigned while a store signed the purchase.
     public func revocation(of purchase: Purchase) -> Revocation? {
-        guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil,
-            !precedesReset(revocation.stamp.logicalTime, in: revocation.transaction.environment)
+        effectiveStatus(of: purchase).flatMap { $0.revokedAt == nil ? nil : $0 }
+    }
+
+    /// Returns the status of `purchase` that takes effect.
+    func effectiveStatus(of purchase: Purchase) -> Revocation? {
+        guard let status = status(of: purchase),
+            !precedesReset(status.stamp.logicalTime, in: status.transaction.environment), !isOverruled(status)
         else { return nil }
-        return isOverruled(revocation) ? nil : revocation
+        return status
     }
 
     /// Returns the renewal state that takes effect for the subscription of `purchase`.
@@ -284,11 +343,18 @@ public struct Facts: Sendable {
 
     /// Returns `true` if the revocation has no effect because it is unsigned while a store signed the purchase.
     func isOverruled(_ revocation: Revocation) -> Bool {
-        revocation.stamp.signedDate == nil && self[revocation.transaction]?.stamp.signedDate != nil
+        guard revocation.stamp.signedDate == nil else { return false }
+        return copies[revocation.transaction]?.isSigned ?? (self[revocation.transaction]?.stamp.signedDate != nil)
     }
 
     /// Returns the date on which `purchase` was revoked; `nil` if no revocation takes effect.
     func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
+
+    /// Returns `true` if the remote held this purchase at the last contact, or if the remote's state is not tracked.
+    func isConfirmed(_ purchase: Purchase) -> Bool {
+        guard let confirmedKeys else { return true }
+        return transactions(of: purchase).contains { confirmedKeys.contains(FactKey.purchase($0).bytes) }
+    }
 
     /// Returns `true` if the remote held this fact at the last contact, or if the remote's state is not tracked.
     func isConfirmed(_ fact: Fact) -> Bool { confirmedKeys?.contains(fact.record.key) ?? true }
@@ -304,15 +370,17 @@ public struct Facts: Sendable {
     /// used the units keep them. The units of a verified purchase become available at its date, because its store may
     /// sign it again at any time.
     func firstRecorded(_ purchase: Purchase) -> LogicalTime {
-        var times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
+        var times = recordings(of: purchase).map(\.logicalTime)
         if isVerified(purchase) { times.append(LogicalTime.zero.next(at: purchase.date)) }
-        return min(times.min() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
+        times.append(copies[purchase.transaction]?.times.lowerBound ?? purchase.stamp.logicalTime)
+        return times.min() ?? purchase.stamp.logicalTime
     }
 
     /// Returns the logical time at which any replica last recorded the purchase.
     func lastRecorded(_ purchase: Purchase) -> LogicalTime {
-        let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
-        return max(times.max() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
+        let times = transactions(of: purchase).flatMap { recordings[$0] ?? [] }.map(\.logicalTime)
+        let stated = copies[purchase.transaction]?.times.upperBound ?? purchase.stamp.logicalTime
+        return max(times.max() ?? stated, stated)
     }
 }
 
@@ -387,6 +455,7 @@ extension Facts {
             next.decoded.append(fact)
             next.facts.add(fact)
         }
+        guard !next.facts.mayHaveCopies(from: purchases.count) else { return nil }
         for fact in onDevice {
             if case .evidence = fact { return nil }
             next.facts.noteOnDevice(fact)
@@ -396,6 +465,22 @@ extension Facts {
         next.facts.read.device = device
         next.facts.read.known = read.known.joined(with: gain.added)
         return next
+    }
+
+    /// Returns `true` if one of the purchases that were appended at `start` may be a copy of another one.
+    private func mayHaveCopies(from start: Int) -> Bool {
+        var identities: Set<PurchaseIdentity> = []
+        var isCopy = false
+        for purchase in purchases[start...] {
+            for identity in purchase.identities(statedDate: statedDate(of: purchase)) {
+                if !identities.insert(identity).inserted { isCopy = true }
+            }
+        }
+        guard !isCopy, !identities.isEmpty else { return isCopy }
+        func isKnown(_ purchase: Purchase) -> Bool {
+            purchase.identities(statedDate: statedDate(of: purchase)).contains(where: identities.contains)
+        }
+        return purchases[..<start].contains(where: isKnown) || unlisted.values.contains(where: isKnown)
     }
 }
 

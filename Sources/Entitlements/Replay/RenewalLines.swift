@@ -5,6 +5,8 @@ struct SoldRenewal: Hashable {
     /// The end that the store stated, or else the end that the terms give.
     let end: Timestamp
     let revokedAt: Timestamp?
+    /// The date by which an upgrade had replaced the purchase.
+    let upgradedAt: Timestamp?
 }
 
 /// Turns the purchases of one auto-renewable group into periods.
@@ -33,7 +35,12 @@ struct RenewalLines {
         let takeovers = Self.takeovers(in: line)
         var periods = zip(line, takeovers).map { renewal, takeover in
             var end = max(renewal.end, renewal.purchase.date)
-            if let takeover { end = min(end, takeover) }
+            if let takeover, takeover < end {
+                end = takeover
+            } else if let upgradedAt = renewal.upgradedAt {
+                // The successor is not known yet.
+                end = min(end, max(upgradedAt, renewal.purchase.date))
+            }
             if let revokedAt = renewal.revokedAt { end = min(end, max(revokedAt, renewal.purchase.date)) }
             return Period(
                 start: renewal.purchase.date, end: end,
@@ -83,7 +90,7 @@ struct RenewalLines {
         else { return nil }
         let stated = known.stamp.signedDate ?? .latest
         guard let index = line.lastIndex(where: { $0.purchase.date <= stated }), line[index].revokedAt == nil,
-            facts.renewalState(of: line[index].purchase) != nil,
+            line[index].upgradedAt == nil, facts.renewalState(of: line[index].purchase) != nil,
             line[index].purchase.bounds(end)
         else { return nil }
         return (index, end)

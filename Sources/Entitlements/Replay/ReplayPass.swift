@@ -85,7 +85,7 @@ struct ReplayPass {
         if facts.resets[sold] != nil, facts.precedesReset(facts.firstRecorded(purchase), in: sold) {
             return .precedesReset
         }
-        switch facts.acceptances[purchase.transaction]?.decision {
+        switch facts.acceptance(of: purchase)?.decision {
         case .refused(let reason): return .refused(reason)
         case .transferred(let account): return .transferred(to: account)
         case .accepted, .countsAsOf, nil: break
@@ -94,7 +94,8 @@ struct ReplayPass {
     }
 
     private mutating func count(_ purchase: Purchase, as kind: ProductKind) {
-        let revokedAt = facts.revocationDate(of: purchase)
+        let status = facts.effectiveStatus(of: purchase)
+        let revokedAt = status?.revokedAt
         switch kind {
         case .consumable:
             break  // Balances are replayed on demand: they depend on spends and on the instant.
@@ -111,14 +112,14 @@ struct ReplayPass {
             renewals[group, default: []].append(
                 SoldRenewal(
                     purchase: purchase, level: level, end: purchase.storeExpiry ?? sold.end(from: purchase.date),
-                    revokedAt: revokedAt))
+                    revokedAt: revokedAt, upgradedAt: status?.upgradedAt))
         }
     }
 
     /// The recordings in ascending order of replica. Under `verified`, clients' recordings have no effect, because an
     /// end that a client states can grant time.
     private func recordings(of purchase: Purchase) -> [Recording] {
-        facts.policy == .trusted ? facts.recordings[purchase.transaction] ?? [] : []
+        facts.policy == .trusted ? facts.recordings(of: purchase) : []
     }
 
     private func sold(_ purchase: Purchase, duration: CalendarDuration, revokedAt: Timestamp?) -> SoldTime {
@@ -129,7 +130,7 @@ struct ReplayPass {
             duration: policy.counted(duration, in: environment).multiplied(by: purchase.quantity),
             bonus: policy.counted(bonus, in: environment), revokedAt: revokedAt,
             recordings: recordings(of: purchase),
-            isAtRemote: facts.isConfirmed(.purchase(purchase)))
+            isAtRemote: facts.isConfirmed(purchase))
     }
 }
 

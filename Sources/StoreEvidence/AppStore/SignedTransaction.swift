@@ -26,7 +26,8 @@ struct SignedTransaction {
             .checked("originalTransactionId")
         guard let date = try body.milliseconds("purchaseDate") else { throw body.missing("purchaseDate") }
         // Only the end of an auto-renewable subscription is up to the store. The catalogue decides about the others.
-        let renews = try body.string("type") == "Auto-Renewable Subscription"
+        let type = try body.string("type")
+        let renews = type == "Auto-Renewable Subscription"
         let expires = try body.milliseconds("expiresDate")
         guard expires != nil || !renews else { throw body.missing("expiresDate") }
         let quantity = try body.quantity() ?? 1
@@ -36,10 +37,17 @@ struct SignedTransaction {
             terms: nil, date: date, quantity: quantity, originalID: original == transaction.id ? nil : original,
             storeExpiry: renews ? expires : nil,
             isIntroductory: try body.integer("offerType") == Self.introductoryOffer,
-            stamp: stamp)
+            lineItemID: try Self.lineItem(in: body), isNonConsumable: type == "Non-Consumable", stamp: stamp)
         revocation = Revocation(
             transaction: transaction, revokedAt: try body.milliseconds("revocationDate"),
-            reason: try Self.reason(in: body), stamp: stamp)
+            reason: try Self.reason(in: body),
+            upgradedAt: try body.bool("isUpgraded") ? message.signedDate : nil, stamp: stamp)
+    }
+
+    /// The id of a period of a subscription on all devices. Xcode states 0 for every transaction.
+    private static func lineItem(in body: StoreObject) throws(EvidenceError) -> TransactionID? {
+        guard let id = try body.string("webOrderLineItemId"), !id.isEmpty, id != "0" else { return nil }
+        return try TransactionID(id).checked("webOrderLineItemId")
     }
 
     /// The value of `offerType` for an introductory offer.

@@ -12,8 +12,14 @@ struct ReceiptPurchase: Hashable {
     /// The end of an auto-renewable subscription.
     var expiry: Timestamp?
     var isIntroductory: Bool
+    /// The id of a period of a subscription, which is the same on all devices.
+    var lineItem: TransactionID?
+    /// True if the store states that the product is a non-consumable.
+    var isNonConsumable = false
     /// The date of the refund; `nil` if the purchase was not refunded.
     var revokedAt: Timestamp?
+    /// The date of an upgrade that has replaced the purchase; `nil` if there was none.
+    var upgradedAt: Timestamp?
 
     /// Checks the ids and the quantity. `place` returns the place of a field in messages.
     func validate(_ place: (Field) -> String) throws(EvidenceError) {
@@ -35,17 +41,18 @@ struct ReceiptPurchase: Hashable {
         case transaction, product, original, quantity
     }
 
-    /// The purchase, followed by its revocation if there is one.
+    /// The purchase, followed by its revocation or upgrade if there is one.
     func facts(in environment: EnvironmentID, stamp: Stamp) -> [Fact] {
         let reference = TransactionReference(store: .appStore, environment: environment, id: transaction)
         let purchase = Purchase(
             transaction: reference, product: product, terms: nil, date: date, quantity: quantity,
             originalID: original == transaction ? nil : original, storeExpiry: expiry, isIntroductory: isIntroductory,
-            stamp: stamp)
-        guard let revokedAt else { return [.purchase(purchase)] }
+            lineItemID: lineItem, isNonConsumable: isNonConsumable, stamp: stamp)
+        guard revokedAt != nil || upgradedAt != nil else { return [.purchase(purchase)] }
         return [
             .purchase(purchase),
-            .revocation(Revocation(transaction: reference, revokedAt: revokedAt, stamp: stamp)),
+            .revocation(
+                Revocation(transaction: reference, revokedAt: revokedAt, upgradedAt: upgradedAt, stamp: stamp)),
         ]
     }
 
@@ -70,12 +77,18 @@ extension ReceiptPurchase {
         let isTrial = try attributes.integer(1713) ?? 0
         let isIntroductory = try attributes.integer(1719) ?? 0
         self.isIntroductory = isTrial != 0 || isIntroductory != 0
+        // Apple writes 0 for products that are no subscriptions.
+        lineItem = try attributes.integer(1711).flatMap { $0 > 0 ? TransactionID("\($0)") : nil }
+        isNonConsumable = try attributes.integer(1707) == Self.nonConsumable && expiry == nil
         revokedAt = try attributes.date(1712)
         try validate { field in
             let place = attributes.place(Self.attribute(of: field))
             return field == .quantity ? place + ", the quantity," : place
         }
     }
+
+    /// The value of attribute 1707 for a non-consumable. Subscriptions that renew have 3.
+    private static let nonConsumable: Int64 = 0
 
     private static func attribute(of field: Field) -> Int64 {
         switch field {

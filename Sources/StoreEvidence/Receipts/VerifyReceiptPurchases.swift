@@ -141,9 +141,10 @@ extension ReceiptPurchase {
         let isTrial = try members["is_trial_period"]?.flag() ?? false
         let isIntroductory = try members["is_in_intro_offer_period"]?.flag() ?? false
         self.isIntroductory = isTrial || isIntroductory
+        lineItem = try members["web_order_line_item_id"]?.lineItem()
         let cancelledAt = try members["cancellation_date_ms"]?.date(unit: 1)
         let isUpgraded = try members["is_upgraded"]?.flag() ?? false
-        revokedAt = isUpgraded ? nil : cancelledAt
+        (revokedAt, upgradedAt) = isUpgraded ? (nil, cancelledAt) : (cancelledAt, nil)
         try validate { "\(path).\(Self.member(of: $0))" }
     }
 
@@ -170,6 +171,15 @@ extension JSONReader {
         case .string("false"): return false
         default: throw error("must be \"true\" or \"false\"")
         }
+    }
+
+    /// The id of a period of a subscription; `nil` for 0, which stands for none.
+    fileprivate func lineItem() throws(InputError) -> TransactionID? {
+        guard case .string(let text) = value else {
+            let number = try wholeNumber()
+            return number == 0 ? nil : TransactionID("\(number)")
+        }
+        return text.isEmpty || text == "0" ? nil : TransactionID(try validIdentifier())
     }
 
     fileprivate func switchedOn() throws(InputError) -> Bool {

@@ -122,9 +122,11 @@ package struct EventLog: Hashable, Sendable {
     private mutating func addPurchases(_ state: CurrentState, since old: Seen, _ new: Seen) {
         let facts = state.replay.facts
         let known = Set(old.purchases)
-        let arrived = facts.purchases.filter { !known.contains(Seen.digest($0.transaction)) }
+        let arrived = facts.purchases.filter { purchase in
+            !facts.transactions(of: purchase).contains { known.contains(Seen.digest($0)) }
+        }
         let own = arrived.filter { purchase in
-            facts.recordings[purchase.transaction]?.contains { $0.replica == state.replica } ?? false
+            facts.recordings(of: purchase).contains { $0.replica == state.replica }
         }
         let bought = Set(own.map(\.transaction))
         add(.purchased, state, own)
@@ -178,7 +180,7 @@ extension EventLog.Seen {
         let facts = state.replay.facts
         self.init(
             account: account, purchases: facts.purchases.map { Self.digest($0.transaction) }.sorted(),
-            revoked: facts.revocations.filter { $0.value.revokedAt != nil }.map { Self.digest($0.key) }.sorted(),
+            revoked: facts.revokedTransactions.map(Self.digest).sorted(),
             active: state.snapshot.subscriptions.filter(\.isActive).map(\.group.rawValue))
     }
 

@@ -110,7 +110,8 @@ extension ModelPurchase {
             terms: try payload.last(2) { value throws(ModelUnreadable) in try ModelTerms(value.message()) } ?? nil,
             date: try payload.date(3) ?? 0, quantity: try payload.count(4) ?? 0,
             originalID: try payload.id(5),
-            storeExpiry: try payload.date(6), isIntroductory: try payload.flag(7), stamp: try ModelStamp(order))
+            storeExpiry: try payload.date(6), isIntroductory: try payload.flag(7), lineItem: try payload.id(8),
+            isNonConsumable: try payload.flag(9), stamp: try ModelStamp(order))
     }
 }
 
@@ -171,7 +172,7 @@ extension ModelRevocation {
     {
         self.init(
             transaction: transaction, revokedAt: try payload.date(1), reason: try payload.text(2) ?? "",
-            stamp: try ModelStamp(order))
+            upgradedAt: try payload.date(4), stamp: try ModelStamp(order))
         // Exactly one of date and reinstatement is set; anything else was written by a later version.
         guard try payload.flag(3) == isReinstated else { throw ModelUnreadable() }
     }

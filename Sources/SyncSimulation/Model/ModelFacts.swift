@@ -19,6 +19,8 @@ struct ModelFacts: Equatable {
     var policy = ModelPolicy.trusted
     /// The purchases that the account's server or the device has verified. Empty for the facts of a single ledger.
     var verified: Set<ModelTransaction> = []
+    /// The transactions whose revocation or reinstatement the server or the device has verified.
+    var verifiedStatuses: Set<ModelTransaction> = []
     /// Keys of records that are kept but not interpreted: unknown kinds, malformed records, and a device's notes on
     /// contradictions.
     var otherKeys: [[UInt8]] = []
@@ -80,6 +82,10 @@ struct ModelPurchase: Equatable {
     var originalID: ModelID?
     var storeExpiry: Int64?
     var isIntroductory: Bool
+    /// The store's id of a period of a subscription, the same on all devices.
+    var lineItem: ModelID?
+    /// True if the store stated that the product is a non-consumable.
+    var isNonConsumable = false
     var stamp: ModelStamp
 
     /// The subscription line, identified by its first transaction.
@@ -113,6 +119,8 @@ struct ModelRevocation: Equatable {
     /// `nil` if the purchase was reinstated.
     var revokedAt: Int64?
     var reason: String
+    /// The date by which an upgrade had replaced the purchase.
+    var upgradedAt: Int64?
     var stamp: ModelStamp
 
     var isReinstated: Bool { revokedAt == nil }

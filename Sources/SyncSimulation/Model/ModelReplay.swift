@@ -63,10 +63,9 @@ struct ModelReplay {
         self.environment = environment
         heldTransactions = held.transactions
         heldSpends = held.spends.map(\.id)
-        sales = facts.purchases.compactMap { purchase in
+        sales = facts.copies.compactMap { copies in
             facts.sale(
-                of: purchase, in: environment, catalogue: catalogue,
-                decision: decisions.first { $0.transaction == purchase.transaction }?.decision)
+                of: copies, in: environment, catalogue: catalogue, decision: facts.decision(on: copies, decisions))
         }
         .sorted { ($0.date, $0.purchase.transaction) < ($1.date, $1.purchase.transaction) }
     }
@@ -124,9 +123,10 @@ struct ModelReplay {
         let id = ModelID(product)
         var steps: [(time: UInt64, isSpend: Int, units: Int64)] = []
         for sale in sales where sale.terms.kind == .consumable && sale.purchase.product == id {
-            guard scope == .shared || heldTransactions.contains(sale.purchase.transaction) else { continue }
+            let isHeld = sale.copies.statements.contains { heldTransactions.contains($0.transaction) }
+            guard scope == .shared || isHeld else { continue }
             guard sale.date <= instant, sale.revokedAt.map({ $0 > instant }) ?? true else { continue }
-            let time = facts.firstRecorded(sale.purchase, dated: sale.date)
+            let time = facts.firstRecorded(sale.copies, dated: sale.date)
             steps.append((time, 0, sale.terms.units * sale.purchase.quantity))
         }
         for spend in facts.spends where spend.product == id && spend.environment == environment {

@@ -1,12 +1,17 @@
 /// A purchase that counts.
 struct ModelSale {
+    /// The statement that counts.
     var purchase: ModelPurchase
+    /// All statements about the purchase.
+    var copies: ModelCopies
     /// The recorded terms, or else those of the catalogue.
     var terms: ModelTerms
     /// The date from which it counts: its own, or the one that the account's server decided on.
     var date: Int64
     /// The date of its revocation, if that counts.
     var revokedAt: Int64?
+    /// The date by which an upgrade had replaced it.
+    var upgradedAt: Int64?
 
     /// The end of the purchased time if it begins at `start`.
     func end(from start: Int64) -> Int64 {
@@ -24,25 +29,28 @@ struct ModelSale {
 }
 
 extension ModelFacts {
-    /// The sale that `purchase` counts as; `nil` if it does not count: another environment, before a reset, refused or
-    /// transferred by the server, not verified although the policy demands it, unknown terms, or out of bounds.
+    /// The sale that the statements `copies` count as; `nil` if it does not count: another environment, before a reset,
+    /// refused or transferred by the server, not verified although the policy demands it, unknown terms, or out of
+    /// bounds.
     func sale(
-        of purchase: ModelPurchase, in environment: ModelID, catalogue: [ModelID: ModelTerms],
+        of copies: ModelCopies, in environment: ModelID, catalogue: [ModelID: ModelTerms],
         decision: ModelAcceptance.Decision?
     ) -> ModelSale? {
+        let purchase = copies.counting
         var date = purchase.date
         switch decision {
         case .refused, .transferred: return nil
-        case .countsAsOf(let decided): date = decided
+        case .countsAsOf(let decided): date = copies.isOne ? decided : min(date, decided)
         case .accepted, nil: break
         }
         guard purchase.transaction.environment == environment,
-            !isReset(firstRecorded(purchase, dated: date), in: environment),
+            !isReset(firstRecorded(copies, dated: date), in: environment),
             policy == .trusted || verified.contains(purchase.transaction),
             let terms = purchase.terms ?? catalogue[purchase.product]
         else { return nil }
         let sale = ModelSale(
-            purchase: purchase, terms: terms, date: date, revokedAt: revocationDate(of: purchase))
+            purchase: purchase, copies: copies, terms: terms, date: date,
+            revokedAt: effectiveStatus(of: copies)?.revokedAt, upgradedAt: effectiveStatus(of: copies)?.upgradedAt)
         return sale.isInBounds ? sale : nil
     }
 
@@ -54,26 +62,43 @@ extension ModelFacts {
 
     /// The logical time at which `purchase` was first recorded, by its own record or by one of its recordings. For a
     /// verified purchase also its date, from which it counts: 48 bits of milliseconds and 16 bits of a counter.
-    func firstRecorded(_ purchase: ModelPurchase, dated date: Int64) -> UInt64 {
-        var first = purchase.stamp.time
-        if verified.contains(purchase.transaction) {
+    func firstRecorded(_ copies: ModelCopies, dated date: Int64) -> UInt64 {
+        var first = copies.statements.map(\.stamp.time).min() ?? 0
+        if verified.contains(copies.counting.transaction) {
             first = min(first, max(1, UInt64(max(0, date)) % (1 << 48) * (1 << 16)))
         }
-        for recording in recordings where recording.transaction == purchase.transaction {
+        for recording in recordings where copies.statements.contains(where: { $0.transaction == recording.transaction })
+        {
             first = min(first, recording.time)
         }
         return first
     }
 
-    /// The date on which `purchase` was revoked; `nil` if it was not, or was reinstated.
+    /// The statement on whether a purchase was revoked that counts; `nil` if none does. It may be about any copy.
     ///
     /// The store's statements win in two places. Among statements about one purchase, a merge keeps one that a store
     /// signed, so no unsigned one remains. An unsigned statement about a *purchase* that a store signed is ignored by
     /// a rule of the replay. (Recording also refuses it if the device knows about the signature.)
-    func revocationDate(of purchase: ModelPurchase) -> Int64? {
-        let about = revocations.first { $0.transaction == purchase.transaction }
-        guard let revocation = about, revocation.stamp.isSigned || !purchase.stamp.isSigned else { return nil }
-        return isReset(revocation.stamp.time, in: purchase.transaction.environment) ? nil : revocation.revokedAt
+    func effectiveStatus(of copies: ModelCopies) -> ModelRevocation? {
+        let about = revocations.filter { status in
+            copies.statements.contains { $0.transaction == status.transaction }
+        }
+        let isSigned = copies.statements.contains(where: \.stamp.isSigned)
+        guard let status = about.max(by: isWeaker), status.stamp.isSigned || !isSigned else { return nil }
+        return isReset(status.stamp.time, in: status.transaction.environment) ? nil : status
+    }
+
+    /// Verified statements come before others, then the later signature counts, then a revocation.
+    private func isWeaker(_ left: ModelRevocation, than right: ModelRevocation) -> Bool {
+        let (leftRank, rightRank) = (
+            verifiedStatuses.contains(left.transaction) ? 1 : 0, verifiedStatuses.contains(right.transaction) ? 1 : 0
+        )
+        if leftRank != rightRank { return leftRank < rightRank }
+        if left.stamp.order != right.stamp.order {
+            return left.stamp.order.lexicographicallyPrecedes(right.stamp.order)
+        }
+        if left.isReinstated != right.isReinstated { return left.isReinstated }
+        return right.transaction < left.transaction
     }
 
     /// The active spans of the purchases `renewals` of one auto-renewable group. They have their own ends, so nothing
@@ -86,7 +111,9 @@ extension ModelFacts {
                 let sale = purchases[index]
                 // A purchase ends when another product of the same subscription starts later.
                 let successor = purchases[index...].first { sale.isSucceeded(by: $0) }?.date
-                let end = sale.purchase.storeExpiry ?? sale.end(from: sale.date)
+                var end = sale.purchase.storeExpiry ?? sale.end(from: sale.date)
+                // An upgrade whose successor is not known yet ends when the store states it.
+                if successor ?? .max >= end { end = min(end, sale.upgradedAt ?? .max) }
                 return min(end, successor ?? .max, sale.revokedAt ?? .max)
             }
             for (sale, end) in zip(purchases, ends) { spans.append(ModelSpan(start: sale.date, end: end)) }
@@ -108,7 +135,9 @@ extension ModelFacts {
             let index = purchases.lastIndex(where: { $0.date <= state.stamp.signedAt ?? .max })
         else { return nil }
         let sale = purchases[index]
-        guard sale.revokedAt == nil, state.stamp.isSigned || !sale.purchase.stamp.isSigned, sale.allows(end: end) else {
+        guard sale.revokedAt == nil, sale.upgradedAt == nil, state.stamp.isSigned || !sale.purchase.stamp.isSigned,
+            sale.allows(end: end)
+        else {
             return nil
         }
         return (index, end)

@@ -33,6 +33,7 @@ extension ModelFacts {
         self = ModelLedger(word.records + claims).facts
         self.policy = policy
         verified = Set(word.facts.transactions)
+        verifiedStatuses = Set(word.facts.revocations.map(\.transaction))
         // Evidence states no terms. Those of the server apply as long as it states the same product.
         let stated = Dictionary(uniqueKeysWithValues: server.facts.purchases.map { ($0.transaction, $0) })
         for index in purchases.indices where verified.contains(purchases[index].transaction) {

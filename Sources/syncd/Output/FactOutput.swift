@@ -11,7 +11,7 @@ extension Fact {
             "\(recording.transaction.id)  by \(recording.replica.short) at \(recording.recordedAt)"
                 + (recording.knownEnd.map { ", known end \($0)" } ?? "")
         case .revocation(let revocation):
-            "\(revocation.transaction.id)" + (revocation.revokedAt.map { "  at \($0)" } ?? "  counts again")
+            "\(revocation.transaction.id)" + revocation.effect
                 + (revocation.reason.isEmpty ? "" : " (\(revocation.reason))")
         case .flag(let flag): "\(flag.product)  by \(flag.replica.short) at \(flag.date)"
         case .spend(let spend): "\(spend.product)  \(spend.units) by \(spend.replica.short) at \(spend.date)"
@@ -41,6 +41,13 @@ extension Fact {
 extension ReplicaID {
     /// The first 8 characters, which distinguish replicas in a listing.
     var short: String { String("\(self)".prefix(8)) }
+}
+
+extension Revocation {
+    fileprivate var effect: String {
+        if let revokedAt { return "  at \(revokedAt)" }
+        return upgradedAt.map { "  upgraded by \($0)" } ?? "  counts again"
+    }
 }
 
 extension RenewalState {
@@ -74,6 +81,7 @@ extension Purchase {
         if storeExpiry != other.storeExpiry { parts.append("end \(storeExpiry.map { "\($0)" } ?? "not given")") }
         if originalID != other.originalID { parts.append("renewal of \(originalID.map { "\($0)" } ?? "nothing")") }
         if isIntroductory != other.isIntroductory { parts.append(isIntroductory ? "introductory" : "full price") }
+        if lineItemID != other.lineItemID { parts.append("line item \(lineItemID.map { "\($0)" } ?? "not given")") }
         if terms != other.terms { parts.append("terms \(terms.map(\.summary) ?? "unknown")") }
         return parts.isEmpty ? "the same" : parts.joined(separator: ", ")
     }

@@ -50,8 +50,8 @@ struct ExplanationHistoriesTests {
         }
         var found = Set(purchases.map(Fact.purchase))
         for purchase in purchases {
-            if let revocation = facts.revocations[purchase.transaction] { found.insert(.revocation(revocation)) }
-            if let acceptance = facts.acceptances[purchase.transaction] { found.insert(.acceptance(acceptance)) }
+            if let revocation = facts.status(of: purchase) { found.insert(.revocation(revocation)) }
+            if let acceptance = facts.acceptance(of: purchase) { found.insert(.acceptance(acceptance)) }
             for case .acceptance(let acceptance) in facts.unreadable
             where acceptance.transaction == purchase.transaction { found.insert(.acceptance(acceptance)) }
             if case .group = source, let state = facts.renewalStates[purchase.line] {

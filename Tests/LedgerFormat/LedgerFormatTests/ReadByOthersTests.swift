@@ -55,7 +55,8 @@ struct ReadByOthersTests {
                 Revocation(
                     transaction: TransactionReference(transaction),
                     revokedAt: wire.hasRevokedAt ? Timestamp(wire: wire.revokedAt) : nil,
-                    reason: wire.reason, stamp: fact.stamp))
+                    reason: wire.reason, upgradedAt: wire.hasUpgradedAt ? Timestamp(wire: wire.upgradedAt) : nil,
+                    stamp: fact.stamp))
         default:
             return try readStatement(key, record) ?? readSmall(key, payload, ours.logicalTime)
         }

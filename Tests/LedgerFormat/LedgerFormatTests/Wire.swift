@@ -53,7 +53,9 @@ extension Purchase {
             terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
             quantity: Int64(wire.quantity), originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
             storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
-            isIntroductory: wire.introductory, stamp: stamp)
+            isIntroductory: wire.introductory,
+            lineItemID: wire.hasLineItemID ? TransactionID(wire.lineItemID) : nil, isNonConsumable: wire.nonConsumable,
+            stamp: stamp)
     }
 }
 

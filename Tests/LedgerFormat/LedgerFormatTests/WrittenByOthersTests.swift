@@ -40,7 +40,10 @@ struct WrittenByOthersTests {
                 terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
                 quantity: Int64(wire.quantity), originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
                 storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
-                isIntroductory: wire.introductory, stamp: Self.stamp)
+                isIntroductory: wire.introductory,
+                lineItemID: wire.hasLineItemID ? TransactionID(wire.lineItemID) : nil,
+                isNonConsumable: wire.nonConsumable,
+                stamp: Self.stamp)
             try #require(fact == .purchase(expected), "\(place)")
         }
     }
@@ -71,6 +74,7 @@ struct WrittenByOthersTests {
                     $0.revokedAt = random.pick([0, Timestamp.random(using: &random).milliseconds])
                 } else {
                     $0.reinstated = true
+                    if random.chance(1, in: 2) { $0.upgradedAt = random.pick([0, 1_767_225_600_000]) }
                 }
                 $0.reason = random.pick(["", "refund", "🧾"])
             }
@@ -80,7 +84,8 @@ struct WrittenByOthersTests {
             let revoked = Revocation(
                 transaction: Self.transaction,
                 revokedAt: revocation.hasRevokedAt ? Timestamp(wire: revocation.revokedAt) : nil,
-                reason: revocation.reason, stamp: Self.stamp)
+                reason: revocation.reason,
+                upgradedAt: revocation.hasUpgradedAt ? Timestamp(wire: revocation.upgradedAt) : nil, stamp: Self.stamp)
             try #require(fact == .revocation(revoked), "\(place)")
         }
     }
@@ -279,6 +284,8 @@ extension Wire.Purchase {
             wire.storeExpiry = random.pick([0, Timestamp.random(using: &random).milliseconds])
         }
         wire.introductory = random.chance(1, in: 2)
+        if random.chance(1, in: 2) { wire.lineItemID = "300" }
+        wire.nonConsumable = random.chance(1, in: 4)
         if random.chance(3, in: 4) { wire.terms = .random(using: &random) }
         return wire
     }

@@ -425,6 +425,25 @@ nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
     set {_uniqueStorage()._introductory = newValue}
   }
 
+  /// Statements with one line item are about one purchase: an app store gives a purchase a new transaction each time it is
+  /// restored on another device.
+  ///
+  /// the store's id of a paid period of a subscription
+  var lineItemID: String {
+    get {_storage._lineItemID ?? String()}
+    set {_uniqueStorage()._lineItemID = newValue}
+  }
+  /// Returns true if `lineItemID` has been explicitly set.
+  var hasLineItemID: Bool {_storage._lineItemID != nil}
+  /// Clears the value of `lineItemID`. Subsequent reads from it will return its default value.
+  mutating func clearLineItemID() {_uniqueStorage()._lineItemID = nil}
+
+  /// so the store; statements with one original transaction are about one purchase
+  var nonConsumable: Bool {
+    get {_storage._nonConsumable}
+    set {_uniqueStorage()._nonConsumable = newValue}
+  }
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
@@ -707,11 +726,22 @@ nonisolated struct Entitlementsync_Ledger_V1_Revocation: Sendable {
   /// the purchase counts again
   var reinstated: Bool = false
 
+  /// an upgrade had replaced the purchase by then; it ends there at the latest
+  var upgradedAt: Int64 {
+    get {_upgradedAt ?? 0}
+    set {_upgradedAt = newValue}
+  }
+  /// Returns true if `upgradedAt` has been explicitly set.
+  var hasUpgradedAt: Bool {self._upgradedAt != nil}
+  /// Clears the value of `upgradedAt`. Subsequent reads from it will return its default value.
+  mutating func clearUpgradedAt() {self._upgradedAt = nil}
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
 
   fileprivate var _revokedAt: Int64? = nil
+  fileprivate var _upgradedAt: Int64? = nil
 }
 
 nonisolated struct Entitlementsync_Ledger_V1_RenewalState: Sendable {
@@ -1525,7 +1555,7 @@ nonisolated extension Entitlementsync_Ledger_V1_FlagKey: SwiftProtobuf.Message, 
 
 nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Purchase"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}terms\0\u{1}date\0\u{1}quantity\0\u{3}original_id\0\u{3}store_expiry\0\u{1}introductory\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}terms\0\u{1}date\0\u{1}quantity\0\u{3}original_id\0\u{3}store_expiry\0\u{1}introductory\0\u{3}line_item_id\0\u{3}non_consumable\0")
 
   fileprivate class _StorageClass {
     var _product: String = String()
@@ -1535,6 +1565,8 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
     var _originalID: String? = nil
     var _storeExpiry: Int64? = nil
     var _introductory: Bool = false
+    var _lineItemID: String? = nil
+    var _nonConsumable: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -1552,6 +1584,8 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
       _originalID = source._originalID
       _storeExpiry = source._storeExpiry
       _introductory = source._introductory
+      _lineItemID = source._lineItemID
+      _nonConsumable = source._nonConsumable
     }
   }
 
@@ -1577,6 +1611,8 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
         case 5: try { try decoder.decodeSingularStringField(value: &_storage._originalID) }()
         case 6: try { try decoder.decodeSingularSInt64Field(value: &_storage._storeExpiry) }()
         case 7: try { try decoder.decodeSingularBoolField(value: &_storage._introductory) }()
+        case 8: try { try decoder.decodeSingularStringField(value: &_storage._lineItemID) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._nonConsumable) }()
         default: break
         }
       }
@@ -1610,6 +1646,12 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
       if _storage._introductory != false {
         try visitor.visitSingularBoolField(value: _storage._introductory, fieldNumber: 7)
       }
+      try { if let v = _storage._lineItemID {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 8)
+      } }()
+      if _storage._nonConsumable != false {
+        try visitor.visitSingularBoolField(value: _storage._nonConsumable, fieldNumber: 9)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -1626,6 +1668,8 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
         if _storage._originalID != rhs_storage._originalID {return false}
         if _storage._storeExpiry != rhs_storage._storeExpiry {return false}
         if _storage._introductory != rhs_storage._introductory {return false}
+        if _storage._lineItemID != rhs_storage._lineItemID {return false}
+        if _storage._nonConsumable != rhs_storage._nonConsumable {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -2007,7 +2051,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Recording: SwiftProtobuf.Message
 
 nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Revocation"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}revoked_at\0\u{1}reason\0\u{1}reinstated\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}revoked_at\0\u{1}reason\0\u{1}reinstated\0\u{3}upgraded_at\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2018,6 +2062,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Messag
       case 1: try { try decoder.decodeSingularSInt64Field(value: &self._revokedAt) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.reason) }()
       case 3: try { try decoder.decodeSingularBoolField(value: &self.reinstated) }()
+      case 4: try { try decoder.decodeSingularSInt64Field(value: &self._upgradedAt) }()
       default: break
       }
     }
@@ -2037,6 +2082,9 @@ nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Messag
     if self.reinstated != false {
       try visitor.visitSingularBoolField(value: self.reinstated, fieldNumber: 3)
     }
+    try { if let v = self._upgradedAt {
+      try visitor.visitSingularSInt64Field(value: v, fieldNumber: 4)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2044,6 +2092,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Messag
     if lhs._revokedAt != rhs._revokedAt {return false}
     if lhs.reason != rhs.reason {return false}
     if lhs.reinstated != rhs.reinstated {return false}
+    if lhs._upgradedAt != rhs._upgradedAt {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -88,11 +88,12 @@ struct VerifyReceiptTests {
         #expect(evidence.accountToken == nil)
     }
 
-    @Test("An upgrade is no revocation")
+    @Test("An upgrade is no revocation, and ends the purchase at the date of its cancellation")
     func upgrade() throws {
         let evidence = try evidence(
             replacing: "\"is_in_intro_offer_period\": \"true\"", with: "\"is_upgraded\": \"true\"")
-        #expect(ReceiptStage.revocations(evidence) == [])
+        #expect(ReceiptStage.revocations(evidence).map(\.revokedAt) == [nil])
+        #expect(ReceiptStage.revocations(evidence).map(\.upgradedAt) == [Timestamp(milliseconds: 1_710_700_000_000)])
         #expect(ReceiptStage.purchases(evidence).count == 3)
     }
 

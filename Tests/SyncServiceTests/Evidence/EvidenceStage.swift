@@ -19,6 +19,7 @@ struct Sale: Sendable {
     var revoked: Int64?
     var signed: Int64
     var token: String?
+    var lineItem: String?
     var environment = "Production"
     var store = "app-store"
 
@@ -37,6 +38,13 @@ struct Sale: Sendable {
     func signed(at date: Int64) -> Sale {
         var sale = self
         sale.signed = date
+        return sale
+    }
+
+    /// The copy of the sale that the store names `id` on another device.
+    func restored(as id: String, at date: Int64) -> Sale {
+        var sale = signed(at: date)
+        (sale.id, sale.original) = (id, original ?? self.id)
         return sale
     }
 

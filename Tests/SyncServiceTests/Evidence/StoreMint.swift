@@ -31,6 +31,7 @@ enum StoreMint {
         ]
         if let expires = sale.expires { members["expiresDate"] = expires }
         if let revoked = sale.revoked { members["revocationDate"] = revoked }
+        if let lineItem = sale.lineItem { members["webOrderLineItemId"] = lineItem }
         if let token = sale.token { members["appAccountToken"] = token }
         return members
     }
@@ -49,6 +50,7 @@ struct PlainStoreVerifier: AppStoreVerification, StripeVerification, GooglePlayV
         var expiresDate: Int64?
         var revocationDate: Int64?
         var appAccountToken: String?
+        var webOrderLineItemId: String?
     }
 
     private struct Renewal: Decodable {
@@ -78,7 +80,8 @@ struct PlainStoreVerifier: AppStoreVerification, StripeVerification, GooglePlayV
             transaction: reference, product: ProductID(statement.productId), terms: nil,
             date: Timestamp(milliseconds: statement.purchaseDate),
             originalID: isFirst ? nil : TransactionID(statement.originalTransactionId),
-            storeExpiry: statement.expiresDate.map { Timestamp(milliseconds: $0) }, stamp: .signed(at: signed))
+            storeExpiry: statement.expiresDate.map { Timestamp(milliseconds: $0) },
+            lineItemID: statement.webOrderLineItemId.map { TransactionID($0) }, stamp: .signed(at: signed))
         let revocation = Revocation(
             transaction: reference, revokedAt: statement.revocationDate.map { Timestamp(milliseconds: $0) },
             stamp: .signed(at: signed))

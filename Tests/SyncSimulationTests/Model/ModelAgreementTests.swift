@@ -95,6 +95,12 @@ struct ModelAgreementTests {
             model.sales.contains { sale in
                 model.facts.revocations.contains { $0.transaction == sale.purchase.transaction && $0.isReinstated }
             })
+        let united = model.sales.filter { !$0.copies.isOne }
+        tally.note("copies of a period", united.contains { $0.terms.kind == .autoRenewable })
+        tally.note("copies of a non-consumable", united.contains { $0.terms.kind == .nonConsumable })
+        tally.note(
+            "revoked as another copy", united.contains { $0.isRevokedAsAnother(in: model.facts) })
+        tally.note("upgraded", model.sales.contains { $0.upgradedAt != nil && $0.terms.kind == .autoRenewable })
         let periods = replay.timelines.values.flatMap(\.periods)
         tally.note("asserted", periods.contains { if case .assertion = $0.origin { true } else { false } })
         tally.note("grace", periods.contains { if case .grace = $0.origin { true } else { false } })
@@ -169,5 +175,12 @@ extension Ledger {
             let bytes = LedgerDocument(ledger: self, localSection: [1, 2, 3]).encoded()
             return try #require(ModelLedger(document: bytes))
         }
+    }
+}
+
+extension ModelSale {
+    /// True if the purchase is revoked by a statement about a copy that does not count.
+    fileprivate func isRevokedAsAnother(in facts: ModelFacts) -> Bool {
+        revokedAt != nil && facts.effectiveStatus(of: copies)?.transaction != purchase.transaction
     }
 }

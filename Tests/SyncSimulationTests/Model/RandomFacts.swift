@@ -115,7 +115,7 @@ extension Stamp {
 extension TransactionReference {
     fileprivate static func near(using random: inout SplitMix64) -> TransactionReference {
         TransactionReference(
-            store: random.pick([.reported, .reported, .reported, .appStore]),
+            store: random.pick([.reported, .reported, .appStore, .appStore]),
             environment: random.pick([.production, .production, .production, .sandbox]),
             id: TransactionID("t\(random.int(0...8))"))
     }
@@ -169,7 +169,23 @@ extension Purchase {
             quantity: random.chance(3, in: 4) ? 1 : random.pick([2, 3, 12, 10_000, 10_000, 10_001, 0]),
             originalID: random.chance(1, in: 2) ? nil : TransactionID("t\(random.int(0...2))"),
             storeExpiry: random.chance(1, in: 5) ? .near(using: &random) : nil,
-            isIntroductory: random.chance(1, in: 5), stamp: .near(using: &random))
+            isIntroductory: random.chance(1, in: 5),
+            lineItemID: random.chance(1, in: 4) ? TransactionID("l\(random.int(0...2))") : nil,
+            isNonConsumable: random.chance(1, in: 8), stamp: .near(using: &random))
+    }
+}
+
+extension Purchase {
+    /// Returns one of a few purchases of the App Store under one of several transactions.
+    fileprivate static func copy(_ catalog: Catalog, using random: inout SplitMix64) -> Purchase {
+        var copy = Purchase.near(catalog, using: &random)
+        copy.transaction = TransactionReference(store: .appStore, id: TransactionID("t\(random.int(0...5))"))
+        copy.product = random.pick(["weekly", "weekly", "owl", "owl", "month", "unlisted"])
+        copy.terms = random.chance(1, in: 3) ? nil : catalog.terms(of: copy.product)
+        copy.originalID = random.pick(["t0", "t0", "t1", nil])
+        let start: Int64 = random.pick([1_798_761_600_000, 1_801_440_000_000])
+        copy.date = Timestamp(milliseconds: start + random.pick([0, 0, 1, 999, 1_000]))
+        return copy
     }
 }
 
@@ -180,7 +196,8 @@ extension Fact {
         let time = LogicalTime.near(using: &random)
         let environment = random.pick([EnvironmentID.production, .production, .sandbox])
         switch random.int(0...20) {
-        case 0...7: return .purchase(.near(catalog, using: &random))
+        case 0...4: return .purchase(.near(catalog, using: &random))
+        case 5...7: return .purchase(.copy(catalog, using: &random))
         case 8:
             return .recording(
                 Recording(
@@ -189,8 +206,12 @@ extension Fact {
         case 9...11:
             return .revocation(
                 Revocation(
-                    transaction: .near(using: &random), revokedAt: random.chance(1, in: 4) ? nil : date,
-                    reason: "refund", stamp: .near(using: &random)))
+                    transaction: random.chance(1, in: 2)
+                        ? .near(using: &random)
+                        : TransactionReference(store: .appStore, id: TransactionID("t\(random.int(0...4))")),
+                    revokedAt: random.chance(1, in: 4) ? nil : date,
+                    reason: "refund", upgradedAt: random.chance(1, in: 4) ? .near(using: &random) : nil,
+                    stamp: .near(using: &random)))
         case 12, 13:
             let reference = Assertion.Reference(
                 group: "random", source: random.pick(["parse", "app"]), until: .near(using: &random),
