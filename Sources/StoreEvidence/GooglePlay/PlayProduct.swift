@@ -33,7 +33,7 @@ extension GooglePlayVerifier {
             guard state == "CANCELLED" else { throw object.missing("purchaseCompletionTime") }
             return evidence
         }
-        let identity = PlayIdentity(order: try object.string("orderId"), purchaseToken: purchaseToken)
+        let identity = PlayIdentity(order: try object.id("orderId"), purchaseToken: purchaseToken)
         for (product, quantity) in try quantities(of: object).sorted(by: { $0.key < $1.key }) {
             let left = state == "CANCELLED" ? 0 : quantity.left
             let transaction = try identity.transaction(of: product, in: environment)
