@@ -85,8 +85,8 @@ final class PostgreSQLStore: Sendable {
         BackendError(failure, label: label, isWrite: false).during(operation, key: key)
     }
 
-    /// Performs reads on the connection of a thread. If the connection ends, or its server is no longer the primary, they
-    /// are repeated once on another one.
+    /// Performs reads on the connection of a thread. If the connection ends, or its server is no longer the primary,
+    /// they are repeated once on another one.
     private static func perform(
         _ works: [[[Statement]]], on session: Session, answer: (Int, Result<[Reply], BackendError>) -> Void
     ) {

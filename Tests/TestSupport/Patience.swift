@@ -2,8 +2,8 @@ public import Testing
 
 /// The patience of tests on a machine that may be busy.
 public enum Patience {
-    /// The time after which a test gives up a wait for something that must happen. It only guards against hanging, so it
-    /// is longer than the slowest machine needs.
+    /// The time after which a test gives up a wait for something that must happen. It only guards against hanging, so
+    /// it is longer than the slowest machine needs.
     public static let limit = Duration.seconds(300)
     /// ``limit`` in seconds.
     public static let seconds = 300

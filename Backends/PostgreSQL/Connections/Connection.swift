@@ -16,9 +16,9 @@ import Darwin
 /// confirmed the end of their transaction. A call that takes too long closes the connection; it is never cancelled at
 /// the server, because a cancelled wait for a standby commits the write and reports success.
 ///
-/// A server that becomes read-only is no longer the primary, although its connections stay open. PostgreSQL 14 and later
-/// reports it with the confirmation of the next transaction. The connection is then closed, and what that transaction
-/// has read is discarded.
+/// A server that becomes read-only is no longer the primary, although its connections stay open. PostgreSQL 14 and
+/// later reports it with the confirmation of the next transaction. The connection is then closed, and what that
+/// transaction has read is discarded.
 final class Connection {
     private let handle: OpaquePointer
     private let warnings: Warnings

@@ -23,7 +23,7 @@ struct TransactionFailure: Error, Sendable {
             sqlState: readOnlyCode, message: "the server has become read-only with its connections open", statement: 0)
     }
 
-    /// True if the server is no longer the primary. The transaction wrote nothing, and can be repeated at another server.
+    /// True if the server is no longer the primary. The transaction wrote nothing, and can be repeated elsewhere.
     var isReadOnly: Bool { sqlState == Self.readOnlyCode }
 
     /// The codes after which the outcome of a transaction is unknown, because the server ended the connection.

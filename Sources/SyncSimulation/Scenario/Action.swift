@@ -78,8 +78,8 @@ public enum Action: Codable, Hashable, Sendable {
     /// The primary of its cluster is killed: at once for 0, otherwise while the write with this number is under way.
     /// The promotion of the standby takes this many milliseconds. Nothing happens without a cluster.
     case failOver(afterWrites: Int, promotion: Int64)
-    /// The primary of its cluster becomes read-only with its connections open, and the standby takes over. The promotion
-    /// takes this many milliseconds. Nothing happens without a cluster.
+    /// The primary of its cluster becomes read-only with its connections open, and the standby takes over. The
+    /// promotion takes this many milliseconds. Nothing happens without a cluster.
     case switchOver(promotion: Int64)
     /// A malicious client writes to it.
     case lie(MaliciousWrite)

@@ -11,9 +11,10 @@ import SyncCoreTesting
 /// unknown outcome: those in the log of the standby survive. Another standby follows from a copy of the new primary.
 /// For a while after its return the former primary receives some requests, and refuses them.
 ///
-/// In a switchover nothing is lost: the primary refuses new writes, the standby applies all of its log and takes over. The
-/// former primary stays up, and the connections to it stay open. The answer to the first request over such a connection
-/// shows that the server is read-only. The connection is then closed, and the request goes to the new primary.
+/// In a switchover nothing is lost: the primary refuses new writes, the standby applies all of its log and takes over.
+/// The former primary stays up, and the connections to it stay open. The answer to the first request over such a
+/// connection shows that the server is read-only. The connection is then closed, and the request goes to the new
+/// primary.
 final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
     let label = "simulated:cluster"
     let capabilities: Capabilities

@@ -103,9 +103,9 @@ final class AttackStage: Sendable {
         return Account(token: token, prefix: "accounts/\(name)/\(life)/")
     }
 
-    /// Measures and prints the bystander's reads before and during `attack`. Checks that all of them were answered, that
-    /// the server stayed ready and grew by at most `growth` bytes, and that its descriptors were closed. On a machine
-    /// without other load, at least `share` of them must have been answered in time.
+    /// Measures and prints the bystander's reads before and during `attack`. Checks that all of them were answered,
+    /// that the server stayed ready and grew by at most `growth` bytes, and that its descriptors were closed. On a
+    /// machine without other load, at least `share` of them must have been answered in time.
     ///
     /// Reads are scheduled at fixed times, at half the rate that the idle server reaches, and at most 1,000 a second. A
     /// short stall of the machine can thus be made up; a server that starves the bystander cannot. The attack runs at
