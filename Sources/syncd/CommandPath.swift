@@ -13,12 +13,15 @@ struct CommandPath {
     private(set) var isIncomplete = false
     private var command: any ParsableCommand.Type = SyncD.self
     private let isHelp: Bool
+    /// The words after the names.
+    private var rest: ArraySlice<String> = []
 
     /// Follows the subcommand names in `arguments`, whose first element is the program.
     init(_ arguments: [String]) {
         var words = arguments.dropFirst()
         isHelp = words.first == "help"
         if isHelp { words.removeFirst() }
+        defer { rest = words }
         while let word = words.first, !word.hasPrefix("-") {
             let subcommands = command.configuration.subcommands
             // The arguments of a command begin here.
@@ -38,8 +41,8 @@ struct CommandPath {
     /// The sentence that points to the help of the command.
     var pointer: String { "See '\((["syncd", "help"] + names.dropFirst()).joined(separator: " "))'." }
 
-    /// Throws for an unknown subcommand and for a missing one.
-    func check() throws(Failure) {
+    /// Throws for an unknown subcommand, for a missing one, and for a repeated option that has one value.
+    func check() throws {
         let name = names.joined(separator: " ")
         let subcommands = command.configuration.subcommands.map { $0.name }
         if let stray {
@@ -48,6 +51,26 @@ struct CommandPath {
         }
         if isIncomplete {
             throw Failure(.usage, "'\(name)' needs a subcommand: \(subcommands.joined(separator: ", ")). \(pointer)")
+        }
+        try checkRepetition()
+    }
+
+    /// Throws for an option that is passed twice although only one of its values could apply.
+    ///
+    /// ArgumentParser would apply the last one without a word.
+    private func checkRepetition() throws {
+        let repeated = RepeatedOptions(rest).names
+        guard !repeated.isEmpty else { return }
+        // The description that --experimental-dump-help prints.
+        let tool = try JSONReader(try JSONValue(parsing: command._dumpHelp().utf8)).object()
+        for argument in try tool.required("command").object().required("arguments").array() {
+            let members = try argument.object()
+            guard try members.required("kind").string() == "option", try !members.required("isRepeating").bool()
+            else { continue }
+            for name in try members["names"]?.array() ?? [] {
+                let name = try name.object().required("name").string()
+                if repeated.contains(name) { throw RepeatedOptions.failure(name, pointer) }
+            }
         }
     }
 
@@ -71,4 +94,24 @@ struct CommandPath {
 
 extension ParsableCommand {
     fileprivate static var name: String { configuration.commandName ?? String(describing: self).lowercased() }
+}
+
+/// The options that are passed more than once.
+struct RepeatedOptions {
+    /// The names without dashes.
+    let names: Set<String>
+
+    init(_ words: some Sequence<String>) {
+        var seen: Set<String> = []
+        var names: Set<String> = []
+        for word in words.prefix(while: { $0 != "--" }) where word.hasPrefix("--") {
+            let name = String(word.dropFirst(2).prefix { $0 != "=" })
+            if !seen.insert(name).inserted { names.insert(name) }
+        }
+        self.names = names
+    }
+
+    static func failure(_ name: String, _ pointer: String) -> Failure {
+        Failure(.usage, "--\(name) can be passed only once. \(pointer)")
+    }
 }

@@ -31,6 +31,37 @@ struct OptionTests {
         #expect(try await sandbox.purchases(in: "flag") == ["t2"])
     }
 
+    @Test(
+        "An option with one value is refused the second time, and nothing is done",
+        arguments: [
+            ("record purchase \(Owls.night) --transaction t1 --transaction t2", "transaction", "record purchase"),
+            ("status --local file:a --local=file:b", "local", "status"),
+            ("status --account alice --account alice", "account", "status"),
+            ("serve --store memory: --listen 127.0.0.1:1 --listen 127.0.0.1:2", "listen", "serve"),
+            ("serve --store memory: --at 2026-01-01 --at 2026-01-01", "at", "serve"),
+            ("serve --config a.json --config b.json", "config", "serve"),
+            ("run --local file:a --poll 1 --poll 2", "poll", "run"),
+            ("config show serve --store memory: --store memory:", "store", "serve"),
+            ("import h.json --format history --format facts", "format", "import"),
+            ("evidence verify a --kind app-store-receipt --kind app-store-receipt", "kind", "evidence verify"),
+        ])
+    func repeatedOption(command: String, option: String, name: String) throws {
+        let before = try sandbox.tree()
+        #expect(
+            try sandbox.run(command)
+                == .refused(2, "--\(option) can be passed only once. See 'syncd help \(name)'."))
+        #expect(try sandbox.tree() == before)
+    }
+
+    @Test("A list, a flag, and an argument after -- may be repeated")
+    func repeatable() throws {
+        let limits = "serve --store memory: --web nothing --limit accounts=5 --limit accounts=6"
+        #expect(try !sandbox.run(limits).error.contains("only once"))
+        #expect(try record("t1").exitCode == 0)
+        #expect(try sandbox.run("status --json --json").exitCode == 0)
+        #expect(try sandbox.run("record refund --at 2026-01-02 -- t1").exitCode == 0)
+    }
+
     @Test("SYNCD_REMOTE names the remote, and --remote takes precedence")
     func remote() async throws {
         let environment = ["SYNCD_REMOTE": "file:named", "SYNCD_ACCOUNT": "alice"]

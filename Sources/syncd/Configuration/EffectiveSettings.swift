@@ -45,9 +45,15 @@ struct EffectiveSettings: Sendable {
     /// - Parameters:
     ///   - flags: the arguments of the command, which ArgumentParser has accepted.
     ///   - file: the configuration file, if there is one.
-    /// - Throws: ``Failure`` for an environment variable of a flag that is neither true nor false.
+    /// - Throws: ``Failure`` for an environment variable of a flag that is neither true nor false, and for a repeated
+    ///   option that has one value.
     init(_ command: Setting.Command, flags: [String], file: ConfigurationFile?) throws(Failure) {
         (self.command, self.flags, self.file) = (command, flags, file)
+        let repeated = RepeatedOptions(flags).names
+        for setting in Setting.all(of: command)
+        where !setting.isList && !setting.isFlag && repeated.contains(setting.name) {
+            throw RepeatedOptions.failure(setting.name, "See 'syncd help \(command.rawValue)'.")
+        }
         let sources: [any ConfigProvider] = [
             InMemoryProvider(name: "flags", values: Self.values(ofFlags: flags, command)),
             InMemoryProvider(name: "environment", values: try Self.valuesOfEnvironment(command)),

@@ -99,11 +99,12 @@ extension Setting {
             "The trust in what clients report: trusted, or verified, where only evidence grants access",
             default: "trusted"),
         Setting(
-            "app-store-bundle", "SYNCD_APP_STORE_BUNDLES", .list, "id",
-            "Verify the App Store's evidence for this bundle identifier; repeat for others", of: both),
+            "app-store-bundle", "SYNCD_APP_STORE_BUNDLES", .list, "bundle[=app-id]",
+            "Verify the App Store's evidence for this bundle identifier. BUNDLE=APPID adds Apple's id of the app, "
+                + "which notifications of production require; repeat for others", of: both),
         Setting(
             "app-store-app-id", "SYNCD_APP_STORE_APP_ID", .number(1...Int64.max), "number",
-            "Apple's id of the app, required for notifications of production"),
+            "Apple's id of the app, if --app-store-bundle names only one and without its id"),
         Setting(
             "evidence-root", "SYNCD_EVIDENCE_ROOT", .path, "file",
             "Root certificates (PEM) instead of Apple's, for tests and for the day Apple changes its root", of: both),

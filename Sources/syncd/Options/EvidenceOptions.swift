@@ -59,7 +59,7 @@ struct EvidenceOptions: ParsableArguments {
             guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
             return nil
         }
-        return AppStoreVerifier(bundleIDs: Set(appStoreBundles), appAppleID: appID, roots: try trust.roots())
+        return try AppStoreApps(appStoreBundles, appID: appID).verifier(roots: trust.roots())
     }
 
     private func googlePlay() throws -> GooglePlayVerifier? {

@@ -171,9 +171,8 @@ struct RunEvidenceOptions: ParsableArguments {
     func verifiers(of environment: EnvironmentID) throws -> AgentService.Verifiers {
         var verifiers = AgentService.Verifiers()
         if !appStoreBundles.isEmpty {
-            verifiers.appStore = AppStoreVerifier(
-                bundleIDs: Set(appStoreBundles), environments: [environment],
-                roots: try evidenceRoots(evidenceRoot))
+            verifiers.appStore = try AppStoreApps(appStoreBundles).verifier(
+                of: [environment], roots: evidenceRoots(evidenceRoot))
         }
         switch (playPackage, playKey) {
         case (nil, nil): break

@@ -74,7 +74,8 @@ struct AppStoreAPIOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The bundle identifier of the app (SYNCD_APP_STORE_BUNDLES, if it names one only).", valueName: "id"))
+            "The bundle identifier of the app, or BUNDLE=APPID (SYNCD_APP_STORE_BUNDLES, if it names one only).",
+            valueName: "id"))
     var appStoreBundle: String?
 
     @OptionGroup var trust: AppStoreTrustOptions
@@ -110,8 +111,7 @@ struct AppStoreAPIOptions: ParsableArguments {
         guard let id = appStoreKeyID ?? environmentVariable("SYNCD_APP_STORE_KEY_ID"),
             let issuer = appStoreIssuer ?? environmentVariable("SYNCD_APP_STORE_ISSUER")
         else { throw Failure(.usage, "--app-store-key needs --app-store-key-id and --app-store-issuer") }
-        let bundle = try self.bundle()
-        let appID = try trust.appID()
+        let (bundle, appID) = try app()
         try secrets.check(path, option: "--app-store-key")
         let key = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let roots = try trust.roots()
@@ -131,13 +131,18 @@ struct AppStoreAPIOptions: ParsableArguments {
         }
     }
 
-    private func bundle() throws(Failure) -> String {
-        if let appStoreBundle, !appStoreBundle.isEmpty { return appStoreBundle }
-        let known = environmentVariable("SYNCD_APP_STORE_BUNDLES")?.split(separator: " ").map(String.init) ?? []
-        guard known.count == 1, appStoreBundle == nil else {
+    /// The bundle identifier of the app, and Apple's id of it, which may be among those of a server with several apps.
+    private func app() throws(Failure) -> (bundle: String, id: Int64?) {
+        let texts = environmentVariable("SYNCD_APP_STORE_BUNDLES")?.split(separator: " ").map(String.init) ?? []
+        let apps = try AppStoreApps(appStoreBundle.map { $0.isEmpty ? [] : [$0] } ?? texts).appIDs
+        guard apps.count == 1, let (bundle, id) = apps.first else {
             throw Failure(.usage, "--app-store-key needs --app-store-bundle, the app whose history is read")
         }
-        return known[0]
+        let stated: Int64? = if let id { id } else { try AppStoreApps(texts).appIDs[bundle] ?? nil }
+        if let stated, trust.appStoreAppID == nil { return (bundle, stated) }
+        // An id that is passed as well must agree.
+        let text = bundle + (stated.map { "=\($0)" } ?? "")
+        return (bundle, try AppStoreApps([text], appID: try trust.appID()).appIDs[bundle] ?? nil)
     }
 
     private func baseURL() throws(Failure) -> String {

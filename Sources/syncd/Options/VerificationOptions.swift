@@ -24,6 +24,56 @@ struct AppStoreOptions: ParsableArguments {
     }
 }
 
+/// The apps of the App Store whose evidence a server accepts, from the values of `--app-store-bundle`.
+struct AppStoreApps {
+    /// Apple's ids of the apps, by bundle identifier; `nil` for an app whose id is unknown.
+    let appIDs: [String: Int64?]
+
+    /// Reads texts of the form `BUNDLE` or `BUNDLE=APPID`.
+    ///
+    /// - Parameter appID: The value of `--app-store-app-id`, which is the id of the only app.
+    init(_ texts: [String], appID: Int64? = nil) throws(Failure) {
+        var appIDs: [String: Int64?] = [:]
+        for text in texts {
+            let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            let id = parts.count == 2 ? Int64(parts[1]) : nil
+            guard !parts[0].isEmpty, parts.count == 1 || id ?? 0 > 0 else {
+                throw Failure(
+                    .usage,
+                    "--app-store-bundle must be BUNDLE or BUNDLE=APPID, as com.example.app=1234567890, not "
+                        + "\"\(text.singleLine)\"")
+            }
+            if let known = appIDs[parts[0]] ?? nil, let id, known != id {
+                throw Failure(
+                    .usage, "--app-store-bundle \"\(text.singleLine)\": the app is passed twice, also with \(known)")
+            }
+            appIDs.updateValue(id ?? (appIDs[parts[0]] ?? nil), forKey: parts[0])
+        }
+        if let appID {
+            guard appIDs.count == 1, let bundle = appIDs.keys.first else {
+                throw Failure(
+                    .usage,
+                    "--app-store-app-id is the id of one app, but there are \(appIDs.count): pass --app-store-bundle "
+                        + "BUNDLE=APPID for each")
+            }
+            if let known = appIDs[bundle] ?? nil, known != appID {
+                throw Failure(.usage, "--app-store-app-id must be \(known), as --app-store-bundle has it, not \(appID)")
+            }
+            appIDs.updateValue(appID, forKey: bundle)
+        }
+        self.appIDs = appIDs
+    }
+
+    /// The verifier of evidence about these apps.
+    func verifier(
+        of environments: Set<EnvironmentID> = [.production, .sandbox], roots: EvidenceRoots
+    ) -> AppStoreVerifier {
+        AppStoreVerifier(
+            bundleIDs: Set(appIDs.keys), appAppleIDs: appIDs.compactMapValues(\.self), environments: environments,
+            roots: roots)
+    }
+}
+
 /// The app whose purchases of Google Play are accepted.
 struct GooglePlayOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The package name of the app on Google Play.", valueName: "name"))

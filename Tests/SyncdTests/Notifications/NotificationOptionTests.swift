@@ -46,6 +46,13 @@ struct NotificationOptionTests {
             2, apple + " --app-store-bundle com.example",
             "the private key of the App Store Server API must be the .p8 file of the key K: PEM with a P-256 key"),
         Refusal(
+            2, apple + " --app-store-bundle com.example=1 --app-store-app-id 2",
+            "--app-store-app-id must be 1, as --app-store-bundle has it, not 2"),
+        Refusal(
+            2, apple + " --app-store-bundle com.example=one",
+            "--app-store-bundle must be BUNDLE or BUNDLE=APPID, as com.example.app=1234567890, not "
+                + #""com.example=one""#),
+        Refusal(
             2, catchUp + " --play-package com.example", "Google Play needs --play-service-account and --play-package"),
         Refusal(
             2, catchUp + " --play-tokens tokens", "Google Play needs --play-service-account and --play-package"),
