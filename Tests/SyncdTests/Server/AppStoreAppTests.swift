@@ -63,7 +63,8 @@ struct AppStoreAppTests {
         arguments: [
             (
                 "--app-store-bundle com.a --app-store-bundle com.b --app-store-app-id 1",
-                "--app-store-app-id is the id of one app, but there are 2: pass --app-store-bundle BUNDLE=APPID for each"
+                "--app-store-app-id is the id of one app, but there are 2: pass --app-store-bundle "
+                    + "BUNDLE=APPID for each"
             ),
             (
                 "--app-store-bundle com.a=1 --app-store-bundle com.a=2",
