@@ -35,7 +35,8 @@ package struct SeenDates: Hashable, Sendable, Codable {
         (served + written).contains { abs($0.date - date.milliseconds) <= 1_000 }
     }
 
-    /// Returns `true` if the installation had been served or had written a date that satisfies `condition` before `time`.
+    /// Returns `true` if the installation had been served or had written a date that satisfies `condition` before
+    /// `time`.
     func contains(before time: Timestamp, where condition: (Timestamp) -> Bool) -> Bool {
         (served + written).contains {
             $0.at < time.milliseconds && condition(Timestamp(milliseconds: $0.date))

@@ -8,8 +8,8 @@ public struct ContentRule: Hashable, Sendable {
         /// `{set}` in the path is the number of a period that was paid, counted from 1 in the order of their starts.
         /// The set stays open after the period has ended.
         case period
-        /// `{date}` in the path, `YYYY-MM-DD`, is a day (UTC) that has begun and of which some time was paid. A day that
-        /// is paid from noon opens at noon, and stays open.
+        /// `{date}` in the path, `YYYY-MM-DD`, is a day (UTC) that has begun and of which some time was paid. A day
+        /// that is paid from noon opens at noon, and stays open.
         case date
         /// The group is active, or the entitlement is granted, now.
         case current = "now"
@@ -111,8 +111,8 @@ package struct ContentPath: Hashable, Sendable {
     /// Parses the target of a request as a client sent it: a path, percent-encoded once, and perhaps a query.
     ///
     /// A web server in front normalises the path before it finds a file. So everything that could make the two differ
-    /// is refused: empty segments, `.` and `..`, also with parameters after a `;`, encoded slashes, backslashes, percent
-    /// signs, control characters, and what is not UTF-8.
+    /// is refused: empty segments, `.` and `..`, also with parameters after a `;`, encoded slashes, backslashes,
+    /// percent signs, control characters, and what is not UTF-8.
     package init?(target: String) {
         let encoded = target.utf8.prefix { $0 != UInt8(ascii: "?") }
         guard !encoded.contains(UInt8(ascii: "#")) else { return nil }

@@ -25,7 +25,7 @@ package enum OldAppKind: String, CaseIterable, Sendable {
     case sharedStoreKitFirst
     /// The accounts were imported with their dates, which some of the devices have stored too.
     case importedDates
-    /// A new version on another device buys and reports at once, minutes before or after old apps with a connection buy.
+    /// A new version on another device buys and reports at once, minutes before or after connected old apps buy.
     case bothVersions
     /// A new version buys within the hour in which an old app without a connection buys a product of another duration.
     case differentProducts

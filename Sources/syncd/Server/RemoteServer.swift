@@ -46,7 +46,8 @@ struct RemoteServer {
                 if let name, let owner = try await tokens.session()?.account, owner != name {
                     let (owner, name) = (owner.singleLine, name.singleLine)
                     hint =
-                        "the session at \(origin) is that of \(owner), not of \(name): pass --account \(owner), or \(hint)"
+                        "the session at \(origin) is that of \(owner), not of \(name): pass --account \(owner), "
+                        + "or \(hint)"
                 }
                 throw BackendError(.permissionDenied, message: hint, cause: AccountError(.sessionOver, hint))
             }
