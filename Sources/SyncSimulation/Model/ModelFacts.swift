@@ -40,17 +40,19 @@ struct ModelDuration: Hashable {
     var months: Int64 = 0
     var days: Int64 = 0
     var seconds: Int64 = 0
+    /// True for the time of a purchase that never ends.
+    var isForever = false
 
     func times(_ count: Int64) -> ModelDuration {
-        ModelDuration(months: months * count, days: days * count, seconds: seconds * count)
+        ModelDuration(months: months * count, days: days * count, seconds: seconds * count, isForever: isForever)
     }
 
     func added(to date: Int64) -> Int64 {
-        ModelCalendar.add(months: months, days: days, seconds: seconds, to: date)
+        isForever ? ModelCalendar.latest : ModelCalendar.add(months: months, days: days, seconds: seconds, to: date)
     }
 
     /// True if the duration is at most 100 years.
-    var isInBounds: Bool { added(to: 0) <= ModelCalendar.add(months: 1_200, to: 0) }
+    var isInBounds: Bool { !isForever && added(to: 0) <= ModelCalendar.add(months: 1_200, to: 0) }
 }
 
 /// The terms of a sale.

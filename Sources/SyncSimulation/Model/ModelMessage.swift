@@ -154,7 +154,8 @@ extension ModelMessage {
         try last(number) { value throws(ModelUnreadable) in
             let parts = try value.message()
             return ModelDuration(
-                months: try parts.count(1) ?? 0, days: try parts.count(2) ?? 0, seconds: try parts.count(3) ?? 0)
+                months: try parts.count(1) ?? 0, days: try parts.count(2) ?? 0, seconds: try parts.count(3) ?? 0,
+                isForever: try parts.flag(4))
         }
     }
 

@@ -149,14 +149,15 @@ extension ModelSale {
     func allows(end: Int64) -> Bool { end <= ModelCalendar.add(months: 1_200, to: date) }
 
     /// True if the sale is within bounds: quantities 1 to 10,000, units 1 to 1,000,000, durations greater than zero
-    /// and at most 100 years, levels 1 or more.
+    /// and at most 100 years, or forever for a non-renewing subscription, levels 1 or more.
     var isInBounds: Bool {
         guard (1...10_000).contains(purchase.quantity), terms.bonus.isInBounds else { return false }
         if let end = purchase.storeExpiry, !allows(end: end) { return false }
         switch terms.kind {
         case .nonConsumable: return true
         case .consumable: return (1...1_000_000).contains(terms.units)
-        case .nonRenewing: return terms.duration != ModelDuration() && terms.duration.isInBounds
+        case .nonRenewing:
+            return terms.duration.isForever || terms.duration != ModelDuration() && terms.duration.isInBounds
         case .autoRenewable:
             if purchase.isIntroductory, let introductory = terms.introductory, !introductory.isInBounds { return false }
             return terms.level >= 1 && terms.duration != ModelDuration() && terms.duration.isInBounds
