@@ -99,7 +99,10 @@ struct RecordEvidenceTests {
             ("night.jws --kind app-store-transaction --bundle com.example", "certificates: "),
             ("empty \(transaction)", "format: empty is empty"), ("long.jws \(transaction)", "size: "),
             ("huge --kind app-store-receipt \(Self.apple)", "size: huge has 8388609 bytes; evidence has at most "),
-            ("night.jws --kind app-store-receipt \(Self.apple)", "format: "),
+            (
+                "night.jws --kind app-store-receipt \(Self.apple)",
+                "kind: this is not an app receipt in base64, but a transaction"
+            ),
             ("pending.json --kind google-play \(Self.play)", "state: "),
             ("play.json --kind google-play \(Self.play)", "app: "),
             ("list.json --kind google-play \(Self.play)", "format: list.json must be a JSON object with the texts "),

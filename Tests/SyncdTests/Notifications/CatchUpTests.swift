@@ -68,7 +68,7 @@ struct CatchUpTests {
     func device() throws {
         let store = FakeAppStore([])
         let api = try store.start()
-        let outcome = try stage.catchUp(api, of: store, ["--store", "file:phone"])
+        let outcome = try stage.catchUp(api, of: store, into: "file:phone")
         #expect(outcome == .refused(4, "this store is not that of a server: it has no keys of a server"))
         #expect(api.requests.isEmpty)
     }

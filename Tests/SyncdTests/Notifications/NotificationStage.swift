@@ -107,13 +107,13 @@ struct NotificationStage {
     ///   - since: The value of `--since`.
     func catchUp(
         _ api: FakeAPI, of store: FakeAppStore, key: P256.Signing.PrivateKey? = nil, since: Int64? = nil,
-        _ more: [String] = []
+        into target: String = Self.store, _ more: [String] = []
     ) throws -> Sandbox.Outcome {
         try write(secret: Array((key ?? store.key).pemRepresentation.utf8), to: "key.p8")
         let start = Timestamp(milliseconds: since ?? now - 86_400_000)
         return try sandbox.run(
             [
-                "notifications", "catch-up", "--store", Self.store, "--since", "\(start)", "--app-store-key", "key.p8",
+                "notifications", "catch-up", "--store", target, "--since", "\(start)", "--app-store-key", "key.p8",
                 "--app-store-key-id", FakeAppStore.keyID, "--app-store-issuer", FakeAppStore.issuer,
                 "--app-store-bundle", FakeAppStore.bundle, "--app-store-app-id", "1234", "--evidence-root",
                 "roots.pem", "--app-store-api", api.url,
