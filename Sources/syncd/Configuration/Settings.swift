@@ -82,7 +82,8 @@ extension Setting {
             "Replace the catalogue's flag rule: purchasedWins, lastWriterWins or remoteWins", of: both),
         Setting(
             "duration", nil, .list, "ID=P3M",
-            "The duration of a non-renewing subscription in a .storekit file; repeat for others", of: both),
+            "The duration of a non-renewing subscription in a .storekit file, P3M or forever; repeat for others",
+            of: both),
         Setting(
             "group-of", nil, .list, "ID=GROUP",
             "The group of a non-renewing subscription in a .storekit file (default: its own id); repeat for others",
@@ -122,7 +123,7 @@ extension Setting {
             "The service account that sends Google Play's push notifications"),
         Setting(
             "play-service-account", "SYNCD_PLAY_SERVICE_ACCOUNT", .secretPath, "file",
-            "Look up subscriptions at Google Play with this key file (JSON) of a service account"),
+            "Look up and acknowledge purchases at Google Play with this key file (JSON) of a service account"),
         Setting("play-api", "SYNCD_PLAY_API", .text, "url", "The base URL of Google Play's API, for tests"),
         Setting(
             "stripe-secret-file", "SYNCD_STRIPE_SECRET_FILE", .secretPath, "file",

@@ -44,10 +44,10 @@ struct AppStoreAppTests {
                         + "\"com.b=x\""), "\(wrong)")
         try sandbox.writeConfiguration(
             """
-            {"serve": {
+            {"serve": {"store": "memory:",
               "app-store-bundle": ["com.a=1",
                 "com.b=0"]
-            }, "run": {"app-store-bundle": ["com.a=1", "com.b=2"]}}
+            }}
             """)
         #expect(
             try sandbox.run("config check --config syncd.json").output
