@@ -8,7 +8,7 @@ import Testing
 
 @testable import WebDAVStorage
 
-@Suite("Answers of a WebDAV server", .timeLimit(.minutes(10)))
+@Suite("Answers of a WebDAV server", .timeLimit(.minutes(15)))
 struct AnswerTests {
     private let key: EntryKey
     private let host = ManualHost(seed: 1).host

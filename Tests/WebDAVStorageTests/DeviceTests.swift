@@ -8,7 +8,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "Devices over a WebDAV folder", .timeLimit(.minutes(10)),
+    "Devices over a WebDAV folder", .timeLimit(.minutes(15)),
     .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct DeviceTests {
     @Test("write one entry each and merge all purchases; a sync without changes is one request")

@@ -9,7 +9,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "The WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(10)),
+    "The WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(15)),
     .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct WebDAVBackendTests {
     private let apache: ApacheServer

@@ -6,7 +6,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "Conformance of the WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(10)),
+    "Conformance of the WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(15)),
     .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct WebDAVConformanceTests {
     @Test("All checks for a backend without compare-and-swap pass")

@@ -29,7 +29,18 @@ enum ProcessTable {
     }
 
     /// The visible processes that listen on a TCP port, at any address.
+    ///
+    /// The kernel does not write its table in one step, so a socket may be missing while others open and close. A table
+    /// without a listener is therefore read again.
     static func listeners(onPort port: Int) -> [Int32] {
+        for _ in 1..<3 {
+            let found = listedListeners(onPort: port)
+            if !found.isEmpty { return found }
+        }
+        return listedListeners(onPort: port)
+    }
+
+    private static func listedListeners(onPort port: Int) -> [Int32] {
         var found: [Int32] = []
         let suffix = ":" + String(repeating: "0", count: 4 - min(4, hexadecimal(port).count)) + hexadecimal(port)
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

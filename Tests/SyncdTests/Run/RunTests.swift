@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("syncd run", .timeLimit(.minutes(10)))
+@Suite("syncd run", .timeLimit(.minutes(15)))
 struct RunTests {
     private let sandbox: Sandbox
     private static let programs = Sandbox.repository.appending(path: "Examples/local-programs")

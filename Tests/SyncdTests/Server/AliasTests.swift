@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// A Parse user has an object id, which is the account's name, and a user name, which the server takes at a log-in.
-@Suite("Names of Parse users", .timeLimit(.minutes(5)))
+@Suite("Names of Parse users", .timeLimit(.minutes(15)))
 struct AliasTests {
     private let sandbox: Sandbox
     private let server: ServerProcess

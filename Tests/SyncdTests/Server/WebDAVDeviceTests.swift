@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Devices over a WebDAV folder, by the command line", .timeLimit(.minutes(10)),
+    "Devices over a WebDAV folder, by the command line", .timeLimit(.minutes(15)),
     .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
 struct WebDAVDeviceTests {
     private let sandbox: Sandbox
