@@ -44,7 +44,7 @@ extension EntitlementStore {
     /// - Parameters:
     ///   - product: A non-renewing subscription of the catalogue.
     ///   - quantity: The number of items to buy, 1 to 10,000.
-    /// - Returns: The end; ``Timestamp/latest`` if the group would never end.
+    /// - Returns: The end; `Timestamp.latest` if the group would never end.
     /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid`, `storage` or `damaged`.
     public func preview(buying product: ProductID, quantity: Int64 = 1) async throws(EntitlementError) -> Timestamp {
         guard let known = catalog[product: product] else { throw .unknown(product) }
