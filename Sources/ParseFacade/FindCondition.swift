@@ -11,10 +11,16 @@ struct FindCondition: Sendable {
     /// The id after which the ids of objects come, from `$gt`.
     private var after: String?
 
+    /// The largest number of members of `where`.
+    private static let limit = 32
+
     /// Reads the members of `where`.
     ///
-    /// - Throws: ``ParseError`` with the code 102 for an operator that is not supported.
+    /// - Throws: ``ParseError`` with the code 102 for an operator that is not supported, and for too many members.
     init(_ members: [String: JSONValue]) throws(ParseError) {
+        guard members.count <= Self.limit else {
+            throw ParseError(102, "where can have at most \(Self.limit) names, not \(members.count)")
+        }
         for (name, member) in members {
             guard ParseName.isField(name) else {
                 throw ParseError(102, "where: \"\(name.prefix(64))\" is not supported; only names of fields are")

@@ -125,7 +125,7 @@ extension ParseRequest {
             throw ParseError(
                 102,
                 "\(parameter) must be names of fields between commas, or an array of them; \"\(name.prefix(64))\" "
-                    + "is none")
+                    + "is not a field name")
         }
     }
 

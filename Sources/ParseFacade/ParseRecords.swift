@@ -36,25 +36,28 @@ struct RequestMark: Codable, Hashable, Sendable {
     var digest: String
     /// A digest of the request id; `nil` without one.
     var id: String?
-    /// The time of the request, in milliseconds since 1970 UTC.
+    /// The time of the request or of its last repetition, in milliseconds since 1970 UTC.
     var at: Int64
 
-    /// The time for which an equal request is a repetition, in milliseconds. The SDK of iOS repeats a request 62
-    /// seconds after it began: it waits 60 seconds for the answer, and up to two seconds more. The rest is for the way.
+    /// The time for which an equal request is a repetition, in milliseconds. The SDK of iOS repeats a request up to 62
+    /// seconds after it began: it waits 60 seconds for the answer, and up to two seconds more. The remaining 3 s allow
+    /// for the network.
     static let window: Int64 = 65_000
+    /// The time for which an equal request with the same id of its own is a repetition, in milliseconds: five attempts.
+    static let windowWithID: Int64 = 5 * window
 }
 
 extension [RequestMark] {
     /// The position of the latest request that a request with this mark repeats; `nil` if it is new.
     ///
-    /// The SDK of iOS from 4.1.0 on sends one request id in all requests of a process. An id that came with another
-    /// request therefore says nothing, and only the request itself is compared.
+    /// An id that came with another request says nothing, and only the request itself is compared.
     func index(repeatedBy mark: RequestMark) -> Index? {
         let isMeaningful = mark.id != nil && !contains { $0.id == mark.id && $0.digest != mark.digest }
+        let window = isMeaningful ? RequestMark.windowWithID : RequestMark.window
         return indices.last { index in
             let known = self[index]
             return known.digest == mark.digest && (!isMeaningful || known.id == mark.id)
-                && mark.at - known.at <= RequestMark.window
+                && mark.at - known.at <= window
         }
     }
 }
@@ -78,10 +81,15 @@ struct AppliedRequests: Codable, Hashable, Sendable {
     /// Returns `true` if a request with this mark was applied.
     func contains(_ mark: RequestMark) -> Bool { items.index(repeatedBy: mark) != nil }
 
-    /// Remembers a request, and forgets those that are too old to be repeated.
+    /// Remembers a request, or the time of its repetition, and forgets those that are too old to be repeated.
     mutating func add(_ mark: RequestMark) {
-        items.removeAll { mark.at - $0.at > RequestMark.window }
-        items = items.suffix(Self.capacity - 1) + [mark]
+        var newest = mark
+        if let index = items.index(repeatedBy: mark) {
+            newest = items.remove(at: index)
+            newest.at = mark.at
+        }
+        items.removeAll { mark.at - $0.at > RequestMark.windowWithID }
+        items = items.suffix(Self.capacity - 1) + [newest]
     }
 }
 
@@ -95,11 +103,13 @@ struct ParseObjects: Codable, Hashable, Sendable {
         var digest: String
         /// The id of that request, as in its mark.
         var request: String?
+        /// The time of the last repetition of that request; `nil` if there was none.
+        var repeatedAt: Int64?
         /// A JSON object.
         var fields: String
 
         /// The mark of the request that created it.
-        var mark: RequestMark { RequestMark(digest: digest, id: request, at: createdAt) }
+        var mark: RequestMark { RequestMark(digest: digest, id: request, at: repeatedAt ?? createdAt) }
     }
 
     var items: [Item] = []

@@ -20,6 +20,9 @@ struct ParseRequest: Sendable {
     var applicationID: String?
     var sessionToken: String?
     var installationID: String?
+    /// The SDK and its version, such as `i4.1.1`.
+    private var clientVersion: String?
+    /// The id that the request shares with its repetitions only; `nil` without one.
     var requestID: String?
     var peer: String
     /// The length of the body in bytes.
@@ -40,10 +43,11 @@ struct ParseRequest: Sendable {
         func set(erased account: Account) { value.withLock { $0.erased = account } }
     }
 
-    /// The text that two requests have in common if one may be a repetition of the other. It lacks the password, of
-    /// which no fast digest may be kept.
+    /// The text that two requests have in common if one may be a repetition of the other. It lacks the password of a
+    /// user, of which no fast digest may be kept.
     var content: String {
-        let members = JSONValue.object(body.filter { $0.key != "password" }).text
+        let isOfObject = path.first == "classes" && path.dropFirst().first != "_User"
+        let members = JSONValue.object(body.filter { isOfObject || $0.key != "password" }).text
         return [method, path.joined(separator: "/"), part ?? "", members].joined(separator: "\n")
     }
 
@@ -65,6 +69,7 @@ struct ParseRequest: Sendable {
         sessionToken = Self.field("X-Parse-Session-Token", fields)
         installationID = Self.field("X-Parse-Installation-Id", fields)
         requestID = Self.field("X-Parse-Request-Id", fields)
+        clientVersion = Self.field("X-Parse-Client-Version", fields)
         byteCount = request.body.count
         guard byteCount <= Self.byteLimit else {
             throw ParseError(116, "the body must have at most \(Self.byteLimit) bytes, not \(byteCount)", status: 413)
@@ -72,15 +77,24 @@ struct ParseRequest: Sendable {
         try readBody(request.body)
         try readQuery(target.dropFirst(path.count + 1))
         if method == "GET" { parameters.merge(body) { $1 } }
+        if Self.hasProcessID(clientVersion) { requestID = nil }
     }
 
     /// A request of a batch, with the session and the installation of `outer`.
     init(method: String, path: [String], body: [String: JSONValue], in outer: ParseRequest) {
-        (self.method, self.path, self.body, noted) = (method, path, body, outer.noted)
+        (self.method, self.path, noted) = (method, path, outer.noted)
+        self.body = body.filter { !$0.key.hasPrefix("_") }
         (applicationID, sessionToken) = (outer.applicationID, outer.sessionToken)
         (installationID, peer) = (outer.installationID, outer.peer)
         byteCount = 0
-        if method == "GET" { parameters = body }
+        if method == "GET" { parameters = self.body }
+    }
+
+    /// Returns `true` for the SDK of Apple's platforms. From 4.1.0 on, it sends one request id in all requests of a
+    /// process, also in one that an earlier process has stored on the disk.
+    private static func hasProcessID(_ clientVersion: String?) -> Bool {
+        let name = clientVersion?.prefix { !$0.isNumber } ?? ""
+        return ["i", "osx", "apple-tv", "apple-watch"].contains(name)
     }
 
     private mutating func readBody(_ bytes: [UInt8]) throws(ParseError) {
@@ -99,6 +113,7 @@ struct ParseRequest: Sendable {
             case "_SessionToken": sessionToken = sessionToken ?? member.string
             case "_InstallationId": installationID = installationID ?? member.string
             case "_RequestId": requestID = requestID ?? member.string
+            case "_ClientVersion": clientVersion = clientVersion ?? member.string
             case _ where name.hasPrefix("_"): break
             default: body[name] = member
             }
@@ -112,7 +127,7 @@ struct ParseRequest: Sendable {
         guard let query = WireQuery(plain[...]) else {
             throw ParseError(107, "the query must be percent-encoded UTF-8")
         }
-        for pair in query.pairs { parameters[pair.name] = .string(pair.value) }
+        for pair in query.pairs where !pair.name.hasPrefix("_") { parameters[pair.name] = .string(pair.value) }
     }
 
     private static func field(_ name: String, _ fields: HTTPFields) -> String? {

@@ -9,13 +9,15 @@ extension ParseServer {
     /// The largest number of purchases and assertions that are derived for an account in one day.
     static let dailyLimit = 20
 
-    /// The end of each group that a field shows.
+    /// The end of each group that a field shows, at most ``UserSave/dateLimit``.
     func ends(for caller: AccountCaller) async throws -> [GroupID: Timestamp] {
         guard let catalog = gateway.catalog else { return [:] }
         let ledgers = try await gateway.ledgers(of: caller)
         let replay = Replay(Facts(account: ledgers.account, server: ledgers.server), catalog: catalog)
         var ends: [GroupID: Timestamp] = [:]
-        for field in configuration.fields.values { ends[field.group] = WrittenDate.end(of: field.group, replay) }
+        for field in configuration.fields.values {
+            ends[field.group] = WrittenDate.end(of: field.group, replay).map { min($0, UserSave.dateLimit) }
+        }
         return ends
     }
 

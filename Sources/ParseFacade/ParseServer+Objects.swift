@@ -66,8 +66,9 @@ extension ParseServer {
             var objects = known ?? ParseObjects()
             isFull = false
             if let index = objects.items.map(\.mark).index(repeatedBy: mark) {
+                objects.items[index].repeatedAt = mark.at
                 item = objects.items[index]
-                return nil
+                return objects
             }
             objects.items.append(item)
             isFull = objects.byteCount > ParseObjects.byteLimit
@@ -99,7 +100,7 @@ extension ParseServer {
                 return nil
             }
             (item.fields, item.updatedAt) = (JSONValue.object(fields).text, mark.at)
-            if change.isRelative, !isRepeated {
+            if change.isRelative {
                 applied.add(mark)
                 objects.applied = applied
             }

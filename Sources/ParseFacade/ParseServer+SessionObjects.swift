@@ -12,10 +12,12 @@ extension ParseServer {
             switch (request.method, rest.count) {
             case ("GET", 0):
                 let (condition, selection) = (try request.condition(), try request.selection())
-                let found = try await ownSessions(caller, request).map(\.members).filter(condition.holds)
+                let digests = try await sessionDigests(caller)
+                gateway.charge(caller.account, reads: digests.count)
+                let found = try await ownSessions(digests, caller, request).map(\.members).filter(condition.holds)
                 return Reply(body: selection.answer(found))
             case ("GET", 1) where rest[0] == "me":
-                return Reply(body: .object(try await currentSession(caller, request)))
+                return try await currentSession(caller, request)
             case ("GET", 1):
                 let selection = try request.objectSelection()
                 let session = try await ownSession(rest[0], caller, request)
@@ -29,41 +31,53 @@ extension ParseServer {
     }
 
     func upgrade(_ request: ParseRequest) async throws -> Reply {
-        try await withCaller(request) { Reply(body: .object(try await currentSession($0, request))) }
+        try await withCaller(request) { try await currentSession($0, request) }
     }
 
-    private func currentSession(_ caller: ParseCaller, _ request: ParseRequest) async throws -> [String: JSONValue] {
+    private func currentSession(_ caller: ParseCaller, _ request: ParseRequest) async throws -> Reply {
+        let selection = try request.objectSelection()
         let key = try ParseEntry.sessionKey(caller.session)
         guard let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value else {
             throw ParseError.invalidSession
         }
         let user = try await user(of: caller.account.account)
-        return members(of: entry, caller.session, user, caller, request)
+        return Reply(body: .object(selection.shown(members(of: entry, caller.session, user, caller, request))))
     }
 
     private func ownSession(
         _ id: String, _ caller: ParseCaller, _ request: ParseRequest
     ) async throws -> OwnSession {
-        let all = try await ownSessions(caller, request)
-        guard let found = all.first(where: { $0.members["objectId"] == .string(id) }) else {
-            throw ParseError.notFound
-        }
+        let digests = try await sessionDigests(caller).filter { objectID(ofSession: $0) == id }
+        guard let found = try await ownSessions(digests, caller, request).first else { throw ParseError.notFound }
         return found
     }
 
-    /// The valid sessions of the caller's account, the oldest first.
-    private func ownSessions(_ caller: ParseCaller, _ request: ParseRequest) async throws -> [OwnSession] {
-        let (account, prefix) = (caller.account.account, ParseEntry.prefix + "sessions/")
+    /// The valid ones of the sessions with these digests, in the same order.
+    private func ownSessions(
+        _ digests: [String], _ caller: ParseCaller, _ request: ParseRequest
+    ) async throws -> [OwnSession] {
+        let account = caller.account.account
         let user = try await user(of: account)
         var sessions: [OwnSession] = []
-        for key in try await AccountEntries(records: gateway.records).keys(of: account, under: prefix) {
+        for digest in digests {
+            let key = try ParseEntry.sessionKey(digest)
             guard let entry = try await gateway.records.read(key, as: ParseEntry.self)?.value,
                 entry.account == account, entry.epoch == caller.account.epoch, entry.expires > gateway.host.now()
             else { continue }
-            let digest = String(key.text.dropFirst(prefix.count))
             sessions.append((digest, members(of: entry, digest, user, caller, request)))
         }
         return sessions
+    }
+
+    /// The digests of the tokens of the account's sessions, the oldest first.
+    private func sessionDigests(_ caller: ParseCaller) async throws -> [String] {
+        let prefix = ParseEntry.prefix + "sessions/"
+        return try await AccountEntries(records: gateway.records).keys(of: caller.account.account, under: prefix)
+            .map { String($0.text.dropFirst(prefix.count)) }
+    }
+
+    private func objectID(ofSession digest: String) -> String {
+        String(gateway.digest(of: "session " + digest).prefix(10))
     }
 
     /// The members of a session. The token is known for the caller's own session only, because the store has digests.
@@ -71,7 +85,7 @@ extension ParseServer {
         of entry: ParseEntry, _ digest: String, _ user: ParseUser, _ caller: ParseCaller, _ request: ParseRequest
     ) -> [String: JSONValue] {
         var members: [String: JSONValue] = [
-            "objectId": .string(String(gateway.digest(of: "session " + digest).prefix(10))),
+            "objectId": .string(objectID(ofSession: digest)),
             "restricted": .bool(false), "expiresAt": .date(Timestamp(milliseconds: entry.expires)),
             "user": .object([
                 "__type": .string("Pointer"), "className": .string("_User"), "objectId": .string(user.objectID),

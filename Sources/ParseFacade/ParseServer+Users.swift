@@ -246,7 +246,8 @@ extension ParseServer {
                 failure = error
                 return nil
             }
-            if save.change.isRelative, !isRepeated { user.applied.add(mark) }
+            if save.change.isRelative { user.applied.add(mark) }
+            if user.signUp?.digest == mark.digest { user.signUp?.at = mark.at }
             user.fields = JSONValue.object(members).text
             user.updatedAt = mark.at
             return user

@@ -133,7 +133,7 @@ package struct ParseServer: Sendable {
         case ("requestPasswordReset", 1, "POST"): return try resetPassword(request)
         case ("functions", 2, "POST"): throw ParseError(141, "Invalid function: \"\(path[1].prefix(64))\"")
         case ("sessions", _, _): return try await sessions(request, Array(path.dropFirst()))
-        case ("roles", _, _): return try roles(request, Array(path.dropFirst()))
+        case ("roles", _, _): return try await roles(request, Array(path.dropFirst()))
         case ("users", _, _): return try await users(request, Array(path.dropFirst()))
         case ("installations", _, _): return try installations(request, Array(path.dropFirst()))
         case ("classes", 2..., _): return try await classes(request, path[1], Array(path.dropFirst(2)))
@@ -157,7 +157,7 @@ package struct ParseServer: Sendable {
         case "_User": return try await users(request, rest)
         case "_Installation": return try installations(request, rest)
         case "_Session": return try await sessions(request, rest)
-        case "_Role": return try roles(request, rest)
+        case "_Role": return try await roles(request, rest)
         case _ where configuration.classes.contains(name): return try await objects(request, name, rest)
         default:
             throw ParseError(119, "This user is not allowed to access non-existent class: \(name.prefix(64))")
@@ -188,8 +188,12 @@ package struct ParseServer: Sendable {
     }
 
     /// There are no roles.
-    private func roles(_ request: ParseRequest, _ rest: [String]) throws -> Reply {
-        if request.sessionToken == nil { try gateway.admit(.other, request.peer) }
+    private func roles(_ request: ParseRequest, _ rest: [String]) async throws -> Reply {
+        if request.sessionToken == nil {
+            try gateway.admit(.other, request.peer)
+        } else {
+            try await withCaller(request) { _ in }
+        }
         switch (request.method, rest.count) {
         case ("GET", 0): return Reply(body: try request.selection().answer([]))
         case ("GET", 1): throw ParseError.notFound

@@ -10,7 +10,8 @@ package import Entitlements
 /// - has its duration, or a shorter one and became known later: then the client has added two purchases at once, and
 /// - is not part of the end that the client has extended.
 ///
-/// Any other transaction is a further purchase.
+/// Any other transaction is a further purchase. Those that are known when the date is written are stored as recordings
+/// of the transaction by the installation that wrote it, up to a limit.
 package enum DerivedPurchases {
     /// The store of derived purchases, and the source of assertions about them.
     package static let store: StoreID = "parse"
@@ -19,6 +20,9 @@ package enum DerivedPurchases {
     /// The largest time by which that transaction may be the later one, in milliseconds. An app writes its date after
     /// the store has sold the purchase, so only the clocks of the two servers can differ.
     package static let clockTolerance: Int64 = 30_000
+
+    /// The largest number of transactions that are recorded as other purchases than a derived one: the nearest ones.
+    private static let distinctionLimit = 64
 
     /// A derived purchase that is a transaction of a store.
     package struct Match: Hashable, Sendable {
@@ -53,7 +57,7 @@ package enum DerivedPurchases {
                 let possible = sold.filter { isPossible($0, purchase, catalog) && !facts.areDistinct(purchase, $0) }
                 let near = possible.filter { other in
                     (isSame ? other.isAsLong(as: purchase, catalog) : other.isShorter(than: purchase, catalog))
-                        && !taken.contains("is \(other.transaction)")
+                        && !facts.transactions(of: other).contains { taken.contains("is \($0)") }
                 }
                 let nearest = near.min {
                     (distance(purchase, $0), $0.transaction) < (distance(purchase, $1), $1.transaction)
@@ -62,7 +66,7 @@ package enum DerivedPurchases {
                 var match = Match(purchase: purchase.transaction, transaction: nearest.transaction)
                 taken.insert(match.reason)
                 if !isSame {
-                    let others = Set(possible.map(\.transaction))
+                    let others = Set(possible.flatMap { facts.transactions(of: $0) })
                     match.assertion = assertion(of: purchase, account, server, without: others, catalog, facts, now)
                 }
                 matches.append(match)
@@ -81,9 +85,12 @@ package enum DerivedPurchases {
     ) -> [Recording] {
         let catalog = replay.catalog
         guard let replica = purchase.recorder, let group = purchase.group(catalog) else { return [] }
-        let periods = replay.timelines[group]?.contributions ?? []
-        return candidates(facts, catalog).sold.filter { isPossible($0, purchase, catalog) }.compactMap { other in
-            let period = periods.first { $0.transaction == other.transaction }
+        let contributions = replay.timelines[group]?.contributions ?? []
+        let periods = Dictionary(contributions.map { ($0.transaction, $0) }) { first, _ in first }
+        let near = candidates(facts, catalog).sold.filter { isPossible($0, purchase, catalog) }
+            .sorted { (distance(purchase, $0), $0.transaction) < (distance(purchase, $1), $1.transaction) }
+        return near.prefix(distinctionLimit).compactMap { other in
+            let period = periods[other.transaction]
             guard !other.isAsLong(as: purchase, catalog) || period.map({ isContained(other, $0) }) == true else {
                 return nil
             }
@@ -170,7 +177,7 @@ extension Acceptance {
 extension Facts {
     /// Returns `true` if the installation that wrote `purchase` is known to have bought it beside `other`.
     fileprivate func areDistinct(_ purchase: Purchase, _ other: Purchase) -> Bool {
-        recordings[other.transaction]?.contains { $0.replica == purchase.recorder } == true
+        recordings(of: other).contains { $0.replica == purchase.recorder }
     }
 }
 

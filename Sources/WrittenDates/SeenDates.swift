@@ -12,8 +12,10 @@ package struct SeenDates: Hashable, Sendable, Codable {
     package struct Item: Hashable, Sendable, Codable {
         /// The date.
         package var date: Int64
-        /// The time of the request.
+        /// The time of the last request with the date.
         package var at: Int64
+        /// The time of the first one; `nil` if there was one only.
+        package var first: Int64?
     }
 
     /// The dates that were served.
@@ -39,7 +41,7 @@ package struct SeenDates: Hashable, Sendable, Codable {
     /// `time`.
     func contains(before time: Timestamp, where condition: (Timestamp) -> Bool) -> Bool {
         (served + written).contains {
-            $0.at < time.milliseconds && condition(Timestamp(milliseconds: $0.date))
+            ($0.first ?? $0.at) < time.milliseconds && condition(Timestamp(milliseconds: $0.date))
         }
     }
 
@@ -72,9 +74,12 @@ package struct SeenDates: Hashable, Sendable, Codable {
     /// The most recent items, one for each date.
     private static func latest(_ items: [Item]) -> [Item] {
         var kept: [Item] = []
-        for item in items.sorted(by: { ($0.at, $0.date) > ($1.at, $1.date) })
-        where kept.count < capacity && !kept.contains(where: { $0.date == item.date }) {
-            kept.append(item)
+        for item in items.sorted(by: { ($0.at, $0.date) > ($1.at, $1.date) }) {
+            if let index = kept.firstIndex(where: { $0.date == item.date }) {
+                kept[index].first = min(kept[index].first ?? kept[index].at, item.first ?? item.at)
+            } else if kept.count < capacity {
+                kept.append(item)
+            }
         }
         return kept.reversed()
     }

@@ -75,6 +75,9 @@ extension ContentRule {
             return "a path must begin with \"/\" and have at most \(Self.pathByteCount) bytes"
         }
         let segments = segments
+        guard !path.utf8.contains(UInt8(ascii: ";")) else {
+            return "a path must have no \";\", because some web servers cut a segment there"
+        }
         guard let plain = ContentPath(decoded: path), plain.segments.count == segments.count else {
             return
                 "a path must have no empty, \".\" or \"..\" segments, backslashes, percent signs or control characters"

@@ -91,6 +91,11 @@ package struct AccountGateway: Sendable {
         return try await body()
     }
 
+    /// Charges an account for reads beyond the one of its request.
+    package func charge(_ caller: AccountCaller, reads: Int) {
+        service.limiter.charge(account: caller.account.name ?? "", reads: reads, writes: 0, now: host.now())
+    }
+
     /// Creates the account `id` with an alias.
     ///
     /// - Parameters:

@@ -222,6 +222,8 @@ struct ContentAccessTests {
             (#"{"path":"//a/","group":"g","by":"now"}"#, "content[0].path", "no empty"),
             (#"{"path":"/a/../","group":"g","by":"now"}"#, "content[0].path", "no empty"),
             (#"{"path":"/a%20/","group":"g","by":"now"}"#, "content[0].path", "percent signs"),
+            (#"{"path":"/a;b/","group":"g","by":"now"}"#, "content[0].path", "no \";\""),
+            (#"{"path":"/a/..;/","group":"g","by":"now"}"#, "content[0].path", "no \";\""),
             (#"{"path":"/a/","group":"g","by":"period"}"#, "content[0].path", "exactly one segment {set}"),
             (#"{"path":"/{set}/{set}/","group":"g","by":"period"}"#, "content[0].path", "exactly one segment {set}"),
             (#"{"path":"/{set}/","group":"g","by":"date"}"#, "content[0].path", "exactly one segment {date}"),

@@ -100,6 +100,20 @@ struct ExpiryRulesTests {
         #expect(outcome(try at("2026-02-20"), served: [base], end: base) == .nothing(.lower))
     }
 
+    @Test("A date keeps the time at which it was seen first when it is served again, and in several accounts together")
+    func firstTimes() throws {
+        let (first, second) = (try at("2026-05-01"), try at("2026-08-01"))
+        var seen = SeenDates()
+        for (date, time) in [(first, 1), (second, 2), (first, 3)] as [(Timestamp, Int64)] {
+            _ = seen.noteServed(date, at: Timestamp(milliseconds: time))
+        }
+        #expect(seen.served.map(\.at) == [2, 3] && seen.served.map(\.first) == [nil, 1])
+        var other = SeenDates()
+        _ = other.noteServed(second, at: Timestamp(milliseconds: 5))
+        let joined = SeenDates(joining: [seen, other])
+        #expect(joined.served.map(\.at) == [3, 5] && joined.served.map(\.first) == [1, 2])
+    }
+
     private func purchase(_ id: String, _ product: ProductID, seconds: Int64, store: StoreID) throws -> Fact {
         .purchase(
             Purchase(
@@ -120,6 +134,53 @@ struct ExpiryRulesTests {
         }
         let replay = Replay(Facts(account: account, server: server.ledger), catalog: catalog)
         return replay.snapshot(at: now)[group: "random"]?.periods.map(\.end).max()
+    }
+
+    @Test("R7: a transaction that is another purchase stays one when the store names it anew on another device")
+    func restoredCopy() throws {
+        let derivedID = "0123456789abcdef0123456789abcdef"
+        let derived = try purchase(derivedID, Self.three, seconds: 0, store: "parse")
+        let catalog = try tutorialCatalog()
+        func sold(_ id: String, signed: Int64) throws -> Purchase {
+            let date = Timestamp(milliseconds: now.milliseconds - 20_000)
+            return Purchase(
+                transaction: TransactionReference(store: .appStore, id: TransactionID(id)), product: Self.three,
+                terms: catalog.terms(of: Self.three), date: date, originalID: "1",
+                storeExpiry: date.adding(CalendarDuration(months: 3)),
+                stamp: Stamp(
+                    signedDate: Timestamp(milliseconds: now.milliseconds + signed),
+                    logicalTime: LogicalTime(rawValue: 1)))
+        }
+        let (first, copy) = (try sold("2", signed: 0), try sold("3", signed: 1_000))
+        let distinction = Recording(
+            transaction: first.transaction, replica: try #require(ReplicaID(bytes: Array(derivedID.utf8.prefix(16)))),
+            recordedAt: now, knownEnd: nil, logicalTime: LogicalTime(rawValue: 2))
+        func count(_ facts: [Fact]) -> Int {
+            DerivedPurchases.matches(
+                account: Ledger(facts.map(\.record)), server: Ledger(), catalog: catalog, now: now
+            ).count
+        }
+        #expect(count([derived, .purchase(first), .purchase(copy)]) == 1)
+        #expect(count([derived, .purchase(first), .purchase(copy), .recording(distinction)]) == 0)
+        #expect(count([derived, .purchase(copy), .recording(distinction)]) == 1)
+    }
+
+    @Test("R7: of the known transactions that are other purchases, the 64 nearest are recorded as such")
+    func distinctions() throws {
+        let sold = try (0..<70).map { number in
+            try purchase("s\(number)", Self.six, seconds: -1 - Int64(number), store: "app-store")
+        }
+        let written = WrittenDate(
+            now.adding(CalendarDuration(months: 3)), of: "random", id: "0123456789abcdef0123456789abcdef",
+            seen: SeenDates(), own: SeenDates(), others: [], now: now)
+        let (outcome, facts) = written.outcome(
+            Facts(account: Ledger(sold.map(\.record))), rules: rules, catalog: try tutorialCatalog())
+        let recorded = facts.compactMap { fact -> TransactionID? in
+            guard case .recording(let recording) = fact else { return nil }
+            return recording.transaction.id
+        }
+        #expect(outcome == .purchase(Self.three) && facts.count == 65)
+        #expect(Set(recorded) == Set((0..<64).map { TransactionID("s\($0)") }))
     }
 
     @Test("R7: a transaction of the store in the hour before it is the derived purchase, one to one")

@@ -66,6 +66,16 @@ struct LimitTests {
         #expect(isAnswered(await ask(8, peer: "203.0.113.1"), 8) != isOfAccount)
     }
 
+    @Test("A request for roles with an invented token is refused, and counts as one without a session")
+    func inventedToken() async throws {
+        let stage = try await ParseStage { Limit.unauthenticatedRequests.set(&$0.callerLimits) }
+        for _ in 1...3 {
+            #expect(await stage.ask("GET", "/roles", token: "r:0", peer: Self.peer).code == 209)
+        }
+        #expect(await stage.ask("GET", "/roles", token: "r:0", peer: Self.peer).status == 429)
+        #expect(await stage.ask("GET", "/roles", peer: Self.peer).status == 429)
+    }
+
     @Test("The requests of a batch count one by one", arguments: Limit.allCases)
     func batch(_ limit: Limit) async throws {
         let stage = try await ParseStage { limit.set(&$0.callerLimits) }

@@ -118,6 +118,31 @@ struct QueryTests {
         }
     }
 
+    @Test("Names that begin with an underscore are no parameters and no fields, in a query and in a part of a batch")
+    func underscores() async throws {
+        let (stage, user) = try await make()
+        #expect(numbers(await stage.ask("GET", "/classes/Purchase?_=1712&order=n", token: user.token)) == [1, 2, 3])
+        let parts = try await SDK.javaScript.batch(
+            stage,
+            [
+                ("GET", "/classes/Purchase", #""_method":"GET","_":1712,"order":"-n""#),
+                ("POST", "/classes/Purchase", #""_method":"POST","_hidden":1,"n":4"#),
+            ], token: user.token)
+        #expect(parts.map(\.status) == [200, 200])
+        #expect(numbers(parts[0]) == [3, 2, 1])
+        #expect(numbers(await stage.ask("GET", "/classes/Purchase?order=n", token: user.token)) == [1, 2, 3, 4])
+    }
+
+    @Test("A condition can have 32 names, and one more is refused", arguments: [(32, 200), (33, 400)])
+    func names(_ count: Int, _ status: Int) async throws {
+        let (stage, user) = try await make()
+        let members = (0..<count).map { #""a\#($0)":null"# }.joined(separator: ",")
+        let find = #""where":{\#(members)}"#
+        let reply = await stage.askAsJavaScript("GET", "/classes/Purchase", find, token: user.token)
+        #expect(reply.status == status && reply.code == (status == 200 ? nil : 102), "\(stage.text(reply))")
+        #expect(numbers(reply) == (status == 200 ? [3, 1, 2] : []))
+    }
+
     @Test("JavaScript: a batch that must be a transaction is refused, and nothing of it is applied")
     func transaction() async throws {
         let (stage, user) = try await make()

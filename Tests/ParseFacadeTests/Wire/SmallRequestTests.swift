@@ -1,8 +1,32 @@
 import Foundation
 import HTTPTypes
 import ServiceTestSupport
+import SyncCore
 import SyncService
+import Synchronization
 import Testing
+
+/// A store that counts the reads of keys with a prefix.
+private final class CountingBackend: ForwardingBackend {
+    let base: any KeyValueBackend
+    private let prefix: String
+    private let reads = Mutex(0)
+
+    init(_ base: any KeyValueBackend, prefix: String) { (self.base, self.prefix) = (base, prefix) }
+
+    /// The number of reads since the last call.
+    func takeCount() -> Int {
+        reads.withLock { count in
+            defer { count = 0 }
+            return count
+        }
+    }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        if key.text.hasPrefix(prefix) { reads.withLock { $0 += 1 } }
+        return try await base.read(key, unless: knownVersion)
+    }
+}
 
 @Suite("Sessions, installations, roles and functions at the Parse façade")
 struct SmallRequestTests {
@@ -55,6 +79,19 @@ struct SmallRequestTests {
     }
 
     @Test(
+        "The session of the request shows the members that keys names, and other parameters are refused",
+        arguments: [("GET", "/sessions/me"), ("POST", "/upgradeToRevocableSession")])
+    func sessionKeys(_ method: String, _ path: String) async throws {
+        let stage = try await ParseStage()
+        let user = await stage.signUp()
+        let shown = await stage.ask(method, path + "?keys=installationId", token: user.token)
+        #expect(shown.status == 200 && shown["installationId"] == "i1")
+        #expect(shown.members.keys.sorted() == ["createdAt", "installationId", "objectId", "updatedAt"])
+        let refused = await stage.ask(method, path + "?include=user", token: user.token)
+        #expect(refused.status == 400 && refused.code == 102, "\(stage.text(refused))")
+    }
+
+    @Test(
         "A user finds its own sessions, without their tokens, and ends one",
         arguments: ["/sessions", "/classes/_Session"])
     func ownSessions(_ path: String) async throws {
@@ -82,6 +119,25 @@ struct SmallRequestTests {
             #expect(await stage.ask(method, path, "{}", token: user.token).code == 119)
         }
         #expect(await stage.ask("GET", path).code == 209)
+    }
+
+    @Test("A request for one session reads that session and its own, however many there are")
+    func oneSession() async throws {
+        let store = CountingBackend(MemoryBackend(), prefix: "server/parse/sessions/")
+        let stage = try await ParseStage(over: store)
+        let user = await stage.signUp()
+        let logIn = #"{"username":"owl","password":"pw"}"#
+        for number in 1...5 {
+            #expect(await stage.ask("POST", "/login", logIn, installation: "phone \(number)").status == 200)
+        }
+        _ = store.takeCount()
+        let found = await stage.ask("GET", "/sessions?order=installationId", token: user.token)
+        #expect(found.results.count == 6 && store.takeCount() == 1 + 6)
+        let id = found.results.last?["objectId"] as? String ?? ""
+        let one = await stage.ask("GET", "/sessions/\(id)", token: user.token)
+        #expect(one["installationId"] == "phone 5" && store.takeCount() == 2)
+        #expect(await stage.ask("GET", "/sessions/missing", token: user.token).code == 101)
+        #expect(store.takeCount() == 1)
     }
 
     @Test("An installation can be fetched by its id, also by one that another server gave it", arguments: SDK.allCases)

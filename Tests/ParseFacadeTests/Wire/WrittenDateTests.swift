@@ -3,6 +3,7 @@ import Foundation
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
+import SyncService
 import Testing
 
 @Suite("Written dates at the service")
@@ -51,6 +52,40 @@ struct WrittenDateTests {
         #expect(await stage.write(end, user).status == 200)
         #expect(await stage.end(of: user) == end)
         #expect(stage.conflicts.all == [])
+    }
+
+    @Test("An end that never comes is shown as 2999-12-31, and that date and later ones mean nothing")
+    func forever() async throws {
+        let lifetime = Product(id: "lifetime", kind: .nonRenewing(group: "random", duration: .forever))
+        let tutorial = try tutorialCatalog()
+        let catalog = try Catalog(
+            products: tutorial.products + [lifetime], entitlements: tutorial.entitlements, policy: tutorial.policy)
+        let stage = try await ParseStage(configure: { $0.catalog = catalog })
+        let (owl, bat) = (await stage.signUp("owl"), await stage.signUp("bat", installation: "i2"))
+        let gateway = AccountGateway(stage.service)
+        let caller = try #require(try await gateway.logIn("owl", password: "pw", peer: "192.0.2.1"))
+        let purchase = Purchase(
+            transaction: TransactionReference(id: "L"), product: lifetime.id, terms: catalog.terms(of: lifetime.id),
+            date: Timestamp(milliseconds: stage.clock.now), stamp: Stamp(logicalTime: LogicalTime(rawValue: 1)))
+        try await gateway.record(for: caller) { _, _ in [.purchase(purchase)] }
+        let end = "2999-12-31T00:00:00.000Z"
+        #expect(await stage.end(of: owl) == end)
+        for date in [
+            end, "3000-03-31T00:00:00.000Z", "9999-12-31T23:59:59.999Z", "10000-03-31T23:59:59.999Z",
+            "+010000-02-29T00:00:00.000Z",
+        ] {
+            #expect(await stage.write(date, owl).status == 200, "\(date)")
+            #expect(await stage.write(date, bat, installation: "i2").status == 200, "\(date)")
+        }
+        #expect(await stage.end(of: owl) == end)
+        #expect(await stage.end(of: bat, installation: "i2") == nil)
+        for date in ["10000-13-01T00:00:00.000Z", "+002027-13-01T00:00:00.000Z", "later"] {
+            #expect(await stage.write(date, owl).code == 111, "\(date)")
+        }
+        #expect(stage.conflicts.all == [])
+        let ledgers = try await gateway.ledgers(of: caller)
+        let facts = Facts(account: ledgers.account, server: ledgers.server)
+        #expect(facts.purchases.map(\.product) == ["lifetime"] && facts.assertions.isEmpty)
     }
 
     /// The keys that were written since `cursor`.
