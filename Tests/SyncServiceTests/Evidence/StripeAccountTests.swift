@@ -5,6 +5,7 @@ import HTTPTypes
 import ServiceTestSupport
 import StoreEvidence
 import SyncCore
+import Synchronization
 import Testing
 
 @testable import SyncService
@@ -25,16 +26,29 @@ struct StripeAccountTests {
     private var seconds: Int64 { stage.now / 1_000 }
     private static var start: Int64 { EvidenceStage.start / 1_000 }
 
-    private func send(body: String, secret: StripeSecret = secret) async throws -> Int {
+    private func fields(of body: String, secret: StripeSecret = secret) throws -> HTTPFields {
         var fields: HTTPFields = [.contentType: "application/json"]
         fields[try #require(HTTPField.Name("Stripe-Signature"))] = secret.signature(of: body, at: seconds)
-        return await stage.service.ask(.post, "/v1/notifications/stripe", fields, body: Array(body.utf8)).status
+        return fields
     }
 
-    private func send(_ type: String, _ object: String, at date: Int64? = nil) async throws -> Int {
-        try await send(
-            body: "{\"id\":\"evt_1\",\"object\":\"event\",\"type\":\"\(type)\",\"created\":\(date ?? seconds),"
-                + "\"livemode\":true,\"data\":{\"object\":\(object)}}")
+    private func send(
+        body: String, secret: StripeSecret = secret, to service: EntitlementService? = nil
+    ) async throws -> Int {
+        let fields = try self.fields(of: body, secret: secret)
+        let service = service ?? stage.service
+        return await service.ask(.post, "/v1/notifications/stripe", fields, body: Array(body.utf8)).status
+    }
+
+    private func event(_ type: String, _ object: String, at date: Int64? = nil) -> String {
+        "{\"id\":\"evt_1\",\"object\":\"event\",\"type\":\"\(type)\",\"created\":\(date ?? seconds),"
+            + "\"livemode\":true,\"data\":{\"object\":\(object)}}"
+    }
+
+    private func send(
+        _ type: String, _ object: String, at date: Int64? = nil, to service: EntitlementService? = nil
+    ) async throws -> Int {
+        try await send(body: event(type, object, at: date), to: service)
     }
 
     /// An invoice of the prices, paid at the start of the stage for 30 hours.
@@ -73,6 +87,33 @@ struct StripeAccountTests {
         }
         #expect(await stage.rights(of: stage.alice) == [])
         #expect(try await purchases().map(\.storeExpiry?.milliseconds) == [end * 1_000])
+    }
+
+    @Test("A subscription whose end becomes known while its invoice is recorded ends the period of the invoice")
+    func endedMeanwhile() async throws {
+        let paid = invoice("price_month", token: try #require(await stage.token(of: stage.alice)))
+        stage.clock.advance(seconds: 10 * Self.hour)
+        let end = seconds
+        let deleted = event(
+            "customer.subscription.deleted", "{\"id\":\"sub_1\",\"status\":\"canceled\",\"ended_at\":\(end)}")
+        let (fields, body) = (try self.fields(of: deleted), Array(deleted.utf8))
+        let (service, store) = (stage.service, stage.store)
+        let statuses = Mutex<[Int]>([])
+        let name = TransactionReference(store: .stripe, id: "in_1").path
+        store.before { key, _ throws(BackendError) in
+            // The first write after the end was looked for.
+            guard key.text.hasSuffix(name) else { return }
+            store.before(nil)
+            let reply = await service.ask(.post, "/v1/notifications/stripe", fields, body: body)
+            statuses.withLock { $0.append(reply.status) }
+        }
+        #expect(try await send("invoice.paid", paid, at: Self.start) == 200)
+        #expect(statuses.withLock { $0 } == [200])
+        for _ in 0..<2 {
+            #expect(try await purchases().map(\.storeExpiry?.milliseconds) == [end * 1_000])
+            #expect(await stage.rights(of: stage.alice) == [])
+            #expect(try await send("invoice.paid", paid, at: Self.start) == 200)
+        }
     }
 
     @Test("A subscription that ends with its period keeps the period as the invoice states it")
