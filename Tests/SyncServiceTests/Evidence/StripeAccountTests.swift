@@ -67,6 +67,13 @@ struct StripeAccountTests {
             .sorted { $0.transaction < $1.transaction }
     }
 
+    private func revoked() async throws -> [TransactionID] {
+        let revoked = try await stage.serverLedger(of: stage.alice).facts.compactMap { fact in
+            if case .revocation(let fact) = fact { fact.transaction.id } else { nil }
+        }
+        return revoked.sorted()
+    }
+
     @Test("A subscription that ends at once ends its paid period, in every order of arrival", arguments: [true, false])
     func endedAtOnce(_ isPaidFirst: Bool) async throws {
         let paid = invoice("price_month", token: try #require(await stage.token(of: stage.alice)))
@@ -170,6 +177,28 @@ struct StripeAccountTests {
         #expect(await stage.rights(of: stage.alice) == [])
     }
 
+    @Test(
+        "A purchase of an invoice keeps its name when prices are mapped later, or are no longer mapped",
+        arguments: [true, false])
+    func changedMap(_ isMappedLater: Bool) async throws {
+        let paid = invoice("price_month", "price_extra", token: try #require(await stage.token(of: stage.alice)))
+        let other = try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst) {
+            $0.stripe = StripeVerifier(secrets: [Self.secret.text], productsByPrice: ["price_month": "month"])
+        }
+        for service in isMappedLater ? [other, stage.service, other] : [stage.service, other, stage.service] {
+            #expect(try await send("invoice.paid", paid, to: service) == 200)
+        }
+        let names: [TransactionID] = isMappedLater ? ["in_1", "in_1/extra"] : ["in_1/extra", "in_1/month"]
+        #expect(try await purchases().map(\.transaction.id) == names)
+        stage.clock.advance(seconds: 1)
+        let alias = "{\"id\":\"inpay_1\",\"invoice\":\"in_1\",\"payment\":{\"payment_intent\":\"pi_2\"}}"
+        #expect(try await send("invoice_payment.paid", alias) == 200)
+        let refund = "{\"id\":\"ch_1\",\"refunded\":true,\"payment_intent\":\"pi_2\"}"
+        #expect(try await send("charge.refunded", refund) == 200)
+        #expect(try await revoked() == names)
+        #expect(await stage.rights(of: stage.alice) == [])
+    }
+
     @Test("Both products of a subscription count, and a refund of the payment reaches both in every order of arrival")
     func twoProducts() async throws {
         let alias = "{\"id\":\"inpay_1\",\"invoice\":\"in_1\",\"payment\":{\"payment_intent\":\"pi_2\"}}"
@@ -189,10 +218,7 @@ struct StripeAccountTests {
                 }
             }
             #expect(try await test.purchases().map(\.transaction.id) == ["in_1/extra", "in_1/month"])
-            let revoked = try await test.stage.serverLedger(of: test.stage.alice).facts.compactMap { fact in
-                if case .revocation(let fact) = fact { fact.transaction.id } else { nil }
-            }
-            #expect(revoked.sorted() == ["in_1/extra", "in_1/month"], "\(order)")
+            #expect(try await test.revoked() == ["in_1/extra", "in_1/month"], "\(order)")
             #expect(await test.stage.rights(of: test.stage.alice) == [], "\(order)")
         }
     }
