@@ -87,7 +87,7 @@ mutants: setup ## Insert one deliberate bug at a time into the engine; the simul
 	.ci/mutants
 
 nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
-	@.ci/setup apache2-bin curl openssl python3 python3-venv $(DATABASE)
+	@.ci/setup apache2-bin chromium curl openssl python3 python3-venv $(DATABASE)
 	.ci/nightly
 
 threads: setup ## Run the tests of stores, service and server with ThreadSanitizer

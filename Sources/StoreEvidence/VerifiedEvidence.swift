@@ -105,7 +105,8 @@ package struct SubscriptionEnding: Hashable, Sendable {
     package var current: Set<TransactionReference>
     /// The latest end of all other purchases.
     package var endedAt: Timestamp
-    /// The date of the statement. The latest statement counts.
+    /// The date of the statement. Of statements that name different current purchases, the latest counts. Of those
+    /// that name the same, the first.
     package var statedAt: Timestamp
 
     /// Creates a statement.

@@ -26,12 +26,14 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / ".ci"))
+
+from runbook import PATIENCE
+
 DOCUMENT = ROOT / "Sources/SyncServer/Resources/openapi.yaml"
 CATALOG = ROOT / "Examples/insomniowl.json"
 OPERATOR = "the-token-of-the-operator-while-fuzzing"
 ROLES = ("anonymous", "account", "erased", "operator")
-# The time after which a check gives up. It only guards against hanging: a busy machine may need long.
-PATIENCE = 300
 
 
 class Failure(Exception):
@@ -121,6 +123,7 @@ def arrange(server, folder):
         answer.read()
     world = folder / "world.json"
     world.write_text(json.dumps({
+        "patience": PATIENCE,
         "url": server.url, "operator": OPERATOR, "erased": erased["access_token"], "ledger": ledger.hex(),
         "other": {"account": other["account"], "incarnation": other["incarnation"]}}))
     return world

@@ -61,7 +61,7 @@ class Accounts:
         body = json.dumps({"name": f"fuzzed-{ROLE}-{number}", "password": PASSWORD}).encode()
         request = urllib.request.Request(
             WORLD["url"] + "/v1/accounts", body, {"Content-Type": "application/json"}, method="POST")
-        with urllib.request.urlopen(request, timeout=300) as answer:
+        with urllib.request.urlopen(request, timeout=WORLD["patience"]) as answer:
             return json.loads(answer.read())
 
     def current(self):
@@ -221,7 +221,7 @@ def before_call(context, case, kwargs):
     if operation == "approveDevice" and isinstance(case.body, dict) and not is_chance(case, 3):
         case.body["password"] = PASSWORD
         request = urllib.request.Request(WORLD["url"] + "/v1/devices", b"", method="POST")
-        with urllib.request.urlopen(request, timeout=300) as answer:
+        with urllib.request.urlopen(request, timeout=WORLD["patience"]) as answer:
             case.body["user_code"] = json.loads(answer.read())["user_code"]
     if operation in ("resetAccount", "eraseAccountByName") and not is_chance(case, 3):
         case.path_parameters["name"] = ACCOUNTS.make()["account"]

@@ -38,7 +38,7 @@ struct LoadRunTests {
         // One connection, answers after 50 ms, a request due every 10 ms: the last of 40 requests waits longest.
         let server = try await ScriptedServer.start { _, _ in .delayed(.milliseconds(50), 200) }
         var plan = reads(server, connections: 1, rate: 100)
-        plan.patience = 300
+        plan.patience = Double(Patience.seconds)
         let report = try await LoadRun.run(plan, at: target(server))
         try await server.stop()
         let latencies = report.kinds[0].latencies
@@ -145,14 +145,15 @@ struct LoadRunTests {
         var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.8, rate: 25)
         plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 100)]
         if reconnects { plan.reopening = 0.4 }
-        plan.patience = 300
+        plan.patience = Double(Patience.seconds)
         let report = try await LoadRun.run(plan, at: target(server))
         try await server.stop()
         #expect(report.isSound)
         #expect(report.sent == 20)
         #expect(report.reopened.count == (reconnects ? 100 : 0))
         // A write during the reconnection reaches only the connected streams.
-        #expect(reconnects ? report.heard.count <= 2_000 : report.heard.count == 2_000)
+        #expect(reconnects ? (1...2_000).contains(report.heard.count) : report.heard.count == 2_000)
+        expectFigure(report.heard.count >= 200)
     }
 
     @Test("A missing event is reported")
@@ -196,7 +197,7 @@ struct LoadRunTests {
         var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 1, rate: 10)
         let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
         plan.streams = [WatchedStreams(stream, count: 4)]
-        plan.patience = 300
+        plan.patience = Double(Patience.seconds)
         let report = try await LoadRun.run(plan, at: target(server))
         try await server.stop()
         #expect(report.sent == 10)
@@ -222,7 +223,7 @@ struct LoadRunTests {
         var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 3, rate: 10)
         let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
         plan.streams = [WatchedStreams(stream, count: 3)]
-        plan.patience = 300
+        plan.patience = Double(Patience.seconds)
         let report = try await LoadRun.run(plan, at: target(server))
         try await server.stop()
         #expect(report.sent == 30)
@@ -279,6 +280,8 @@ struct LoadRunTests {
         try await server.stop()
         #expect((report?.sent ?? 0) > 10)
         #expect(report?.isSound == true)
-        #expect((report?.seconds ?? 3_000) < 3_000)
+        let seconds = report?.seconds ?? 3_000
+        #expect(seconds < 3_000)
+        expectFigure(seconds < 60)
     }
 }

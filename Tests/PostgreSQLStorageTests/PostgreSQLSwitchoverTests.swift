@@ -63,6 +63,27 @@ struct PostgreSQLSwitchoverTests {
         #expect(try pair.primary.sql("SELECT count(*) FROM \(pair.schema).entry") == "1")
     }
 
+    @Test("refuses a read if the server does not answer the question whether it accepts writes")
+    func unanswered() async throws {
+        let server = try PostgreSQLServer()
+        let schema = server.freshSchema()
+        _ = try await PostgreSQLBackend(server.url(schema: schema)).write([1], to: key, if: .absent)
+        try server.sql(
+            """
+            CREATE ROLE app LOGIN;
+            GRANT USAGE ON SCHEMA \(schema) TO app;
+            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \(schema) TO app
+            """)
+        var configuration = try PostgreSQLBackend.Configuration(server.url(schema: schema, user: "app"))
+        configuration.asksForRole = true
+        let backend = PostgreSQLBackend(configuration)
+        #expect(try await readAtOnce(backend) == Array(repeating: [1], count: 32))
+        // The question fails, and the read before it succeeds.
+        try server.sql("REVOKE EXECUTE ON FUNCTION pg_catalog.current_setting(text) FROM PUBLIC")
+        await expectKind(.permissionDenied) { try await backend.read(key) }
+        withExtendedLifetime(server) {}
+    }
+
     @Test("repeats a read or a write that meets it, if the new primary already works")
     func repeated() async throws {
         let pair = try await ServerPair()

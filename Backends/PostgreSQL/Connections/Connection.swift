@@ -25,7 +25,7 @@ final class Connection {
     private let clock = ContinuousClock()
     /// True once the connection cannot be used any more.
     private(set) var isLost = false
-    /// True to ask the server with each call whether it accepts writes, because it does not report it.
+    /// True to ask the server with each call whether it accepts writes. Its reports do not count then.
     var asksForRole = false
 
     /// Records the warnings of a connection. libpq calls it on the thread that reads.
@@ -141,7 +141,8 @@ final class Connection {
         }
         warnings.latest = nil
         var isSent = true
-        // The question comes last: a server that accepts writes then did so while it was read.
+        // The question comes last. If the server still accepts writes after the reads, it accepted them during the
+        // reads.
         for transaction in transactions + (asksForRole ? [[Statement(.role)]] : []) where isSent {
             isSent = transaction.allSatisfy(send) && PQpipelineSync(handle) == 1
         }
@@ -151,19 +152,26 @@ final class Connection {
         }
         let replies = transactions.map { receive(statementCount: $0.count, until: end) }
         let role = asksForRole ? receive(statementCount: 1, until: end) : nil
-        guard isReadOnly(role, replies) else { return replies }
+        guard let failure = readOnlyFailure(role, replies) else { return replies }
         isLost = true
         return zip(transactions, replies).map { transaction, reply in
             guard case .success = reply, !transaction.contains(where: \.query.isWriting) else { return reply }
-            return .failure(.readOnlyServer)
+            return .failure(failure)
         }
     }
 
-    /// Returns `true` if the server accepts no writes any more.
-    private func isReadOnly(_ role: Reply?, _ replies: [Reply]) -> Bool {
-        if case .success(let rows) = role, rows[0].isTrue(0, 0) { return true }
-        return replies.contains { $0.failure?.isReadOnly == true }
-            || reports(Self.recovery, "on") || reports("default_transaction_read_only", "on")
+    /// The failure of transactions that only read; `nil` if the server accepts writes.
+    ///
+    /// - Parameter role: The answer to the question; `nil` if the reports of the server count.
+    private func readOnlyFailure(_ role: Reply?, _ replies: [Reply]) -> TransactionFailure? {
+        if replies.contains(where: { $0.failure?.isReadOnly == true }) { return .readOnlyServer }
+        switch role {
+        case .success(let rows)?: return rows[0].isTrue(0, 0) ? .readOnlyServer : nil
+        case .failure(let cause)?: return .unconfirmed(cause)
+        case nil:
+            let isReported = reports(Self.recovery, "on") || reports("default_transaction_read_only", "on")
+            return isReported ? .readOnlyServer : nil
+        }
     }
 
     /// The parameter that is `on` while the server is a standby.

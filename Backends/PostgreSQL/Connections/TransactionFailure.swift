@@ -23,6 +23,13 @@ struct TransactionFailure: Error, Sendable {
             sqlState: readOnlyCode, message: "the server has become read-only with its connections open", statement: 0)
     }
 
+    /// The failure of a transaction that only read, if the server did not say that it accepts writes.
+    static func unconfirmed(_ cause: TransactionFailure) -> TransactionFailure {
+        var failure = readOnlyServer
+        failure.message = "the server has not confirmed that it accepts writes: \(cause.message)"
+        return failure
+    }
+
     /// True if the server is no longer the primary. The transaction wrote nothing, and can be repeated elsewhere.
     var isReadOnly: Bool { sqlState == Self.readOnlyCode }
 

@@ -2,7 +2,7 @@
 
 import time
 
-from .browser import Failure, say
+from .browser import Failure, figure, say
 from .story import buy, sign_up
 
 
@@ -86,7 +86,10 @@ def measure(first, second, rounds):
         for page in (first, second):
             page.evaluate("performance.clearResourceTimings()")
         buy(first, "RandomOwls")
-        shown = second.evaluate("shown")
+        limit = figure(5)
+        shown = second.evaluate(f"Promise.race([shown, new Promise((resolve) => setTimeout(resolve, {limit * 1000}))])")
+        if shown is None:
+            raise Failure(f"a purchase is not shown on the other device within {limit} seconds")
         first.wait("!document.querySelector('#timed button[aria-busy]')", "end of the purchase")
         sent, acknowledged = first.run(f"return {last_of}", end="/ledger")
         asked, answered = second.run(f"return {last_of}", end="/v1/entitlements")

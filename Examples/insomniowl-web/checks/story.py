@@ -3,7 +3,7 @@
 import json
 import time
 
-from .browser import TIMEOUT, Failure, say
+from .browser import TIMEOUT, Failure, figure, say
 from .server import PREFIX
 
 
@@ -67,7 +67,7 @@ def check_buying(first, second):
     days = int(first.text("#standing .small").split()[0])
     if not 89 <= days <= 92:
         raise Failure(f"three months are {days} days")
-    second.sees("#standing", until)
+    second.sees("#standing", until, seconds=figure(1))
     say(f"bought: {until}; the other device shows it")
     buy(second, "NightOwl")
     first.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
@@ -131,7 +131,7 @@ def check_units(first, second, server):
     first.press("#another")
     first.sees("#owl-standing", "4 owls left")
     first.sees("#toast", "1 owl used, 4 left.")
-    second.sees("#standing", "4 owls left")
+    second.sees("#standing", "4 owls left", seconds=figure(1))
     for left in (3, 2, 1):
         first.press("#another")
         first.sees("#owl-standing", f"{left} owl")

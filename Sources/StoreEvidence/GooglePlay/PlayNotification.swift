@@ -40,7 +40,7 @@ package struct PlayNotification: Hashable, Sendable {
     /// True if a refund is about a subscription, and not about a one-time product.
     var refundsSubscription = false
 
-    /// The kind of purchase to look up; `nil` if the notification says all.
+    /// The kind of purchase to look up; `nil` if the notification is complete.
     package var lookup: Subject? {
         switch subject {
         case .subscription, .oneTimeProduct: subject
@@ -141,7 +141,7 @@ extension PlayNotification {
         evidence.event = prefix + (type.map { "_" + (names[$0] ?? "\($0)") } ?? "")
     }
 
-    /// Reads a refund. Part of a quantity that is refunded leaves the rest of the purchase valid, which is looked up.
+    /// Reads a refund. After a partial refund the rest stays valid. Look it up.
     fileprivate mutating func readVoided(_ details: StoreObject) throws(EvidenceError) {
         subject = .voidedPurchase
         let token = try details.required("purchaseToken")

@@ -67,6 +67,7 @@ extension GooglePlayVerifier {
             let product = try ProductID(item.required("productId")).checked("productId")
             let details = try item.object("productOfferDetails")
             let sold = try details?.quantity() ?? 1
+            // Google does not say when it leaves out the member. It is assumed that nothing was refunded then.
             let left = try details?.integer("refundableQuantity") ?? sold
             guard (0...sold).contains(left) else {
                 throw EvidenceError(.content, "refundableQuantity must be 0 to \(sold), the quantity, not \(left)")

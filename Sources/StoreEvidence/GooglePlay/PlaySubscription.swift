@@ -24,8 +24,8 @@ extension GooglePlayVerifier {
     /// start of the subscription, but not of its latest period, so each renewal is dated with the start. During a grace
     /// period the stated expiry is the end of the grace.
     ///
-    /// An order that the answer no longer names has ended when the answer was stated, at the latest, see
-    /// ``VerifiedEvidence/ending``: the named order covers the time of all earlier ones.
+    /// An order that the answer does not name ends at the date of the first answer without it, or earlier, see
+    /// ``VerifiedEvidence/ending``. The named order covers the time of all earlier ones.
     ///
     /// A subscription that awaits its payment gives no facts, and neither does an item that has not begun. One with a
     /// `linkedPurchaseToken` replaces the subscription with that token, see ``VerifiedEvidence/replaced``.

@@ -37,9 +37,9 @@ extension StripeReader {
             throw EvidenceError(.content, "the Checkout session sells \(lines.count) products; sell one per session")
         }
         // The buyer may have changed the number of units, each of which stands for the stated quantity.
-        let (unit, count) = (
-            try object.object("metadata")?.quantity(StripeVerifier.quantityKey) ?? 1, try lines.first?.quantity() ?? 1
-        )
+        let unit = try object.object("metadata")?.quantity(StripeVerifier.quantityKey) ?? 1
+        let chosen = try lines.first?.quantity()
+        let count = if let chosen { chosen } else { try unitCount() }
         try checkQuantity(unit * count, "\(count) times \(StripeVerifier.quantityKey) \(unit)")
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.requiredID("id") }
@@ -49,6 +49,24 @@ extension StripeReader {
                     transaction: try reference(id, "payment_intent"), product: product, terms: nil, date: date,
                     quantity: unit * count, stamp: stamp()))
         ]
+    }
+
+    /// The number of units of a session without line items: its subtotal, which precedes discounts and taxes, divided
+    /// by the price of a unit in the metadata. 1 without that price.
+    private func unitCount() throws(EvidenceError) -> Int64 {
+        let key = StripeVerifier.unitAmountKey
+        guard let price = try object.object("metadata")?.integer(key) else { return 1 }
+        guard price > 0 else { throw EvidenceError(.content, "\(key) must be positive, not \(price)") }
+        // If the buyer pays in another currency, the session also states the amount in the currency of the price.
+        let converted = try object.object("currency_conversion")?.integer("amount_subtotal")
+        let stated = if let converted { converted } else { try object.integer("amount_subtotal") }
+        guard let amount = stated else { throw object.missing("amount_subtotal") }
+        guard amount.isMultiple(of: price) else {
+            throw EvidenceError(
+                .content, "amount_subtotal must be a multiple of \(key), which is \(price), and not \(amount)")
+        }
+        try checkQuantity(amount / price, "amount_subtotal \(amount) divided by \(key) \(price)")
+        return amount / price
     }
 
     /// Reads a paid invoice. One that belongs to no subscription gives no facts: its Checkout session is the purchase.

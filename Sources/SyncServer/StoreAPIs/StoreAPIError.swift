@@ -51,6 +51,8 @@ package struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible
 extension StoreAPIError: PlayLookupError {
     /// True for the kind ``Kind/notFound``.
     package var isNotFound: Bool { kind == .notFound }
+    /// True for the kind ``Kind/rejected``.
+    package var isRejected: Bool { kind == .rejected }
 }
 
 extension StoreAPIError {

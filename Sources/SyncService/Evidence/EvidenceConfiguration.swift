@@ -84,6 +84,16 @@ extension PlayLookup {
 package protocol PlayLookupError: Error {
     /// True if Google Play does not know the purchase, or no longer keeps it. Another look-up does not help.
     var isNotFound: Bool { get }
+    /// True if Google Play rejects the request for another reason, for example an unusable purchase token.
+    var isRejected: Bool { get }
+}
+
+/// The error of an acknowledgement at Google Play. The purchase is recorded.
+package struct AcknowledgementFailure: Error {
+    /// The outcome of the record.
+    package let outcome: EvidenceNote.Outcome
+    /// The error of the request.
+    package let cause: any Error
 }
 
 /// The outcome of one piece of evidence, for metrics and the log. It never contains the evidence itself.

@@ -36,6 +36,8 @@ extension EvidenceRecorder {
 
     /// The strongest statement about each purchase of the evidence and, if it ends others, of its subscription, in
     /// ascending order of the transactions; with `true` if it is the evidence's own.
+    ///
+    /// Of equal statements, that of the evidence counts. The end may have become known after it was recorded.
     private func strongest(
         _ evidence: VerifiedEvidence, _ subscription: TransactionReference
     ) async throws(BackendError) -> [(purchase: Purchase, isNew: Bool)] {
@@ -47,7 +49,11 @@ extension EvidenceRecorder {
         }
         var strongest: [TransactionReference: (purchase: Purchase, isNew: Bool)] = [:]
         func add(_ purchase: Purchase, isNew: Bool) {
-            if let known = strongest[purchase.transaction], purchase.stamp <= known.purchase.stamp { return }
+            if let known = strongest[purchase.transaction]?.purchase.stamp,
+                isNew ? purchase.stamp < known : purchase.stamp <= known
+            {
+                return
+            }
             strongest[purchase.transaction] = (purchase, isNew)
         }
         for line in lines.sorted() {

@@ -93,7 +93,7 @@ struct EvidenceRecorder: Sendable {
             named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
             mayClaim: !isRenewal)
-        let evidence = try await withTestPurchases(evidence)
+        let evidence = try await withKnownNames(try await withTestPurchases(evidence))
         var groups = try await names.groups(of: try await withEnds(evidence))
         for _ in 0..<Self.roundCount {
             let outcome = try await record(groups, request)

@@ -135,7 +135,7 @@ package struct NotificationIntake: Sendable {
     /// A token does not say if it is that of a subscription, so it is tried as that of a one-time product too.
     ///
     /// - Returns: As ``receive(signedPayload:)``.
-    /// - Throws: As ``receive(signedPayload:)``, or the error of the look-up or the acknowledgement.
+    /// - Throws: As ``receive(signedPayload:)``, the error of the look-up, or ``AcknowledgementFailure``.
     package func lookUp(packageName: String, purchaseToken: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.googlePlay, let lookup = evidence.lookup else { return .notConfigured }
         // The state is at least as new as the question.
@@ -144,16 +144,20 @@ package struct NotificationIntake: Sendable {
         do {
             stated = try await lookup.state(
                 of: .subscription, packageName: packageName, purchaseToken: purchaseToken, verifier, statedAt: statedAt)
-        } catch let error as any PlayLookupError {
+        } catch let error as any PlayLookupError where error.isNotFound || error.isRejected {
             do {
                 stated = try await lookup.state(
                     of: .oneTimeProduct, packageName: packageName, purchaseToken: purchaseToken, verifier,
                     statedAt: statedAt)
-            } catch is any PlayLookupError { throw error }
+            } catch let other as any PlayLookupError {
+                throw other.isNotFound ? error : other
+            }
         }
         let outcome = try await record(try await recorder.withoutKnownFacts(try await recorder.withEnds(stated)))
         if outcome == .recorded || outcome == .parked, let purchase = stated.unacknowledged {
-            try await lookup.acknowledge(purchase)
+            do { try await lookup.acknowledge(purchase) } catch {
+                throw AcknowledgementFailure(outcome: outcome, cause: error)
+            }
         }
         return outcome
     }

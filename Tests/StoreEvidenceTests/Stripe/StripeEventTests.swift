@@ -100,6 +100,40 @@ struct StripeEventTests {
         #expect(error?.reason == "3 times entitlementsync_quantity 5000 must be 1 to 10,000, not 15000")
     }
 
+    @Test("Without line items the subtotal divided by the price of a unit is the number of units, without a remainder")
+    func unitAmount() throws {
+        func sell(_ amount: String, unit: String, _ members: String = "") throws -> VerifiedEvidence {
+            let metadata = "\"owl\",\"entitlementsync_quantity\":\"20\",\"entitlementsync_unit_amount\":\"\(unit)\""
+            return try checkout {
+                $0.replacing("\"owl\"", with: metadata)
+                    .replacing("\"mode\"", with: "\"amount_subtotal\":\(amount)\(members),\"mode\"")
+            }
+        }
+        #expect(try sell("1497", unit: "499").purchase.quantity == 60)
+        #expect(try sell("499", unit: "499").purchase.quantity == 20)
+        let converted = ",\"currency_conversion\":{\"amount_subtotal\":998}"
+        #expect(try sell("1400", unit: "499", converted).purchase.quantity == 40)
+        let lines = ",\"line_items\":{\"data\":[{\"quantity\":2}]}"
+        #expect(try sell("1497", unit: "499", lines).purchase.quantity == 40)
+        for (amount, unit, reason) in [
+            (
+                "1500", "499",
+                "amount_subtotal must be a multiple of entitlementsync_unit_amount, which is 499, and not 1500"
+            ),
+            ("1497", "0", "entitlementsync_unit_amount must be positive, not 0"),
+            (
+                "9000000000000000", "1",
+                "amount_subtotal 9000000000000000 divided by entitlementsync_unit_amount 1 must be 1 to 10,000, "
+                    + "not 9000000000000000"
+            ),
+        ] {
+            let error = #expect(throws: EvidenceError.self) { try sell(amount, unit: unit) }
+            #expect(error?.reason == reason)
+        }
+        let error = #expect(throws: EvidenceError.self) { try sell("null", unit: "499") }
+        #expect(error?.reason.contains("amount_subtotal") == true)
+    }
+
     @Test("A thin event states no facts, whatever its type and date are")
     func thinEvent() throws {
         let body =

@@ -45,6 +45,7 @@ struct OtherStoreTests {
     private struct EmptyLookup: PlayLookup {
         struct Failure: PlayLookupError {
             var isNotFound: Bool
+            var isRejected: Bool { false }
         }
 
         func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {

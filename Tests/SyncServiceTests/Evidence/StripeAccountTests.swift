@@ -5,6 +5,7 @@ import HTTPTypes
 import ServiceTestSupport
 import StoreEvidence
 import SyncCore
+import Synchronization
 import Testing
 
 @testable import SyncService
@@ -25,16 +26,29 @@ struct StripeAccountTests {
     private var seconds: Int64 { stage.now / 1_000 }
     private static var start: Int64 { EvidenceStage.start / 1_000 }
 
-    private func send(body: String, secret: StripeSecret = secret) async throws -> Int {
+    private func fields(of body: String, secret: StripeSecret = secret) throws -> HTTPFields {
         var fields: HTTPFields = [.contentType: "application/json"]
         fields[try #require(HTTPField.Name("Stripe-Signature"))] = secret.signature(of: body, at: seconds)
-        return await stage.service.ask(.post, "/v1/notifications/stripe", fields, body: Array(body.utf8)).status
+        return fields
     }
 
-    private func send(_ type: String, _ object: String, at date: Int64? = nil) async throws -> Int {
-        try await send(
-            body: "{\"id\":\"evt_1\",\"object\":\"event\",\"type\":\"\(type)\",\"created\":\(date ?? seconds),"
-                + "\"livemode\":true,\"data\":{\"object\":\(object)}}")
+    private func send(
+        body: String, secret: StripeSecret = secret, to service: EntitlementService? = nil
+    ) async throws -> Int {
+        let fields = try self.fields(of: body, secret: secret)
+        let service = service ?? stage.service
+        return await service.ask(.post, "/v1/notifications/stripe", fields, body: Array(body.utf8)).status
+    }
+
+    private func event(_ type: String, _ object: String, at date: Int64? = nil) -> String {
+        "{\"id\":\"evt_1\",\"object\":\"event\",\"type\":\"\(type)\",\"created\":\(date ?? seconds),"
+            + "\"livemode\":true,\"data\":{\"object\":\(object)}}"
+    }
+
+    private func send(
+        _ type: String, _ object: String, at date: Int64? = nil, to service: EntitlementService? = nil
+    ) async throws -> Int {
+        try await send(body: event(type, object, at: date), to: service)
     }
 
     /// An invoice of the prices, paid at the start of the stage for 30 hours.
@@ -51,6 +65,13 @@ struct StripeAccountTests {
     private func purchases() async throws -> [Purchase] {
         try await stage.serverLedger(of: stage.alice).facts.compactMap(\.purchase)
             .sorted { $0.transaction < $1.transaction }
+    }
+
+    private func revoked() async throws -> [TransactionID] {
+        let revoked = try await stage.serverLedger(of: stage.alice).facts.compactMap { fact in
+            if case .revocation(let fact) = fact { fact.transaction.id } else { nil }
+        }
+        return revoked.sorted()
     }
 
     @Test("A subscription that ends at once ends its paid period, in every order of arrival", arguments: [true, false])
@@ -73,6 +94,33 @@ struct StripeAccountTests {
         }
         #expect(await stage.rights(of: stage.alice) == [])
         #expect(try await purchases().map(\.storeExpiry?.milliseconds) == [end * 1_000])
+    }
+
+    @Test("A subscription whose end becomes known while its invoice is recorded ends the period of the invoice")
+    func endedMeanwhile() async throws {
+        let paid = invoice("price_month", token: try #require(await stage.token(of: stage.alice)))
+        stage.clock.advance(seconds: 10 * Self.hour)
+        let end = seconds
+        let deleted = event(
+            "customer.subscription.deleted", "{\"id\":\"sub_1\",\"status\":\"canceled\",\"ended_at\":\(end)}")
+        let (fields, body) = (try self.fields(of: deleted), Array(deleted.utf8))
+        let (service, store) = (stage.service, stage.store)
+        let statuses = Mutex<[Int]>([])
+        let name = TransactionReference(store: .stripe, id: "in_1").path
+        store.before { key, _ throws(BackendError) in
+            // The first write after the end was looked for.
+            guard key.text.hasSuffix(name) else { return }
+            store.before(nil)
+            let reply = await service.ask(.post, "/v1/notifications/stripe", fields, body: body)
+            statuses.withLock { $0.append(reply.status) }
+        }
+        #expect(try await send("invoice.paid", paid, at: Self.start) == 200)
+        #expect(statuses.withLock { $0 } == [200])
+        for _ in 0..<2 {
+            #expect(try await purchases().map(\.storeExpiry?.milliseconds) == [end * 1_000])
+            #expect(await stage.rights(of: stage.alice) == [])
+            #expect(try await send("invoice.paid", paid, at: Self.start) == 200)
+        }
     }
 
     @Test("A subscription that ends with its period keeps the period as the invoice states it")
@@ -129,6 +177,28 @@ struct StripeAccountTests {
         #expect(await stage.rights(of: stage.alice) == [])
     }
 
+    @Test(
+        "A purchase of an invoice keeps its name when prices are mapped later, or are no longer mapped",
+        arguments: [true, false])
+    func changedMap(_ isMappedLater: Bool) async throws {
+        let paid = invoice("price_month", "price_extra", token: try #require(await stage.token(of: stage.alice)))
+        let other = try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst) {
+            $0.stripe = StripeVerifier(secrets: [Self.secret.text], productsByPrice: ["price_month": "month"])
+        }
+        for service in isMappedLater ? [other, stage.service, other] : [stage.service, other, stage.service] {
+            #expect(try await send("invoice.paid", paid, to: service) == 200)
+        }
+        let names: [TransactionID] = isMappedLater ? ["in_1", "in_1/extra"] : ["in_1/extra", "in_1/month"]
+        #expect(try await purchases().map(\.transaction.id) == names)
+        stage.clock.advance(seconds: 1)
+        let alias = "{\"id\":\"inpay_1\",\"invoice\":\"in_1\",\"payment\":{\"payment_intent\":\"pi_2\"}}"
+        #expect(try await send("invoice_payment.paid", alias) == 200)
+        let refund = "{\"id\":\"ch_1\",\"refunded\":true,\"payment_intent\":\"pi_2\"}"
+        #expect(try await send("charge.refunded", refund) == 200)
+        #expect(try await revoked() == names)
+        #expect(await stage.rights(of: stage.alice) == [])
+    }
+
     @Test("Both products of a subscription count, and a refund of the payment reaches both in every order of arrival")
     func twoProducts() async throws {
         let alias = "{\"id\":\"inpay_1\",\"invoice\":\"in_1\",\"payment\":{\"payment_intent\":\"pi_2\"}}"
@@ -148,10 +218,7 @@ struct StripeAccountTests {
                 }
             }
             #expect(try await test.purchases().map(\.transaction.id) == ["in_1/extra", "in_1/month"])
-            let revoked = try await test.stage.serverLedger(of: test.stage.alice).facts.compactMap { fact in
-                if case .revocation(let fact) = fact { fact.transaction.id } else { nil }
-            }
-            #expect(revoked.sorted() == ["in_1/extra", "in_1/month"], "\(order)")
+            #expect(try await test.revoked() == ["in_1/extra", "in_1/month"], "\(order)")
             #expect(await test.stage.rights(of: test.stage.alice) == [], "\(order)")
         }
     }

@@ -45,7 +45,7 @@ struct PlayCatchUpTests {
         #expect(try await stage.versions() != before)
     }
 
-    @Test("A one-time product is looked up by the same list, and acknowledged once the failure is over")
+    @Test("A one-time product is looked up by the same list, and acknowledged by a repetition after a failure")
     func product() async throws {
         let stage = try NotificationStage()
         let play = try FakePlay([:])
@@ -59,7 +59,16 @@ struct PlayCatchUpTests {
         play.refuse(true)
         let api = try play.start()
         let failed = try stage.catchUp(api, of: play, tokens: ["token.night"])
-        #expect(failed.output.contains("refused: 1\n  store: 1, the first because "), "\(failed)")
+        let reason = "a purchase of \(Owls.night) cannot be acknowledged: the Play Developer API answered 409"
+        #expect(
+            failed.output
+                == "received: 1\nrecorded: 1\nparked: 0\nignored: 0\n"
+                + "not acknowledged: 1, the first because \(reason)\nrefused: 0\n", "\(failed)")
+        #expect(failed.exitCode == 1)
+        #expect(
+            failed.error.hasPrefix(
+                "syncd: 1 of the recorded purchases could not be acknowledged, and Google refunds what is not "
+                    + "acknowledged within three days; correct the cause, and repeat the command: \(reason)"))
         #expect(try stage.hasAccess(to: "night-owl"))
         let before = try await stage.versions()
         play.refuse(false)

@@ -18,7 +18,7 @@ struct TransactionNames: Sendable {
         var line: LineName?
         /// The date at which another subscription replaced the one with this name, in milliseconds since 1970 UTC.
         var endedAt: Int64?
-        /// The latest statement that ended the purchases of the subscription with this name.
+        /// The first statement with the current purchases that ended the others of the subscription with this name.
         var ending: Ending?
     }
 
@@ -119,7 +119,7 @@ struct TransactionNames: Sendable {
         return ends
     }
 
-    /// The latest statement that ended the purchases of `subscription`, `new` included; `nil` if there is none.
+    /// The first statement that names the current purchases of `subscription`, `new` included; `nil` if there is none.
     func ending(
         of subscription: TransactionReference, learning new: SubscriptionEnding?
     ) async throws(BackendError) -> SubscriptionEnding? {

@@ -22,8 +22,8 @@ struct CatchUp: AsyncParsableCommand {
             The command may be repeated: what is known changes nothing. The server may run. Pass the catalogue and \
             the ownership rule of the server; its trust policy stays as it is. Prints the number of statements by \
             their outcome. If a store's API fails, exits with 1 and prints the command to repeat, which starts over. \
-            If a ledger has no room, goes on with the others and exits with 1. If every statement was refused, exits \
-            with 4.
+            If a ledger has no room, or a purchase cannot be acknowledged, goes on with the others and exits with 1. \
+            If every statement was refused, exits with 4.
 
             Examples:
               syncd notifications catch-up --since 2026-01-31 --store sqlite:/var/lib/syncd/store.sqlite \\
@@ -228,13 +228,15 @@ struct CatchUpReport {
     private var received = 0
     private var counts: [String: Int] = [:]
     private var unknown = 0
+    /// The number of recorded purchases that could not be acknowledged, and the reason of the first.
+    private var unacknowledged: (count: Int, reason: String) = (0, "")
     /// The number of refusals by their check, and the first reason of each.
     private var refusals: [String: (count: Int, reason: String)] = [:]
 
     /// True if a statement was dated ahead of the clock.
     private var isAhead = false
 
-    /// The failure of a finished command; `nil` if something was accepted, or if there was nothing.
+    /// The failure of a finished command; `nil` if nothing has to be repeated and not every statement was refused.
     var failure: Failure? {
         if isAhead {
             return Failure(
@@ -247,6 +249,13 @@ struct CatchUpReport {
                 "\(full) could not be kept, because a ledger or the room for facts without an owner is full; see "
                     + "syncd notifications, or raise the limits of the server")
         }
+        if unacknowledged.count > 0 {
+            return Failure(
+                .failed,
+                "\(unacknowledged.count) of the recorded purchases could not be acknowledged, and Google refunds what is "
+                    + "not acknowledged within three days; correct the cause, and repeat the command: "
+                    + unacknowledged.reason.singleLine)
+        }
         let refused = refusals.values.reduce(0) { $0 + $1.count }
         return refused > 0 && refused == received ? Failure(.refused, "every statement was refused") : nil
     }
@@ -257,6 +266,15 @@ struct CatchUpReport {
     mutating func count(_ receive: () async throws -> EvidenceNote.Outcome) async throws {
         do {
             counts[try await receive().name, default: 0] += 1
+        } catch let error as AcknowledgementFailure {
+            counts[error.outcome.name, default: 0] += 1
+            received += 1
+            guard let cause = error.cause as? StoreAPIError, cause.kind == .notFound || cause.kind == .rejected else {
+                throw error.cause
+            }
+            if unacknowledged.count == 0 { unacknowledged.reason = cause.message }
+            unacknowledged.count += 1
+            return
         } catch let error as EvidenceError {
             isAhead = isAhead || error.isTransient
             refusals[error.check.rawValue, default: (0, error.reason)].count += 1
@@ -282,6 +300,10 @@ struct CatchUpReport {
         lines += ["recorded", "parked", "ignored"].map { "\($0): \(counts[$0] ?? 0)" }
         if unknown > 0 { lines.append("unknown to the store: \(unknown)") }
         if let count = counts[EvidenceNote.Outcome.full.name] { lines.append("without room: \(count)") }
+        if unacknowledged.count > 0 {
+            lines.append(
+                "not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason.singleLine)")
+        }
         lines.append("refused: \(refusals.values.reduce(0) { $0 + $1.count })")
         for (check, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
             lines.append("  \(check): \(refusal.count), the first because \(refusal.reason.singleLine)")

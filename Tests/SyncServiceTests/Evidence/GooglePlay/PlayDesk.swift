@@ -10,13 +10,17 @@ import Synchronization
 
 /// A stand-in for Google Play, whose answers a test states by purchase token.
 final class PlayDesk: PlayLookup {
-    struct Failure: PlayLookupError { var isNotFound: Bool }
+    struct Failure: PlayLookupError {
+        var isNotFound = false
+        var isRejected = false
+    }
 
     private struct State {
         var subscriptions: [String: String] = [:]
         var products: [String: String] = [:]
         var acknowledged: [String] = []
         var refuses = false
+        var failure: Failure?
     }
 
     private let state = Mutex(State())
@@ -35,19 +39,23 @@ final class PlayDesk: PlayLookup {
     /// Makes acknowledgements fail, or succeed again.
     func refuse(_ refuses: Bool) { state.withLock { $0.refuses = refuses } }
 
+    /// Makes look-ups of one-time products fail, or succeed again.
+    func failProducts(_ failure: Failure?) { state.withLock { $0.failure = failure } }
+
     func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
         try answer(state.withLock { $0.subscriptions[purchaseToken] })
     }
 
     func product(packageName: String, purchaseToken: String) async throws -> [UInt8] {
-        try answer(state.withLock { $0.products[purchaseToken] })
+        if let failure = state.withLock({ $0.failure }) { throw failure }
+        return try answer(state.withLock { $0.products[purchaseToken] })
     }
 
     func acknowledge(
         packageName: String, product: String, purchaseToken: String, isSubscription: Bool
     ) async throws {
         try state.withLock { state in
-            guard !state.refuses else { throw Failure(isNotFound: false) }
+            guard !state.refuses else { throw Failure() }
             state.acknowledged.append(
                 "\(isSubscription ? "subscription" : "product") \(product) \(purchaseToken) \(packageName)")
         }

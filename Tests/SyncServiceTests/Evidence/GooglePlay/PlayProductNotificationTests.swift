@@ -111,9 +111,31 @@ struct PlayProductNotificationTests {
         play.wait(until: 1)
         try await lookUp()
         #expect(try await play.stage.serverLedger(of: play.stage.alice) == ledger)
-        let error = await #expect(throws: PlayDesk.Failure.self) {
-            try await intake.lookUp(packageName: "com.example.owl", purchaseToken: "gone")
+        play.desk.refuse(true)
+        let failure = await #expect(throws: AcknowledgementFailure.self) {
+            try await intake.lookUp(packageName: "com.example.owl", purchaseToken: "token")
         }
-        #expect(error?.isNotFound == true)
+        #expect(failure?.outcome == .recorded)
+        #expect(try await play.stage.serverLedger(of: play.stage.alice) == ledger)
+    }
+
+    @Test("A token is unknown if both look-ups say so, and any other failure of the second one is told")
+    func failedLookUp() async throws {
+        let play = try await PlayStage()
+        let intake = try await NotificationIntake(
+            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host, digest: { $0 },
+            onError: { _ in })
+        func failure() async -> PlayDesk.Failure? {
+            await #expect(throws: PlayDesk.Failure.self) {
+                try await intake.lookUp(packageName: "com.example.owl", purchaseToken: "gone")
+            }
+        }
+        #expect(await failure()?.isNotFound == true)
+        play.desk.failProducts(PlayDesk.Failure())
+        #expect(await failure()?.isNotFound == false)
+        play.desk.failProducts(PlayDesk.Failure(isRejected: true))
+        #expect(await failure()?.isRejected == true)
+        play.desk.failProducts(nil)
+        #expect(await failure()?.isNotFound == true)
     }
 }
