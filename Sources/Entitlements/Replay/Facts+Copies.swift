@@ -5,8 +5,8 @@ extension Facts {
         copies[purchase.transaction]?.transactions ?? [purchase.transaction]
     }
 
-    /// Returns the transaction under which the purchase of `transaction` is listed; `transaction` itself if the purchase
-    /// has no other.
+    /// Returns the transaction under which the purchase of `transaction` is listed. It is `transaction` itself if the
+    /// purchase has no other.
     package func listed(_ transaction: TransactionReference) -> TransactionReference {
         copies[transaction]?.representative ?? transaction
     }

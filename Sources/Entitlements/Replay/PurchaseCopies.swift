@@ -40,7 +40,7 @@ struct PurchaseCopies: Hashable, Sendable {
 
 extension Acceptance {
     /// Returns `true` if `other`, a decision about another copy of the purchase, prevails: the later one about the
-    /// ownership, before any about the date. Of several dates the earliest prevails, so that another copy takes no time.
+    /// ownership, before any about the date. Of several dates the earliest prevails: another copy takes no time.
     fileprivate func isWeaker(than other: Acceptance) -> Bool {
         let (left, right) = (strength, other.strength)
         return left != right ? left < right : other.transaction < transaction
