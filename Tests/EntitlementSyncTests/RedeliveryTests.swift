@@ -21,6 +21,22 @@ struct RedeliveryTests {
         }
     }
 
+    @Test("A restored transaction that is reported again agrees with its own statement")
+    func restoredCopy() async throws {
+        let device = try await Household().offlineDevice()
+        func reported(_ id: TransactionID, _ date: String, signedAt: String? = nil) throws -> Evidence {
+            .reported(
+                Owls.nightOwl, transaction: id, date: try Timestamp(date), original: "100", store: .appStore,
+                signedAt: try signedAt.map { try Timestamp($0) })
+        }
+        try await device.record(reported("100", "2026-01-01"))
+        try await device.record(reported("177", "2026-06-01", signedAt: "2026-06-01"))
+        try await device.record(reported("177", "2026-06-01"))
+        await #expect { try await device.record(reported("177", "2026-01-01")) } throws: { error in
+            (error as? EntitlementError)?.kind == .contradiction
+        }
+    }
+
     @Test("An idempotency key that has spent a unit does not grant an entitlement that units cannot grant")
     func keyOfAnotherEntitlement() async throws {
         let device = try await Household().offlineDevice()

@@ -50,6 +50,27 @@ struct NumericIdentifierTests {
         #expect(try evidence(numbers) == evidence(text))
     }
 
+    @Test("A line item of verifyReceipt is an id like any other, and 0 stands for none")
+    func lineItem() throws {
+        func lineItem(_ json: String) throws -> TransactionID? {
+            let text = VerifyReceiptTests.answer.replacing(
+                "\"purchase_date_ms\": \"1710600000000\"",
+                with: "\"web_order_line_item_id\": \(json), \"purchase_date_ms\": \"1710600000000\"")
+            let evidence = try VerifyReceiptAnswer.evidence(Array(text.utf8), bundleIDs: ["com.example.owl"])
+            return evidence.purchases.compactMap(\.lineItemID).first
+        }
+        #expect(try lineItem("\"7000000000000001\"") == "7000000000000001")
+        #expect(try lineItem("7000000000000001") == "7000000000000001")
+        for none in ["0", "\"0\"", "\"\""] { #expect(try lineItem(none) == nil) }
+        for inexact in ["9007199254740992", "-1"] {
+            #expect {
+                _ = try lineItem(inexact)
+            } throws: { error in
+                "\(error)".contains("a whole number below 2^53 that no program rounds, not \(inexact)")
+            }
+        }
+    }
+
     @Test("Orders of Google Play and objects of Stripe")
     func others() throws {
         let play = try PlayStage.purchase(PlayStage.data(order: "17").replacing("\"17\"", with: "17"))

@@ -127,21 +127,21 @@ final class ChangeFeed: Sendable {
     }
 
     private func publishFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
-        let arrived = new.purchases.map(\.transaction).filter { old[$0] == nil }
-        let bought = arrived.filter(own.contains)
+        let arrived = new.purchases.filter { purchase in
+            new.transactions(of: purchase).allSatisfy { old[$0] == nil }
+        }
+        let isBought = { (purchase: Purchase) in new.transactions(of: purchase).contains(where: own.contains) }
+        let bought = arrived.filter(isBought).map(\.transaction)
         if !bought.isEmpty { events.send(.purchased(bought)) }
-        let restored = arrived.filter { !own.contains($0) }
+        let restored = arrived.filter { !isBought($0) }.map(\.transaction)
         if !restored.isEmpty { events.send(.restored(restored)) }
-        let revoked = new.revocations.keys.filter { new.isRevoked($0) && !old.isRevoked($0) }
+        // A purchase is named once, however many transactions it has.
+        let before = Set(old.revokedTransactions.map(new.listed))
+        let now = Set(new.revokedTransactions.map(new.listed))
+        let revoked = now.subtracting(before)
         if !revoked.isEmpty { events.send(.revoked(revoked.sorted())) }
-        let reinstated = old.revocations.keys.filter { old.isRevoked($0) && !new.isRevoked($0) }
+        let reinstated = before.subtracting(now)
         if !reinstated.isEmpty { events.send(.reinstated(reinstated.sorted())) }
-    }
-}
-
-extension Facts {
-    fileprivate func isRevoked(_ transaction: TransactionReference) -> Bool {
-        revocations[transaction]?.revokedAt != nil
     }
 }
 

@@ -170,7 +170,7 @@ public struct Revocation: Hashable, Sendable {
     public var revokedAt: Timestamp?
     /// The reason stated by the store; empty if there is none.
     public var reason: String
-    /// The date by which an upgrade had replaced the purchase, which is not revoked; `nil` if none has.
+    /// A date at which the store reported the purchase as upgraded; `nil` if it has not.
     ///
     /// The purchase ends where its successor starts. Until the successor is known, it ends at this date.
     public var upgradedAt: Timestamp?

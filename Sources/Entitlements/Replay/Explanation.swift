@@ -102,7 +102,7 @@ extension Replay {
     }
 
     private func isAbout(_ source: Entitlement.Source, _ transaction: TransactionReference) -> Bool {
-        guard let purchase = facts[transaction] else { return false }
+        guard let purchase = facts.index(of: transaction).map({ facts.purchases[$0] }) else { return false }
         return switch source {
         case .group(let group): (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
         case .product(let product), .units(let product): purchase.product == product

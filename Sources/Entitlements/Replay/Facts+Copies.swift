@@ -5,6 +5,15 @@ extension Facts {
         copies[purchase.transaction]?.transactions ?? [purchase.transaction]
     }
 
+    /// Returns the transaction under which the purchase of `transaction` is listed. It is `transaction` itself if the
+    /// purchase has no other.
+    package func listed(_ transaction: TransactionReference) -> TransactionReference {
+        copies[transaction]?.representative ?? transaction
+    }
+
+    /// Returns the start from which the terms of `purchase` give an end.
+    func termsStart(of purchase: Purchase) -> Timestamp { copies[purchase.transaction]?.termsStart ?? purchase.date }
+
     /// Returns the decision of the account's server about `purchase`; `nil` if there is none.
     package func acceptance(of purchase: Purchase) -> Acceptance? {
         if let copies = copies[purchase.transaction] { copies.decision } else { acceptances[purchase.transaction] }
@@ -29,16 +38,30 @@ extension Facts {
             let (isVerified, isOtherVerified) = (
                 verifiedStatuses.contains(left.transaction), verifiedStatuses.contains(right.transaction)
             )
-            if isVerified != isOtherVerified { return isOtherVerified }
-            if left.stamp != right.stamp { return left.stamp < right.stamp }
-            if (left.revokedAt == nil) != (right.revokedAt == nil) { return left.revokedAt == nil }
-            return right.transaction < left.transaction
+            return isVerified == isOtherVerified ? left.isWeaker(than: right) : isOtherVerified
         }
     }
 
     /// The transactions that are revoked, whether their purchases are known or not.
     package var revokedTransactions: [TransactionReference] {
         let others = revocations.filter { copies[$0.key] == nil && $0.value.revokedAt != nil }.map(\.key)
-        return others + copies.keys.filter { self[$0].flatMap(status)?.revokedAt != nil }
+        let united = copies.filter { $0.key == $0.value.representative }
+        return others
+            + united.flatMap { transaction, copies in
+                self[transaction].flatMap(status)?.revokedAt == nil ? [] : copies.transactions
+            }
+    }
+}
+
+extension Revocation {
+    /// Returns `true` if `other`, a statement about another copy of the purchase, prevails: the later one. Among those
+    /// that a store signed at the same time, a revocation prevails.
+    fileprivate func isWeaker(than other: Revocation) -> Bool {
+        let (isRevoked, isOtherRevoked) = (revokedAt != nil, other.revokedAt != nil)
+        if stamp.signedDate != nil, stamp.signedDate == other.stamp.signedDate, isRevoked != isOtherRevoked {
+            return isOtherRevoked
+        }
+        if stamp != other.stamp { return stamp < other.stamp }
+        return isRevoked == isOtherRevoked ? other.transaction < transaction : isOtherRevoked
     }
 }

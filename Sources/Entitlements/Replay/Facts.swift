@@ -47,8 +47,8 @@ public struct Facts: Sendable {
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
     /// The purchases with several transactions, by each of them.
     private(set) var copies: [TransactionReference: PurchaseCopies] = [:]
-    /// The statements about copies that are not listed in ``purchases``.
-    private var unlisted: [TransactionReference: Purchase] = [:]
+    /// The statements about ``copies`` as they were recorded, with their stated dates.
+    private var statements: [TransactionReference: Purchase] = [:]
     /// The transactions among ``copies`` whose status the server or this device has verified.
     private(set) var verifiedStatuses: Set<TransactionReference> = []
     private var purchaseIndex: [TransactionReference: Int] = [:]
@@ -157,7 +157,7 @@ public struct Facts: Sendable {
         arrange()
     }
 
-    /// Leaves one statement about each purchase in ``purchases``.
+    /// Merges the statements about each purchase into one.
     private mutating func uniteCopies(verifiedCount: Int) {
         let groups = CopyFinder.groups(of: purchases, verifiedCount: verifiedCount, statedDate: statedDate)
         for group in groups {
@@ -170,18 +170,16 @@ public struct Facts: Sendable {
             let isVerified = group[0] < verifiedCount
             let counting = isVerified ? statements.filter(self.isVerified) : statements
             guard var strongest = counting.max(by: { $0.isWeaker(than: $1) }) else { continue }
-            let united = PurchaseCopies(of: statements, by: strongest, isVerified: self.isVerified, acceptances)
+            var united = PurchaseCopies(of: statements, counting: counting, by: strongest, acceptances)
             let named = counting.filter { $0.terms != nil }.max { $0.isWeaker(than: $1) }
             strongest.terms = strongest.terms ?? named?.terms
-            strongest.start(at: counting.map(\.date).min() ?? strongest.date)
+            strongest.start(atEarliestOf: counting.map(\.date))
+            if case .countsAsOf(let date)? = united.decision?.decision, date < strongest.date {
+                (strongest.date, united.termsStart) = (date, date)
+            }
             for statement in statements {
                 copies[statement.transaction] = united
-                statedDates[statement.transaction] = nil
-                if statement.transaction != united.representative { unlisted[statement.transaction] = statement }
-            }
-            if case .countsAsOf(let date)? = united.decision?.decision, date < strongest.date {
-                statedDates[strongest.transaction] = strongest.date
-                strongest.date = date
+                self.statements[statement.transaction] = statement
             }
             purchases[group[0]] = strongest
         }
@@ -293,13 +291,15 @@ public struct Facts: Sendable {
     package func isOnDevice(_ spend: Spend) -> Bool { deviceSpends.contains(spend.id) }
 
     /// The purchase with this transaction; `nil` if it is unknown.
+    ///
+    /// If the purchase has several transactions, this is the statement about this one, as it was recorded.
     public subscript(transaction: TransactionReference) -> Purchase? {
-        unlisted[transaction] ?? purchaseIndex[transaction].map { purchases[$0] }
+        statements[transaction] ?? purchaseIndex[transaction].map { purchases[$0] }
     }
 
     /// Returns the position of a purchase in ``purchases``; `nil` if it is unknown.
     func index(of transaction: TransactionReference) -> Int? {
-        purchaseIndex[copies[transaction]?.representative ?? transaction]
+        purchaseIndex[listed(transaction)]
     }
 
     /// Returns the purchases of `product`, by ascending (date, transaction).
@@ -310,8 +310,11 @@ public struct Facts: Sendable {
 
     /// Returns the original date of a purchase.
     ///
-    /// It differs from ``Purchase/date`` if the account's server counts the purchase as of another date.
-    public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
+    /// It differs from ``Purchase/date`` if the account's server counts the purchase as of another date, or if a
+    /// statement about another transaction of the purchase has an earlier one.
+    public func statedDate(of purchase: Purchase) -> Timestamp {
+        statements[purchase.transaction]?.date ?? statedDates[purchase.transaction] ?? purchase.date
+    }
 
     /// Returns the revocation of `purchase` that takes effect, under any of its transactions.
     ///
@@ -469,18 +472,14 @@ extension Facts {
 
     /// Returns `true` if one of the purchases that were appended at `start` may be a copy of another one.
     private func mayHaveCopies(from start: Int) -> Bool {
-        var identities: Set<PurchaseIdentity> = []
-        var isCopy = false
+        var sought = SoughtIdentities()
         for purchase in purchases[start...] {
-            for identity in purchase.identities(statedDate: statedDate(of: purchase)) {
-                if !identities.insert(identity).inserted { isCopy = true }
-            }
+            if !sought.insert(purchase, statedDate: statedDate(of: purchase)) { return true }
         }
-        guard !isCopy, !identities.isEmpty else { return isCopy }
         func isKnown(_ purchase: Purchase) -> Bool {
-            purchase.identities(statedDate: statedDate(of: purchase)).contains(where: identities.contains)
+            sought.contains(purchase, statedDate: statedDate(of: purchase))
         }
-        return purchases[..<start].contains(where: isKnown) || unlisted.values.contains(where: isKnown)
+        return purchases[..<start].contains(where: isKnown) || statements.values.contains(where: isKnown)
     }
 }
 

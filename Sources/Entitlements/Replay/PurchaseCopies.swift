@@ -5,48 +5,52 @@
 struct PurchaseCopies: Hashable, Sendable {
     /// The transaction of the statement that counts.
     var representative: TransactionReference
+    /// The start from which the terms give an end, if the store stated none: that of the representative, because
+    /// ``Purchase/date`` may be the earlier one of another statement.
+    var termsStart: Timestamp
     /// All transactions, in ascending order.
     var transactions: [TransactionReference]
-    /// True if the store signed one of the statements.
+    /// True if the store signed one of the statements that count.
     var isSigned: Bool
-    /// The earliest and the latest logical time of the statements.
+    /// The earliest and the latest logical time of the statements that count.
     var times: ClosedRange<LogicalTime>
     /// The decision of the account's server that holds for all transactions.
     var decision: Acceptance?
 
-    /// Describes `statements`, which have their stated dates. The strongest one is the representative.
+    /// Describes `statements`, which have their stated dates.
     ///
     /// - Parameters:
+    ///   - counting: The verified statements, or all if none is verified. Beside what the server or this device has
+    ///     verified, the claims of clients have no effect, nor have decisions about them.
     ///   - representative: The strongest statement.
-    ///   - acceptances: The decisions of the server. If the server has verified a statement, its decisions about other
-    ///     transactions are about claims of clients, and have no effect.
+    ///   - acceptances: The decisions of the server.
     init(
-        of statements: [Purchase], by representative: Purchase, isVerified: (Purchase) -> Bool,
+        of statements: [Purchase], counting: [Purchase], by representative: Purchase,
         _ acceptances: [TransactionReference: Acceptance]
     ) {
         self.representative = representative.transaction
+        termsStart = representative.date
         transactions = statements.map(\.transaction).sorted()
-        isSigned = statements.contains { $0.stamp.signedDate != nil }
-        let times = statements.map(\.stamp.logicalTime)
+        isSigned = counting.contains { $0.stamp.signedDate != nil }
+        let times = counting.map(\.stamp.logicalTime)
         self.times = (times.min() ?? .zero)...(times.max() ?? .zero)
-        let decided = isVerified(representative) ? statements.filter(isVerified) : statements
-        decision = decided.compactMap { acceptances[$0.transaction] }.max { $0.isWeaker(than: $1) }
+        decision = counting.compactMap { acceptances[$0.transaction] }.max { $0.isWeaker(than: $1) }
     }
 }
 
 extension Acceptance {
     /// Returns `true` if `other`, a decision about another copy of the purchase, prevails: the later one about the
-    /// ownership, before any about the date.
+    /// ownership, before any about the date. Of several dates the earliest prevails: another copy takes no time.
     fileprivate func isWeaker(than other: Acceptance) -> Bool {
         let (left, right) = (strength, other.strength)
         return left != right ? left < right : other.transaction < transaction
     }
 
-    private var strength: (Int, LogicalTime, Int) {
+    private var strength: (Int, Int64, LogicalTime, Int) {
         switch decision {
-        case .countsAsOf: (0, logicalTime, 0)
-        case .accepted: (1, logicalTime, 0)
-        case .refused, .transferred: (1, logicalTime, 1)
+        case .countsAsOf(let date): (0, -date.milliseconds, logicalTime, 0)
+        case .accepted: (1, 0, logicalTime, 0)
+        case .refused, .transferred: (1, 0, logicalTime, 1)
         }
     }
 }
@@ -123,12 +127,12 @@ extension Purchase {
         return other.transaction < transaction
     }
 
-    /// Moves the start of the purchase to `earliest`, the earliest that a statement about it gives. Its end stays.
-    mutating func start(at earliest: Timestamp) {
-        guard earliest < date else { return }
-        let end = periodEnd
-        if storeExpiry == nil, end > .earliest { storeExpiry = end }
-        date = earliest
+    /// Moves the start of the purchase to the earliest of `dates`, which statements about it give.
+    ///
+    /// A start from which the stated end would be out of bounds is ignored, because the purchase would not count.
+    mutating func start(atEarliestOf dates: [Timestamp]) {
+        let possible = dates.filter { start in storeExpiry.map { Self.bounds($0, from: start) } ?? true }
+        date = min(date, possible.min() ?? date)
     }
 
     /// The end that the statement gives to a period of a subscription; ``Timestamp/earliest`` if it gives none.
@@ -159,6 +163,8 @@ private struct IdentityDigests {
     var period: UInt64?
     var ownership: UInt64?
 
+    var all: [UInt64] { [lineItem, period, ownership].compactMap { $0 } }
+
     /// Returns `true` if each hash is greater than the last of its kind in `last`, which becomes these.
     ///
     /// Transactions, line items and dates grow together, so this shows that most ledgers have no copies.
@@ -170,6 +176,27 @@ private struct IdentityDigests {
         }
         return follows(lineItem, &last.lineItem) && follows(period, &last.period)
             && follows(ownership, &last.ownership)
+    }
+}
+
+/// The identities of some purchases, to find other statements about them.
+struct SoughtIdentities {
+    private var identities: Set<PurchaseIdentity> = []
+    /// Hashes of the identities, which tell most other purchases apart.
+    private var digests: Set<UInt64> = []
+
+    /// Adds the identities of a purchase.
+    ///
+    /// - Returns: `false` if one was known.
+    mutating func insert(_ purchase: Purchase, statedDate: Timestamp) -> Bool {
+        digests.formUnion(purchase.digests(statedDate: statedDate).all)
+        return purchase.identities(statedDate: statedDate).allSatisfy { identities.insert($0).inserted }
+    }
+
+    /// Returns `true` if one of the identities of `purchase` is known.
+    func contains(_ purchase: Purchase, statedDate: Timestamp) -> Bool {
+        !digests.isEmpty && purchase.digests(statedDate: statedDate).all.contains(where: digests.contains)
+            && purchase.identities(statedDate: statedDate).contains(where: identities.contains)
     }
 }
 
@@ -191,7 +218,7 @@ struct CopyFinder {
     /// make two purchases one, and revive what was refunded.
     ///
     /// - Parameter verifiedCount: The number of verified statements, which come first.
-    /// - Complexity: O(*n*). A ledger without copies costs one look at each purchase.
+    /// - Complexity: O(*n* log *n*). A ledger without copies costs one look at each purchase.
     static func groups(
         of purchases: [Purchase], verifiedCount: Int, statedDate: (Purchase) -> Timestamp
     ) -> [[Int]] {
@@ -216,7 +243,7 @@ struct CopyFinder {
                     if let digest = digests.period ?? digests.ownership { finder.join(index, digest) { $0.last } }
                 }
             }
-            return finder.groups
+            return finder.groups()
         }
     }
 
@@ -224,7 +251,7 @@ struct CopyFinder {
         (self.parents, self.verifiedCount, self.identities) = (parents, verifiedCount, identities)
     }
 
-    private var groups: [[Int]] {
+    private mutating func groups() -> [[Int]] {
         guard hasCopies else { return [] }
         var members: [Int: [Int]] = [:]
         for index in parents.indices where parents[index] != index {
@@ -256,9 +283,13 @@ struct CopyFinder {
         hasCopies = true
     }
 
-    private func root(of index: Int) -> Int {
+    /// Returns the lowest index of the group, and shortens the path to it.
+    private mutating func root(of index: Int) -> Int {
         var index = index
-        while parents[index] != index { index = parents[index] }
+        while parents[index] != index {
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        }
         return index
     }
 }

@@ -14,7 +14,8 @@ struct SoldRenewal: Hashable {
 /// Purchases state their own ends, so none is appended to another. The purchases of one subscription form its line. If
 /// another product follows in a line, the earlier purchase ends at the start of the later one: an upgrade takes effect
 /// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway. Products that begin at
-/// the same time do not follow each other: the subscription sells them together.
+/// the same time do not follow each other, and none is taken over by a later period of the other: the subscription
+/// sells them together.
 ///
 /// After a failed payment the store may grant grace. The grace extends the purchase that was the last of the line when
 /// the store stated it, and ends when another product follows.
@@ -60,25 +61,26 @@ struct RenewalLines {
         return periods
     }
 
-    /// Returns for each purchase the start of the next later purchase of another product.
+    /// Returns for each purchase the start of the next later purchase of a product that does not begin together with
+    /// it. Linear in the number of purchases.
     private static func takeovers(in line: [SoldRenewal]) -> [Timestamp?] {
+        // Blocks of purchases that begin together.
+        let starts = line.indices.filter { $0 == 0 || line[$0 - 1].purchase.date != line[$0].purchase.date }
+        func block(_ number: Int) -> Range<Int> {
+            starts[number]..<(number + 1 < starts.count ? starts[number + 1] : line.count)
+        }
         var takeovers = [Timestamp?](repeating: nil, count: line.count)
-        // The next later purchase, and the start of the first one after it that is of another product.
-        var (next, other): (Purchase?, Timestamp?)
-        var end = line.endIndex
-        while end > 0 {
-            let date = line[end - 1].purchase.date
-            let start = line[..<end].lastIndex { $0.purchase.date != date }.map { $0 + 1 } ?? 0
-            for index in start..<end {
-                takeovers[index] = next?.product == line[index].purchase.product ? other : next?.date
+        // The next block that takes over each block. All blocks between them have no other products.
+        var next = [Int](repeating: starts.count, count: starts.count)
+        for number in starts.indices.reversed() {
+            let own = Set(block(number).map { line[$0].purchase.product })
+            var other = number + 1
+            while other < starts.count, block(other).allSatisfy({ own.contains(line[$0].purchase.product) }) {
+                other = next[other]
             }
-            let first = line[start].purchase
-            if line[start..<end].contains(where: { $0.purchase.product != first.product }) {
-                other = date
-            } else if next?.product != first.product {
-                other = next?.date
-            }
-            (next, end) = (first, start)
+            next[number] = other
+            guard other < starts.count else { continue }
+            for index in block(number) { takeovers[index] = line[starts[other]].purchase.date }
         }
         return takeovers
     }
@@ -99,8 +101,11 @@ struct RenewalLines {
 
 extension Purchase {
     /// Returns `true` if `end` is at most 100 years after the purchase.
-    func bounds(_ end: Timestamp) -> Bool {
-        end <= date.adding(CalendarDuration(months: CalendarDuration.longestYears * 12))
+    func bounds(_ end: Timestamp) -> Bool { Self.bounds(end, from: date) }
+
+    /// Returns `true` if `end` is at most 100 years after `start`.
+    static func bounds(_ end: Timestamp, from start: Timestamp) -> Bool {
+        end <= start.adding(CalendarDuration(months: CalendarDuration.longestYears * 12))
     }
 }
 

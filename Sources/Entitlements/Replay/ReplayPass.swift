@@ -111,7 +111,8 @@ struct ReplayPass {
             let sold = sold(purchase, duration: isOffer ? introductory?.duration ?? duration : duration, revokedAt: nil)
             renewals[group, default: []].append(
                 SoldRenewal(
-                    purchase: purchase, level: level, end: purchase.storeExpiry ?? sold.end(from: purchase.date),
+                    purchase: purchase, level: level,
+                    end: purchase.storeExpiry ?? sold.end(from: facts.termsStart(of: purchase)),
                     revokedAt: revokedAt, upgradedAt: status?.upgradedAt))
         }
     }

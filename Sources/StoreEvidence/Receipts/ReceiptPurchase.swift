@@ -79,7 +79,8 @@ extension ReceiptPurchase {
         self.isIntroductory = isTrial != 0 || isIntroductory != 0
         // Apple writes 0 for products that are no subscriptions.
         lineItem = try attributes.integer(1711).flatMap { $0 > 0 ? TransactionID("\($0)") : nil }
-        isNonConsumable = try attributes.integer(1707) == Self.nonConsumable && expiry == nil
+        // Apple does not document this attribute, so another type must not refuse the receipt.
+        isNonConsumable = (try? attributes.integer(1707)) == Self.nonConsumable && expiry == nil
         revokedAt = try attributes.date(1712)
         try validate { field in
             let place = attributes.place(Self.attribute(of: field))

@@ -175,10 +175,7 @@ extension JSONReader {
 
     /// The id of a period of a subscription; `nil` for 0, which stands for none.
     fileprivate func lineItem() throws(InputError) -> TransactionID? {
-        guard case .string(let text) = value else {
-            let number = try wholeNumber()
-            return number == 0 ? nil : TransactionID("\(number)")
-        }
+        let text = try identifier()
         return text.isEmpty || text == "0" ? nil : TransactionID(try validIdentifier())
     }
 

@@ -110,7 +110,7 @@ package struct StripeVerifier: Sendable {
                 type.hasPrefix("checkout.")
                 ? ", and give the buyer this purchase: syncd record purchase PRODUCT --as-server --account NAME"
                 : ", and send the event again: stripe events resend \(evidence.eventID.singleLine)"
-            evidence.unknownProduct += "; nothing is to be done if another app sells the product"
+            evidence.unknownProduct += "; ignore this if another app sells the product"
         }
         return evidence
     }

@@ -133,7 +133,9 @@ package struct EventLog: Hashable, Sendable {
         add(.restored, state, arrived.filter { !bought.contains($0.transaction) })
         let (revokedBefore, revokedNow) = (Set(old.revoked), Set(new.revoked))
         let isRevoked = { (purchase: Purchase) in revokedNow.contains(Seen.digest(purchase.transaction)) }
-        let wasRevoked = { (purchase: Purchase) in revokedBefore.contains(Seen.digest(purchase.transaction)) }
+        let wasRevoked = { (purchase: Purchase) in
+            facts.transactions(of: purchase).contains { revokedBefore.contains(Seen.digest($0)) }
+        }
         guard revokedBefore != revokedNow else { return }
         add(.revoked, state, facts.purchases.filter { isRevoked($0) && !wasRevoked($0) })
         add(.reinstated, state, facts.purchases.filter { !isRevoked($0) && wasRevoked($0) })

@@ -70,7 +70,9 @@ extension LedgerRules {
         else { return decided.version }
         try takeDecoding(entry.value.count, keys.ledger)
         let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
-        let purchases = Facts(account: ledger).purchases.filter { free.contains($0.transaction) }
+        // The statements about these transactions, even if another one represents the purchase.
+        let facts = Facts(account: ledger)
+        let purchases = free.sorted().compactMap { facts[$0] }
         // The ledger already holds these transactions, so the claims need no write of the ledger.
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
         let version = try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt)

@@ -5,6 +5,10 @@ struct ModelCopies: Equatable {
     /// The statement that counts, with the terms of the others if it has none.
     var counting: ModelPurchase
     var statements: [ModelPurchase]
+    /// The verified statements, or all if none is verified.
+    var effective: [ModelPurchase]
+    /// The start that the statement that counts gives, from which its terms give an end.
+    var ownStart: Int64
 
     var isOne: Bool { statements.count == 1 }
 }
@@ -32,24 +36,24 @@ extension ModelFacts {
         }
         return groups.map { group in
             let verified = group.filter(isVerified)
-            let weakestFirst = (verified.isEmpty ? group : verified).sorted { $0.isWeaker(than: $1) }
+            let effective = verified.isEmpty ? group : verified
+            let weakestFirst = effective.sorted { $0.isWeaker(than: $1) }
             var counting = weakestFirst[weakestFirst.count - 1]
             counting.terms = counting.terms ?? weakestFirst.last { $0.terms != nil }?.terms
-            let start = weakestFirst.map(\.date).min() ?? counting.date
-            if start < counting.date {
-                let end = counting.periodEnd
-                if end > ModelCalendar.earliest { counting.storeExpiry = counting.storeExpiry ?? end }
-                counting.date = start
+            // The end stays, so it must be within bounds from the earlier start.
+            let ownStart = counting.date
+            let starts = effective.map(\.date).filter { start in
+                counting.storeExpiry.map { $0 <= ModelCalendar.add(months: 1_200, to: start) } ?? true
             }
-            return ModelCopies(counting: counting, statements: group)
+            counting.date = min(counting.date, starts.min() ?? counting.date)
+            return ModelCopies(counting: counting, statements: group, effective: effective, ownStart: ownStart)
         }
     }
 
     /// The decision of the account's server on a purchase. Decisions about copies that it has not verified do not count
     /// beside one that it has.
     func decision(on copies: ModelCopies, _ decisions: [ModelAcceptance]) -> ModelAcceptance.Decision? {
-        let verified = copies.statements.filter(isVerified)
-        let about = (verified.isEmpty ? copies.statements : verified).map(\.transaction)
+        let about = copies.effective.map(\.transaction)
         return decisions.filter { about.contains($0.transaction) }.max { left, right in
             left.rank != right.rank ? left.rank < right.rank : right.transaction < left.transaction
         }?.decision
@@ -59,12 +63,13 @@ extension ModelFacts {
 }
 
 extension ModelAcceptance {
-    /// The later decision counts, and a decision about the date only if there is no other.
-    fileprivate var rank: (Int, UInt64, Int) {
+    /// The later decision counts, and decisions about the date only if there is no other. Of those the earliest date
+    /// counts.
+    fileprivate var rank: (Int, Int64, UInt64, Int) {
         switch decision {
-        case .countsAsOf: (0, time, 0)
-        case .accepted: (1, time, 0)
-        case .refused, .transferred: (1, time, 1)
+        case .countsAsOf(let date): (0, -date, time, 0)
+        case .accepted: (1, 0, time, 0)
+        case .refused, .transferred: (1, 0, time, 1)
         }
     }
 }

@@ -22,9 +22,11 @@ struct ModelSale {
         return terms.bonus.added(to: duration.times(purchase.quantity).added(to: start))
     }
 
-    /// Returns `true` if `other` is a later purchase of another product.
-    func isSucceeded(by other: ModelSale) -> Bool {
-        purchase.product != other.purchase.product && date < other.date
+    /// The start of the first later one of `purchases`, in ascending order of date, whose product does not begin
+    /// together with this purchase.
+    func successor(in purchases: [ModelSale]) -> Int64? {
+        let together = purchases.filter { $0.date == date }.map(\.purchase.product)
+        return purchases.first { date < $0.date && !together.contains($0.purchase.product) }?.date
     }
 }
 
@@ -63,7 +65,7 @@ extension ModelFacts {
     /// The logical time at which `purchase` was first recorded, by its own record or by one of its recordings. For a
     /// verified purchase also its date, from which it counts: 48 bits of milliseconds and 16 bits of a counter.
     func firstRecorded(_ copies: ModelCopies, dated date: Int64) -> UInt64 {
-        var first = copies.statements.map(\.stamp.time).min() ?? 0
+        var first = copies.effective.map(\.stamp.time).min() ?? 0
         if verified.contains(copies.counting.transaction) {
             first = min(first, max(1, UInt64(max(0, date)) % (1 << 48) * (1 << 16)))
         }
@@ -83,17 +85,21 @@ extension ModelFacts {
         let about = revocations.filter { status in
             copies.statements.contains { $0.transaction == status.transaction }
         }
-        let isSigned = copies.statements.contains(where: \.stamp.isSigned)
+        let isSigned = copies.effective.contains(where: \.stamp.isSigned)
         guard let status = about.max(by: isWeaker), status.stamp.isSigned || !isSigned else { return nil }
         return isReset(status.stamp.time, in: status.transaction.environment) ? nil : status
     }
 
-    /// Verified statements come before others, then the later signature counts, then a revocation.
+    /// Verified statements come before others, then the later signature counts, then a revocation. Among unsigned
+    /// statements the later one counts.
     private func isWeaker(_ left: ModelRevocation, than right: ModelRevocation) -> Bool {
         let (leftRank, rightRank) = (
             verifiedStatuses.contains(left.transaction) ? 1 : 0, verifiedStatuses.contains(right.transaction) ? 1 : 0
         )
         if leftRank != rightRank { return leftRank < rightRank }
+        if left.stamp.isSigned, left.stamp.signedAt == right.stamp.signedAt, left.isReinstated != right.isReinstated {
+            return left.isReinstated
+        }
         if left.stamp.order != right.stamp.order {
             return left.stamp.order.lexicographicallyPrecedes(right.stamp.order)
         }
@@ -107,11 +113,13 @@ extension ModelFacts {
         var spans: [ModelSpan] = []
         for line in Set(renewals.map(\.purchase.line)).sorted() {
             let purchases = renewals.filter { $0.purchase.line == line }
-            let ends = purchases.indices.map { index in
-                let sale = purchases[index]
+            let ends = purchases.map { sale in
                 // A purchase ends when another product of the same subscription starts later.
-                let successor = purchases[index...].first { sale.isSucceeded(by: $0) }?.date
-                var end = sale.purchase.storeExpiry ?? sale.end(from: sale.date)
+                let successor = sale.successor(in: purchases)
+                // Another statement may give an earlier start; the terms count from the own one.
+                let isRedated = sale.copies.isOne || sale.date < sale.purchase.date
+                let start = isRedated ? sale.date : sale.copies.ownStart
+                var end = sale.purchase.storeExpiry ?? sale.end(from: start)
                 // An upgrade whose successor is not known yet ends when the store states it.
                 if successor ?? .max >= end { end = min(end, sale.upgradedAt ?? .max) }
                 return min(end, successor ?? .max, sale.revokedAt ?? .max)
@@ -120,7 +128,7 @@ extension ModelFacts {
             if let grace = grace(of: purchases, line) {
                 let sale = purchases[grace.index]
                 let start = max(sale.date, ends[grace.index])
-                let successor = purchases[grace.index...].first { sale.isSucceeded(by: $0) }?.date
+                let successor = sale.successor(in: purchases)
                 spans.append(ModelSpan(start: start, end: min(grace.end, successor ?? .max)))
             }
         }

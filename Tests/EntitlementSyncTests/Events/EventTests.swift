@@ -48,6 +48,32 @@ struct EventTests {
             ])
     }
 
+    @Test("A restored copy is no new purchase, and a refund of one transaction is reported once")
+    func restoredCopy() async throws {
+        let store = try await home.offlineDevice()
+        let events = store.events
+        func reported(_ id: TransactionID, _ date: String, signed: String) throws -> Evidence {
+            .reported(
+                Owls.nightOwl, transaction: id, date: try Timestamp(date), original: "100", store: .appStore,
+                signedAt: try Timestamp(signed))
+        }
+        try await store.record(reported("100", "2026-01-01", signed: "2026-01-01"))
+        try await store.record(reported("177", "2026-01-05", signed: "2026-01-05"))
+        let first = TransactionReference(store: .appStore, id: "100")
+        try await store.record(.refunded(first, at: Timestamp("2026-01-06"), signedAt: Timestamp("2026-01-06")))
+        // The refund is known before this copy is.
+        try await store.record(reported("188", "2026-01-07", signed: "2026-01-07"))
+        try await store.record(.reinstated(first, signedAt: Timestamp("2026-01-08")))
+        try await store.record(.reported(Owls.couchOwl, transaction: "last"))
+        var lines: [String] = []
+        for await event in events {
+            if case .accessChanged = event { continue }
+            lines.append(line(event))
+            if lines.last == "purchased last" { break }
+        }
+        #expect(lines == ["purchased 100", "revoked 177", "reinstated 188", "purchased last"])
+    }
+
     @Test("Recording a purchase again or an idle sync reports nothing again")
     func once() async throws {
         let store = try await home.device()
@@ -134,6 +160,8 @@ struct EventTests {
             }
             try await group.waitForAll()
         }
+        // Events of one change name own purchases first, so the last of the others must be a change of its own.
+        _ = try await store.snapshots()
         try await store.record(.reported(Owls.couchOwl, transaction: "last"))
         var (purchased, restored): ([String], [String]) = ([], [])
         for await event in events {

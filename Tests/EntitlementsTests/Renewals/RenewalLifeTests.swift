@@ -8,6 +8,7 @@ enum Cinema {
     static let films: GroupID = "films"
     static let basic: ProductID = "basic"
     static let premium: ProductID = "premium"
+    static let family: ProductID = "family"
 
     static func catalog() throws -> Catalog {
         let month = CalendarDuration(months: 1)
@@ -19,6 +20,7 @@ enum Cinema {
                     kind: .autoRenewable(group: films, level: 2, duration: month, introductory: week)),
                 Product(
                     id: premium, kind: .autoRenewable(group: films, level: 1, duration: month, introductory: nil)),
+                Product(id: family, kind: .autoRenewable(group: films, level: 1, duration: month, introductory: nil)),
             ], entitlements: [Entitlement(id: "cinema", grantedBy: [.group(films)])])
     }
 }

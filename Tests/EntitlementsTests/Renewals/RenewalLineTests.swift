@@ -50,15 +50,35 @@ struct RenewalLineTests {
         #expect(Self.chains(refunded) == [days("2026-01-01", "2026-01-20")])
     }
 
-    @Test("Products that begin at the same time do not end each other, and a later product ends both")
+    @Test("Products that begin at the same time do not end each other, and a later third product ends both")
     func together() throws {
         let both = try Self.subscribed()
             .buyingFromStore(Cinema.premium, at: "2026-01-01", transaction: "T2", original: "T1", expires: "2026-01-15")
         let ends = both.replay().timelines[Cinema.films]?.periods.map { "\($0.start) – \($0.end)" }
         #expect(ends?.sorted() == [days("2026-01-01", "2026-01-15"), days("2026-01-01", "2026-02-01")])
         let later = try both.buyingFromStore(
-            Cinema.premium, at: "2026-01-20", transaction: "T3", original: "T1", expires: "2026-01-25")
+            Cinema.family, at: "2026-01-20", transaction: "T3", original: "T1", expires: "2026-01-25")
         #expect(Self.chains(later) == [days("2026-01-01", "2026-01-25")])
+    }
+
+    @Test("A renewal of one of the products that a subscription sells together does not end the other")
+    func togetherRenewed() throws {
+        let both = try Self.subscribed()
+            .buyingFromStore(Cinema.premium, at: "2026-01-01", transaction: "T2", original: "T1", expires: "2027-01-01")
+        let renewed = try both.buyingFromStore(
+            Cinema.basic, at: "2026-02-01", transaction: "T3", original: "T1", expires: "2026-03-01")
+        #expect(Self.chains(renewed) == [days("2026-01-01", "2027-01-01")])
+        let again = try renewed.buyingFromStore(
+            Cinema.basic, at: "2026-03-01", transaction: "T4", original: "T1", expires: "2026-04-01")
+        #expect(Self.chains(again) == [days("2026-01-01", "2027-01-01")])
+        let changed = try again.buyingFromStore(
+            Cinema.family, at: "2026-03-15", transaction: "T5", original: "T1", expires: "2026-04-15")
+        let ends = changed.replay().timelines[Cinema.films]?.periods.map { "\($0.start) – \($0.end)" }
+        #expect(
+            ends?.sorted() == [
+                days("2026-01-01", "2026-02-01"), days("2026-01-01", "2026-03-15"), days("2026-02-01", "2026-03-01"),
+                days("2026-03-01", "2026-03-15"), days("2026-03-15", "2026-04-15"),
+            ])
     }
 
     @Test("Unsigned grace extends an unsigned purchase; on a signed one it is set aside and explained")

@@ -188,6 +188,137 @@ struct RestoredCopyTests {
         #expect(timeline([old, upgraded, later]) == [at(50), at(9_100)])
     }
 
+    @Test(
+        "A claim that says it is signed does not overrule a refund that the server has recorded",
+        arguments: ["yearly", "owl"])
+    func claimedSignature(product: ProductID) {
+        let facts = [purchase("100", product, signed: nil), status("100", revoked: 50, signed: nil)]
+        let claim = purchase("177", product, signed: 9_000)
+        for policy in TrustPolicy.allCases {
+            #expect(rights(facts, reported: [claim], policy)[0] == [])
+        }
+    }
+
+    @Test("A decision about a client's copy holds for the purchase unless the server has verified it")
+    func decisionAboutCopy() {
+        let (own, copy) = (purchase("100", signed: nil), purchase("177", signed: nil))
+        for isVerified in [false, true] {
+            var server = ServerLedger()
+            if isVerified { _ = server.add([own], catalog: catalog, at: start) }
+            let other = TransactionReference(store: .appStore, id: isVerified ? "177" : "100")
+            server.decide(.refused("another account recorded it first"), about: [other], at: start)
+            let facts = Facts(account: Ledger([own, copy].map(\.record)), server: server.ledger)
+            #expect(Replay(facts, catalog: catalog).access(to: "yearly", at: at(100))?.isGranted == isVerified)
+        }
+    }
+
+    @Test("Each transaction keeps its own statement, while the purchase begins with the earliest")
+    func ownStatements() throws {
+        let june = at(24 * 150)
+        let copies = [purchase("100", "owl", signed: 1), purchase("177", "owl", signed: 2) { $0.date = june }]
+        let facts = Facts(account: Ledger(copies.map(\.record)))
+        #expect(facts.purchases.map(\.transaction.id) == ["177"])
+        #expect(facts.purchases.map(\.date) == [start])
+        let restored = try #require(facts[TransactionReference(store: .appStore, id: "177")])
+        #expect(restored.date == june)
+        #expect(facts.statedDate(of: restored) == june)
+    }
+
+    @Test("A copy that arrives later unites through any statement, as if all were read at once")
+    func laterCopy() {
+        func period(_ id: TransactionID, seconds: Int64, signed: Int64?, lineItem: TransactionID?) -> Fact {
+            purchase(id, of: "10", signed: signed) { period in
+                (period.date, period.lineItemID) = (start.moved(seconds), lineItem)
+            }
+        }
+        let first = [
+            period("10", seconds: 200, signed: 1, lineItem: "7"),
+            period("20", seconds: 1_200, signed: 2, lineItem: "7"),
+        ]
+        let third = period("30", seconds: 1_500, signed: nil, lineItem: nil)
+        let known = Ledger(first.map(\.record))
+        let all = known.joined(with: Ledger([third.record]))
+        let advanced = Facts(account: known).advanced(account: all)
+        #expect(advanced.purchases == Facts(account: all).purchases)
+        #expect(advanced.purchases.map(\.transaction.id) == ["20"])
+    }
+
+    @Test("A copy from whose start the end is out of bounds takes no time")
+    func earlyCopy() throws {
+        let real = purchase("177", signed: 2) { $0.lineItemID = "7" }
+        let forged = purchase("188", signed: nil) { copy in
+            (copy.lineItemID, copy.date) = ("7", start.moved(-126 * 365 * RandomLife.day))
+        }
+        #expect(rights([real], reported: [forged]) == [["yearly"], ["yearly"]])
+        let facts = Facts(account: Ledger([real, forged].map(\.record)))
+        #expect(facts.purchases.map(\.date) == [start])
+        let earlier = purchase("199", signed: nil) { ($0.lineItemID, $0.date) = ("7", at(-24)) }
+        let all = Facts(account: Ledger([real, forged, earlier].map(\.record)))
+        #expect(all.purchases.map(\.date) == [at(-24)])
+    }
+
+    @Test("A period without a stated end keeps its accelerated end when a copy begins earlier")
+    func acceleratedCopies() throws {
+        let fast = try Catalog(
+            products: catalog.products, entitlements: catalog.entitlements, policy: Policy(sandboxTime: .accelerated))
+        let copies = [("100", Int64(0), Int64(1)), ("177", 999, 2)].map { id, moved, signed in
+            purchase(TransactionID(id), "monthly", signed: signed) { copy in
+                (copy.transaction.environment, copy.date) = (.sandbox, start.moved(moved))
+            }
+        }
+        let facts = Facts(account: Ledger(copies.map(\.record)))
+        #expect(facts.purchases.count == 1)
+        let replay = Replay(facts, catalog: fast, environment: .sandbox)
+        #expect(replay.timelines["months"]?.chains.map(\.start) == [start])
+        #expect(replay.timelines["months"]?.chains.map(\.end) == [start.moved(999 + 300_000)])
+    }
+
+    @Test("Of statements that the store signed at the same time, a revocation counts; of others, the later one")
+    func sameDate() {
+        func later(_ fact: Fact) -> Fact {
+            guard case .revocation(var status) = fact else { return fact }
+            status.stamp.logicalTime = LogicalTime(rawValue: 3)
+            return .revocation(status)
+        }
+        let copies = [purchase("100", signed: nil), purchase("177", signed: nil)]
+        let signed = [status("100", revoked: 50, signed: 51), later(status("177", revoked: nil, signed: 51))]
+        #expect(rights(copies + signed)[1] == [])
+        let stated = [status("100", revoked: 50, signed: nil), later(status("177", revoked: nil, signed: nil))]
+        #expect(rights(copies + stated)[1] == ["yearly"])
+    }
+
+    @Test("Of several dates that the server decided on, the earliest counts")
+    func earliestDecision() {
+        let own = Ledger(
+            [purchase("100", signed: nil), purchase("177", signed: nil)].map { fact -> Record in
+                guard case .purchase(var purchase) = fact else { return fact.record }
+                purchase.date = at(200)
+                return Fact.purchase(purchase).record
+            })
+        var server = ServerLedger()
+        for (id, hour) in [("100", Int64(10)), ("177", 40)] {
+            let transaction = TransactionReference(store: .appStore, id: TransactionID(id))
+            server.decide(.countsAsOf(at(hour)), about: [transaction], at: at(hour))
+        }
+        let facts = Facts(account: own, server: server.ledger)
+        #expect(facts.purchases.map(\.date) == [at(10)])
+        let granted = [9, 10, 39, 40].map {
+            Replay(facts, catalog: catalog).access(to: "yearly", at: at($0))?.isGranted
+        }
+        #expect(granted == [false, true, true, true])
+    }
+
+    @Test("A refund of one transaction revokes all transactions of the purchase, and no other")
+    func revokedTransactions() {
+        let facts = [
+            purchase("100"), purchase("177", signed: 2), purchase("300", of: "300"),
+            status("100", revoked: 50, signed: 51),
+            status("400", revoked: 50, signed: 51),
+        ]
+        let revoked = Facts(account: Ledger(facts.map(\.record))).revokedTransactions
+        #expect(revoked.map(\.id).sorted() == ["100", "177", "400"])
+    }
+
     @Test("Whatever devices state in whatever order, access is that of a simple model")
     func lives() throws {
         var counts: [String: Int] = [:]

@@ -438,7 +438,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
   /// Clears the value of `lineItemID`. Subsequent reads from it will return its default value.
   mutating func clearLineItemID() {_uniqueStorage()._lineItemID = nil}
 
-  /// so the store; statements with one original transaction are about one purchase
+  /// The store stated a non-consumable; statements with one original transaction are about one purchase.
   var nonConsumable: Bool {
     get {_storage._nonConsumable}
     set {_uniqueStorage()._nonConsumable = newValue}

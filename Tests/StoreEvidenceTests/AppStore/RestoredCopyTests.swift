@@ -91,6 +91,17 @@ struct RestoredCopyTests {
         #expect(owl.isNonConsumable)
     }
 
+    @Test("A receipt whose undocumented attribute 1707 is no number is read, and states no non-consumable")
+    func otherType() throws {
+        let purchase = MintedPurchase("177", "com.example.owl", at: "2025-06-01T12:00:00Z", original: "100", expiry: "")
+        {
+            $0.extra = [(1707, DERBytes.utf8("Non-Consumable"))]
+        }
+        let facts = try ReceiptStage.verify(MintedReceipt([purchase]) { $0.created = "2025-06-01T12:01:00Z" }).facts
+        #expect(facts.compactMap(\.purchase).map(\.isNonConsumable) == [false])
+        #expect(facts.compactMap(\.purchase).map(\.product) == ["com.example.owl"])
+    }
+
     @Test("A transaction states its line item and type, and 0 stands for no line item")
     func transactionFields() throws {
         func purchase(_ fields: SignedFields) throws -> Purchase {

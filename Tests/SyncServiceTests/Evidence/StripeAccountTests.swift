@@ -157,7 +157,7 @@ struct StripeAccountTests {
             lines[0].hasSuffix(
                 ": the product of price_other is unknown; set metadata entitlementsync_product of the price, or map "
                     + "the price to a product (syncd serve --stripe-price price_other=PRODUCT), and send the event "
-                    + "again: stripe events resend evt_1; nothing is to be done if another app sells the product"))
+                    + "again: stripe events resend evt_1; ignore this if another app sells the product"))
         #expect(lines[1].contains("metadata entitlementsync_product of the session"))
         #expect(lines[1].contains("syncd record purchase PRODUCT --as-server"))
         #expect(lines[3].contains("set the payload style of the event destination to snapshot"))

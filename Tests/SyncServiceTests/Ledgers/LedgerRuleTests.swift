@@ -188,6 +188,33 @@ struct LedgerRuleTests {
             "the transaction belongs to mallory now")
     }
 
+    @Test("A refusal ends once the transaction is free, although a restored copy represents the purchase")
+    func freeCopy() async throws {
+        func copy(_ id: String, signed minute: Int64) -> Fact {
+            .purchase(
+                Purchase(
+                    transaction: TransactionReference(store: .appStore, id: TransactionID(id)), product: "owl",
+                    terms: nil, date: Timestamp(milliseconds: Self.now), originalID: id == "100" ? nil : "100",
+                    stamp: .signed(at: Timestamp(milliseconds: Self.now + minute * 60_000))))
+        }
+        #expect(await put(LedgerDocumentBytes.of([copy("100", signed: 0)])).status == 200)
+        let mallory = await service.ask(.post, "/v1/accounts", json: ["name": "mallory", "password": "battery staple"])
+        let both = [copy("100", signed: 0), copy("177", signed: 1)]
+        #expect(await put(LedgerDocumentBytes.of(both), as: mallory).status == 200)
+        func decision() async throws -> Acceptance.Decision? {
+            let ledger = try LedgerDocument(decoding: await get("decisions", as: mallory).body).ledger
+            let first = TransactionReference(store: .appStore, id: "100")
+            return Facts(account: Ledger(), server: ledger).acceptances[first]?.decision
+        }
+        #expect(try await decision() == .refused("another account recorded this transaction first"))
+        let password: [String: any Sendable] = ["password": "correct horse"]
+        let erasure = await service.ask(
+            .post, "/v1/accounts/self/erasure", token: session["access_token"], json: password)
+        #expect(erasure.status == 204)
+        _ = await get(as: mallory)
+        #expect(try await decision() == .accepted)
+    }
+
     @Test("Of many transactions at once, exactly those of another account are refused")
     func manyTransactions() async throws {
         let mine = (0..<700).map { purchase("\($0)", "owl") }
