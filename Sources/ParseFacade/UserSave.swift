@@ -12,8 +12,8 @@ struct UserSave: Sendable {
         var isOperation: Bool
     }
 
-    /// The start of 2999-12-31 (UTC), which stands for an end that never comes. Apps that add months to it get a year of
-    /// four digits.
+    /// The start of 2999-12-31 (UTC), which stands for an end that never comes. Apps that add months to it get a year
+    /// of four digits.
     static let dateLimit = Timestamp(milliseconds: 32_503_593_600_000)
 
     /// The dates, in the order of the names of their fields.
@@ -78,8 +78,8 @@ struct UserSave: Sendable {
         text.utf8.count <= 254 && text.dropFirst().dropLast().contains("@")
     }
 
-    /// The dates that a save writes to an expiry field, without those from ``dateLimit`` on, which add nothing to an end
-    /// that never comes; `nil` for a deletion, which is never obeyed.
+    /// The dates that a save writes to an expiry field, without those from ``dateLimit`` on, which add nothing to an
+    /// end that never comes; `nil` for a deletion, which is never obeyed.
     private static func dates(in value: JSONValue, _ name: String) throws(ParseError) -> [Timestamp]? {
         let mismatch = ParseError(111, "schema mismatch for _User.\(name); expected Date")
         if let date = date(in: value) { return [date].filter { $0 < dateLimit } }
@@ -108,8 +108,8 @@ struct UserSave: Sendable {
         return dates.filter { $0 < dateLimit }
     }
 
-    /// The date of a value of the type `Date`, with a year of 9996 for one of more than four digits; `nil` for any other
-    /// value. Such a year follows if an app adds months to 9999-12-31.
+    /// The date of a value of the type `Date`, with a year of 9996 for one of more than four digits; `nil` for any
+    /// other value. Such a year follows if an app adds months to 9999-12-31.
     private static func date(in value: JSONValue) -> Timestamp? {
         if let date = value.date { return date }
         guard var members = value.members, let text = members["iso"]?.string else { return nil }

@@ -38,8 +38,8 @@ package struct StripeVerifier: Sendable {
     package static let accountKey = "entitlementsync_account"
     /// The metadata key of the quantity that one unit of a Checkout session stands for, for example 20 coins.
     package static let quantityKey = "entitlementsync_quantity"
-    /// The metadata key of the price of one unit of a Checkout session, in the smallest unit of the currency. With it the
-    /// number of units that the buyer chose is known.
+    /// The metadata key of the price of one unit of a Checkout session, in the smallest unit of the currency. With it
+    /// the number of units that the buyer chose is known.
     package static let unitAmountKey = "entitlementsync_unit_amount"
 
     private let secrets: [SymmetricKey]

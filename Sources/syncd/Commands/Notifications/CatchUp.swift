@@ -252,8 +252,8 @@ struct CatchUpReport {
         if unacknowledged.count > 0 {
             return Failure(
                 .failed,
-                "\(unacknowledged.count) of the recorded purchases could not be acknowledged, and Google refunds what is "
-                    + "not acknowledged within three days; correct the cause, and repeat the command: "
+                "\(unacknowledged.count) of the recorded purchases could not be acknowledged, and Google refunds what "
+                    + "is not acknowledged within three days; correct the cause, and repeat the command: "
                     + unacknowledged.reason.singleLine)
         }
         let refused = refusals.values.reduce(0) { $0 + $1.count }
