@@ -254,7 +254,7 @@ struct CatchUpReport {
                 .failed,
                 "\(unacknowledged.count) of the recorded purchases could not be acknowledged, and Google refunds what "
                     + "is not acknowledged within three days; correct the cause, and repeat the command: "
-                    + unacknowledged.reason.singleLine)
+                    + unacknowledged.reason)
         }
         let refused = refusals.values.reduce(0) { $0 + $1.count }
         return refused > 0 && refused == received ? Failure(.refused, "every statement was refused") : nil
@@ -272,7 +272,7 @@ struct CatchUpReport {
             guard let cause = error.cause as? StoreAPIError, cause.kind == .notFound || cause.kind == .rejected else {
                 throw error.cause
             }
-            if unacknowledged.count == 0 { unacknowledged.reason = cause.message }
+            if unacknowledged.count == 0 { unacknowledged.reason = cause.message.singleLine(atMost: 1_000) }
             unacknowledged.count += 1
             return
         } catch let error as EvidenceError {
@@ -302,7 +302,7 @@ struct CatchUpReport {
         if let count = counts[EvidenceNote.Outcome.full.name] { lines.append("without room: \(count)") }
         if unacknowledged.count > 0 {
             lines.append(
-                "not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason.singleLine)")
+                "not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason)")
         }
         lines.append("refused: \(refusals.values.reduce(0) { $0 + $1.count })")
         for (check, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
