@@ -50,7 +50,10 @@ def follow(path, count):
     answer = connection.getresponse()
     print("following", flush=True)
     while count > 0:
-        line = answer.readline().decode().rstrip("\n")
+        line = answer.readline().decode()
+        if not line:
+            sys.exit("owls: the stream of events ended")
+        line = line.rstrip("\n")
         if line.startswith("event: "):
             print(line.removeprefix("event: "), flush=True)
             count -= 1
