@@ -50,7 +50,7 @@ struct RequestMark: Codable, Hashable, Sendable {
 extension [RequestMark] {
     /// The position of the latest request that a request with this mark repeats; `nil` if it is new.
     ///
-    /// An id that came with another request says nothing, and only the request itself is compared.
+    /// An id that came with another request is ignored, and only the request itself is compared.
     func index(repeatedBy mark: RequestMark) -> Index? {
         let isMeaningful = mark.id != nil && !contains { $0.id == mark.id && $0.digest != mark.digest }
         let window = isMeaningful ? RequestMark.windowWithID : RequestMark.window

@@ -108,8 +108,9 @@ struct UserSave: Sendable {
         return dates.filter { $0 < dateLimit }
     }
 
-    /// The date of a value of the type `Date`, with a year of 9996 for one of more than four digits; `nil` for any
-    /// other value. Such a year follows if an app adds months to 9999-12-31.
+    /// The date of a value of the type `Date`; `nil` for any other value.
+    ///
+    /// An app that adds months to 9999-12-31 writes a year of five digits. It is read as the year 9996.
     private static func date(in value: JSONValue) -> Timestamp? {
         if let date = value.date { return date }
         guard var members = value.members, let text = members["iso"]?.string else { return nil }

@@ -31,7 +31,7 @@ extension CalendarDuration {
     /// Between a week and a month the time grows evenly, and below a week and above a month in proportion. So a longer
     /// duration never ends earlier.
     fileprivate var accelerated: CalendarDuration {
-        // What is out of bounds counts nothing, and `forever` stays.
+        // Durations out of bounds are set aside later, and `forever` is not accelerated.
         guard isWithinBounds else { return self }
         let day: Int64 = 86_400
         let (week, month) = (7 * day, 30 * day)
