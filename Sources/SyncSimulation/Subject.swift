@@ -73,6 +73,15 @@ extension Catalog {
                 "club",
                 .autoRenewable(group: "club", level: 1, duration: CalendarDuration(months: 1), introductory: nil)
             ),
+            (
+                "lounge",
+                .autoRenewable(group: "club", level: 2, duration: CalendarDuration(months: 1), introductory: nil)
+            ),
+        ],
+        entitlements: [
+            Entitlement(id: "bar", grantedBy: [.level("club", 2)]),
+            Entitlement(id: "stage", grantedBy: [.level("club", 1)]),
+            Entitlement(id: "sofa", grantedBy: [.product("lounge")]),
         ])
 
     /// The catalogue of an earlier version of the app: shorter terms, a bonus day, and no half year.
@@ -83,14 +92,16 @@ extension Catalog {
             ("owl", .nonConsumable), ("coins", .consumable(units: 3)),
         ], bonus: CalendarDuration(days: 1))
 
-    private static func made(products: [(ProductID, ProductKind)], bonus: CalendarDuration = .zero) -> Catalog {
+    private static func made(
+        products: [(ProductID, ProductKind)], entitlements: [Entitlement] = [], bonus: CalendarDuration = .zero
+    ) -> Catalog {
         do {
             return try Catalog(
                 products: products.map { Product(id: $0.0, kind: $0.1) },
                 entitlements: [
                     Entitlement(id: "random-owls", grantedBy: [.group("random"), .units("coins")]),
                     Entitlement(id: "owl", grantedBy: [.product("owl")]),
-                ], policy: Policy(bonus: bonus))
+                ] + entitlements, policy: Policy(bonus: bonus))
         } catch {
             preconditionFailure("the built-in catalogue is invalid: \(error)")
         }

@@ -20,7 +20,10 @@ extension Catalog {
         var products: [Product] = []
         for reader in try members.required("products").array() { products.append(try Product(reader)) }
         var entitlements: [Entitlement] = []
-        for reader in try members["entitlements"]?.array() ?? [] { entitlements.append(try Entitlement(reader)) }
+        let groups = Set(products.compactMap(\.kind.group))
+        for reader in try members["entitlements"]?.array() ?? [] {
+            entitlements.append(try Entitlement(reader, groups))
+        }
         try self.init(
             products: products, entitlements: entitlements, policy: try members["policy"].map(Policy.init) ?? Policy(),
             content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [])
@@ -88,27 +91,37 @@ extension IntroductoryOffer {
 }
 
 extension Entitlement {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ groups: Set<GroupID>) throws(InputError) {
         let members = try reader.object()
         try members.allow("id", "grantedBy")
         var sources: [Source] = []
-        for source in try members.required("grantedBy").array() { sources.append(try Source(source)) }
+        for source in try members.required("grantedBy").array() { sources.append(try Source(source, groups)) }
         self.init(id: EntitlementID(try members.required("id").string()), grantedBy: sources)
     }
 }
 
 extension Entitlement.Source {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ groups: Set<GroupID>) throws(InputError) {
         let text = try reader.string()
         // Splits by scalars rather than characters, because an id may begin with a mark that combines with the colon.
         let parts = text.unicodeScalars.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             .map { String($0) }
         switch (parts[0], parts.count) {
         case ("product", 2): self = .product(ProductID(parts[1]))
-        case ("group", 2): self = .group(GroupID(parts[1]))
+        case ("group", 2): self = Self.time(in: GroupID(parts[1]), groups)
         case ("units", 2): self = .units(ProductID(parts[1]))
-        default: throw reader.error("must be one of product:ID, group:ID, units:ID, not \"\(text.singleLine)\"")
+        default:
+            throw reader.error(
+                "must be one of product:ID, group:ID, group:ID@LEVEL, units:ID, not \"\(text.singleLine)\"")
         }
+    }
+
+    /// Returns the source that the text after `group:` names. A group whose id is the whole text precedes a level.
+    private static func time(in text: GroupID, _ groups: Set<GroupID>) -> Entitlement.Source {
+        guard !groups.contains(text), let (group, suffix) = text.parts, let level = Int64(suffix),
+            CatalogChecker.levelRange.contains(level), suffix == "\(level)"
+        else { return .group(text) }
+        return .level(group, level)
     }
 }
 

@@ -3,7 +3,7 @@
 /// When a purchase is recorded, the catalogue supplies its terms, which are stored with the purchase. A later
 /// catalogue therefore cannot shorten what a buyer paid for.
 public struct Catalog: Sendable {
-    /// All products, in ascending order of their ids.
+    /// All products, in the order of the catalogue.
     public let products: [Product]
     /// All entitlements, in ascending order of their ids.
     public let entitlements: [Entitlement]
@@ -11,6 +11,9 @@ public struct Catalog: Sendable {
     public let policy: Policy
     /// The rules that open paths of a web server, in the order of the catalogue.
     public let content: [ContentRule]
+
+    /// The sources that count some periods of a group: levels and auto-renewable products.
+    let partialSources: Set<Entitlement.Source>
 
     private let productIndex: [ProductID: Int]
     private let entitlementIndex: [EntitlementID: Int]
@@ -25,11 +28,15 @@ public struct Catalog: Sendable {
     ) throws(InputError) {
         try CatalogChecker(products: products, entitlements: entitlements, policy: policy, content: content).check()
         self.content = content
-        self.products = products.sorted { $0.id < $1.id }
+        self.products = products
         self.entitlements = entitlements.sorted { $0.id < $1.id }
         self.policy = policy
         productIndex = Dictionary(uniqueKeysWithValues: zip(self.products.map(\.id), self.products.indices))
         entitlementIndex = Dictionary(uniqueKeysWithValues: zip(self.entitlements.map(\.id), self.entitlements.indices))
+        let renewing = Set(products.filter { $0.kind.level != nil }.map { Entitlement.Source.product($0.id) })
+        partialSources = Set(entitlements.flatMap(\.grantedBy)).filter { source in
+            if case .level = source { true } else { renewing.contains(source) }
+        }
     }
 
     /// Creates a copy with another policy, which the caller knows to be valid.
@@ -38,6 +45,7 @@ public struct Catalog: Sendable {
         entitlements = catalog.entitlements
         content = catalog.content
         self.policy = policy
+        partialSources = catalog.partialSources
         productIndex = catalog.productIndex
         entitlementIndex = catalog.entitlementIndex
     }

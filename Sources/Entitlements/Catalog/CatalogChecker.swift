@@ -6,6 +6,7 @@ struct CatalogChecker {
     var content: [ContentRule] = []
 
     static let unitRange: ClosedRange<Int64> = 1...1_000_000
+    static let levelRange: ClosedRange<Int64> = 1...1_000
 
     func check() throws(InputError) {
         try checkProducts()
@@ -28,10 +29,8 @@ struct CatalogChecker {
             guard seen.insert(Array(rule.path.utf8)).inserted else {
                 throw InputError(path: "\(path).path", reason: "\"\(rule.path.singleLine)\" has two rules")
             }
-            guard (1...1_000).contains(rule.maximumLevel) else {
-                throw InputError(
-                    path: "\(path).maximumLevel",
-                    reason: "a level must be 1 (highest) to 1,000, not \(rule.maximumLevel)")
+            guard Self.levelRange.contains(rule.maximumLevel) else {
+                throw InputError(path: "\(path).maximumLevel", reason: Self.badLevel("\(rule.maximumLevel)"))
             }
             switch rule.source {
             case .group(let group):
@@ -84,12 +83,16 @@ struct CatalogChecker {
         case .nonRenewing(_, let duration):
             if duration != .forever { try check(duration, at: "\(path).duration") }
         case .autoRenewable(_, let level, let duration, let introductory):
-            guard (1...1_000).contains(level) else {
-                throw InputError(path: "\(path).level", reason: "a level must be 1 (highest) to 1,000, not \(level)")
+            guard Self.levelRange.contains(level) else {
+                throw InputError(path: "\(path).level", reason: Self.badLevel("\(level)"))
             }
             try check(duration, at: "\(path).duration")
             if let introductory { try check(introductory.duration, at: "\(path).introductory.duration") }
         }
+    }
+
+    private static func badLevel(_ level: String) -> String {
+        "a level must be 1 (highest) to 1,000, not \(level)"
     }
 
     private func check(_ duration: CalendarDuration, at path: String) throws(InputError) {
@@ -127,15 +130,47 @@ struct CatalogChecker {
     {
         switch source {
         case .group(let id):
-            return groups.contains(id) ? nil : "no product is in group \"\(id.rawValue.singleLine)\""
+            if groups.contains(id) { return nil }
+            if let (group, text) = id.parts, groups.contains(group) {
+                guard let level = Int64(text), Self.levelRange.contains(level) else {
+                    return Self.badLevel("\"\(text.singleLine)\"")
+                }
+                return "write \"\(Entitlement.Source.level(group, level))\", and .level in code"
+            }
+            return "no product is in group \"\(id.rawValue.singleLine)\""
+        case .level(let id, let level):
+            return groups.contains(id)
+                ? objection(to: level, of: id, groups) : "no product is in group \"\(id.rawValue.singleLine)\""
         case .product(let id):
             guard let kind = kinds[id] else { return "no product has the id \"\(id.rawValue.singleLine)\"" }
-            return kind == .nonConsumable ? nil : "\"\(id)\" is \(kind.name), only a nonConsumable is owned"
+            switch kind {
+            case .nonConsumable, .autoRenewable: return nil
+            case .consumable: return "\"\(id)\" is consumable, write \"\(Entitlement.Source.units(id))\""
+            case .nonRenewing(let group, _):
+                return "\"\(id)\" is nonRenewing, write \"\(Entitlement.Source.group(group))\""
+            }
         case .units(let id):
             guard let kind = kinds[id] else { return "no product has the id \"\(id.rawValue.singleLine)\"" }
             if case .consumable = kind { return nil }
             return "\"\(id)\" is \(kind.name), only a consumable has units"
         }
+    }
+
+    /// The reason why the products of `group` cannot grant at `level`; `nil` if they can.
+    private func objection(to level: Int64, of group: GroupID, _ groups: Set<GroupID>) -> String? {
+        guard Self.levelRange.contains(level) else { return Self.badLevel("\(level)") }
+        let levels = products.map(\.kind).filter { $0.group == group }.compactMap(\.level)
+        guard let highest = levels.min() else {
+            return "group \"\(group)\" is nonRenewing and has no levels, write \"\(Entitlement.Source.group(group))\""
+        }
+        guard highest <= level else {
+            return "no product of group \"\(group)\" has level \(level) or a higher one, write "
+                + "\"\(Entitlement.Source.level(group, highest))\""
+        }
+        // The text would be read as the group with that id.
+        let text = "\(group)@\(level)"
+        guard groups.contains(GroupID(text)) else { return nil }
+        return "\"group:\(text)\" is the group \"\(text)\", name the group's products instead"
     }
 
     private func checkID<Subject>(_ id: Identifier<Subject>, at path: String) throws(InputError) {

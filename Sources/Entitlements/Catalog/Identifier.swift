@@ -38,6 +38,16 @@ extension Identifier {
     }
 }
 
+extension GroupID {
+    /// The id before the last `@` and the text after it, as in `selfies@1`; `nil` without an `@`.
+    var parts: (group: GroupID, suffix: String)? {
+        // By scalars, because a mark after the `@` would combine with it.
+        let scalars = rawValue.unicodeScalars
+        guard let sign = scalars.lastIndex(of: "@") else { return nil }
+        return (GroupID(String(scalars[..<sign])), String(scalars[scalars.index(after: sign)...]))
+    }
+}
+
 extension Identifier: Hashable, Comparable {
     /// Returns `true` if both ids consist of the same bytes.
     public static func == (left: Identifier, right: Identifier) -> Bool {

@@ -53,6 +53,9 @@ public enum ProductKind: Hashable, Sendable {
         }
     }
 
+    /// The level of service of an auto-renewable product, where 1 is the highest; `nil` for other kinds.
+    var level: Int64? { if case .autoRenewable(_, let level, _, _) = self { level } else { nil } }
+
     /// The name of the kind in a catalogue, for example `nonRenewing`.
     public var name: String {
         switch self {
@@ -92,18 +95,23 @@ public struct IntroductoryOffer: Hashable, Sendable {
 public struct Entitlement: Hashable, Sendable {
     /// A source of an entitlement.
     public enum Source: Hashable, Sendable, CustomStringConvertible {
-        /// Ownership of a non-consumable.
+        /// Ownership of a non-consumable, or an active period of an auto-renewable product.
         case product(ProductID)
         /// An active period of a group.
         case group(GroupID)
+        /// An active period of an auto-renewable group at this level or a higher one (a lower number).
+        ///
+        /// Asserted time has no level, so it does not count.
+        case level(GroupID, Int64)
         /// Units of a consumable, which are used one at a time.
         case units(ProductID)
 
-        /// The source in the form used by catalogues, for example `group:random`.
+        /// The source in the form used by catalogues, for example `group:random` or `group:selfies@1`.
         public var description: String {
             switch self {
             case .product(let id): "product:\(id)"
             case .group(let id): "group:\(id)"
+            case .level(let id, let level): "group:\(id)@\(level)"
             case .units(let id): "units:\(id)"
             }
         }

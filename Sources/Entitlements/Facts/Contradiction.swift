@@ -74,6 +74,11 @@ public enum Conflict: Hashable, Sendable {
     case transferred(Purchase, to: String)
     /// The account's server refused a purchase.
     case refused(Purchase, reason: String)
+    /// The account's server states something else than a client, and its statement counts.
+    case overridden(Fact, by: Fact)
+    /// A client's statement does not count, because the account's server counts verified statements only, and has not
+    /// verified this one.
+    case unverified(Fact)
     /// Devices that were out of contact spent more units than existed, and the excess was written off.
     case overspent(Spend, writtenOff: Int64)
 }
@@ -82,7 +87,7 @@ extension Replay {
     /// Returns the conflict log up to `instant`.
     ///
     /// It lists contradictions in the order in which they were noticed, then decisions of the account's server about
-    /// purchases, then overspent units.
+    /// purchases, then statements of clients that it overrides, then overspent units.
     public func conflicts(at instant: Timestamp) -> [Conflict] {
         let contradictions = facts.contradictions
             .filter { $0.kept.transaction.environment == environment }
@@ -102,6 +107,71 @@ extension Replay {
                 return .overspent(spend, writtenOff: step.writtenOff)
             }
         }
-        return contradictions.map(Conflict.contradiction) + decisions + overspent
+        return contradictions.map(Conflict.contradiction) + decisions + overridden + overspent
+    }
+
+    /// The purchases of this environment that have no effect because of the server ledger.
+    package var purchasesOverruledByServer: [Purchase] {
+        zip(facts.purchases, verdicts).compactMap { purchase, verdict in
+            switch verdict {
+            case .setAside(.refused), .setAside(.transferred), .setAside(.unverified): purchase
+            default: nil
+            }
+        }
+    }
+
+    /// The statements of clients that have no effect because of the server ledger.
+    private var overridden: [Conflict] {
+        let purchases = zip(facts.purchases, verdicts).compactMap { purchase, verdict -> Conflict? in
+            if verdict == .setAside(.unverified) { return .unverified(.purchase(purchase)) }
+            guard case .counts = verdict, let revocation = facts.revocationByServer(of: purchase) else { return nil }
+            return .overridden(.purchase(purchase), by: .revocation(revocation))
+        }
+        let statements = facts.replaced.filter { $0.stated.environment == environment }
+            .map { Conflict.overridden($0.stated, by: $0.replacement) }
+        let unverified = facts.unverified.filter { $0.environment == environment }.map(Conflict.unverified)
+        return purchases + statements + unverified
+    }
+}
+
+extension Fact {
+    /// The environment of a statement that the account's server can override; `nil` for other facts.
+    fileprivate var environment: EnvironmentID? {
+        switch self {
+        case .purchase(let purchase): purchase.transaction.environment
+        case .revocation(let revocation): revocation.transaction.environment
+        case .renewalState(let state): state.line.environment
+        case .assertion(let assertion): assertion.reference.environment
+        case .flag(let flag): flag.environment
+        default: nil
+        }
+    }
+
+    /// Returns `true` if the fact contradicts `other`, which the server states about the same subject.
+    ///
+    /// A statement that a store signed later is news, not a contradiction. Reasons do not contradict, nor do terms that
+    /// one of them lacks.
+    func contradicts(_ other: Fact) -> Bool {
+        if let mine = signedDate, let theirs = other.signedDate, mine <= theirs { return false }
+        switch (self, other) {
+        case (.purchase(var mine), .purchase(let theirs)):
+            if mine.terms == nil || theirs.terms == nil { mine.terms = theirs.terms }
+            return mine.hasOtherContent(than: theirs)
+        case (.revocation(let mine), .revocation(let theirs)):
+            return mine.revokedAt != theirs.revokedAt || mine.upgradedAt != theirs.upgradedAt
+        case (.renewalState(let mine), .renewalState(let theirs)): return mine.payload != theirs.payload
+        case (.assertion(let mine), .assertion(let theirs)): return mine.assertedAt != theirs.assertedAt
+        default: return false
+        }
+    }
+
+    /// The date of a store's signature; `nil` for unsigned statements.
+    private var signedDate: Timestamp? {
+        switch self {
+        case .purchase(let purchase): purchase.stamp.signedDate
+        case .revocation(let revocation): revocation.stamp.signedDate
+        case .renewalState(let state): state.stamp.signedDate
+        default: nil
+        }
     }
 }

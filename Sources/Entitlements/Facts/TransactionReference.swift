@@ -11,6 +11,8 @@ public typealias EnvironmentID = Identifier<SaleEnvironment>
 extension Identifier where Subject == Marketplace {
     /// Purchases reported manually or by the developer's own system.
     public static let reported = StoreID("reported")
+    /// Time that support gave away.
+    public static let support = StoreID("support")
     /// Apple's App Store.
     public static let appStore = StoreID("app-store")
     /// Google Play.

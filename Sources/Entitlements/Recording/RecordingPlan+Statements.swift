@@ -126,8 +126,7 @@ extension RecordingPlan {
         now: Timestamp
     ) -> Fact? {
         let environment = asserted.environment ?? environment
-        let latestPurchase = ledgers.facts.purchases.last { $0.transaction.environment == environment }?.date
-        let assertedAt = [asserted.assertedAt ?? now, latestPurchase].compactMap { $0 }.max() ?? now
+        let assertedAt = ledgers.facts.assertionDate(asserted.assertedAt ?? now, in: environment)
         // A date that the group covers anyway adds nothing. If it were kept, it would outlive a refund of the purchase
         // that covers it.
         if environment == ledgers.replay.environment,
@@ -142,6 +141,13 @@ extension RecordingPlan {
                 Assertion.Reference(
                     group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
                 assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: time))
+    }
+}
+
+extension Facts {
+    /// The date of an assertion that is made at `date`: no earlier than the latest purchase.
+    package func assertionDate(_ date: Timestamp, in environment: EnvironmentID) -> Timestamp {
+        max(date, purchases.last { $0.transaction.environment == environment }?.date ?? .earliest)
     }
 }
 

@@ -75,16 +75,13 @@ extension Replay {
 
     private func lines(for source: Entitlement.Source, at instant: Timestamp) -> [Explanation.Line] {
         switch source {
-        case .group(let group):
-            return time(of: group, at: instant) + unverified(about: source)
-                + requests(for: catalog.products.filter { $0.kind.group == group }.map(\.id))
+        case .group(let group), .level(let group, _):
+            return time(of: group, for: source, at: instant) + unverified(about: source) + requests(for: source)
         case .product(let product):
-            let holdings = Dictionary(grouping: ownerships[product]?.holdings ?? [], by: \.origin)
-            return withStatements(facts.purchases(of: product), at: instant) { purchase in
-                holdings[purchase.origin, default: []].map(Explanation.Effect.ownership)
-            } + flags(of: product) + unverified(about: source) + requests(for: [product])
+            return holdings(of: product, at: instant) + flags(of: product) + unverified(about: source)
+                + requests(for: source)
         case .units(let product):
-            return units(of: product, at: instant) + unverified(about: source) + requests(for: [product])
+            return units(of: product, at: instant) + unverified(about: source) + requests(for: source)
         }
     }
 
@@ -93,8 +90,9 @@ extension Replay {
         facts.unverified.filter { fact in
             switch (fact, source) {
             case (.flag(let flag), .product(let product)): flag.product == product
-            case (.assertion(let assertion), .group(let group)): assertion.reference.group == group
-            case (.renewalState(let state), .group): isAbout(source, state.line)
+            case (.assertion(let assertion), .group(let group)), (.assertion(let assertion), .level(let group, _)):
+                assertion.reference.group == group
+            case (.renewalState(let state), _): timeline(of: source) != nil && isAbout(source, state.line)
             case (.revocation(let revocation), _): isAbout(source, revocation.transaction)
             default: false
             }
@@ -104,18 +102,20 @@ extension Replay {
     private func isAbout(_ source: Entitlement.Source, _ transaction: TransactionReference) -> Bool {
         guard let purchase = facts.index(of: transaction).map({ facts.purchases[$0] }) else { return false }
         return switch source {
-        case .group(let group): (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
+        case .group(let group), .level(let group, _):
+            (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
         case .product(let product), .units(let product): purchase.product == product
         }
     }
 
-    private func time(of group: GroupID, at instant: Timestamp) -> [Explanation.Line] {
+    private func time(of group: GroupID, for source: Entitlement.Source, at instant: Timestamp) -> [Explanation.Line] {
         let periods = Dictionary(grouping: timelines[group]?.contributions ?? [], by: \.origin)
         let purchases = facts.purchases.filter { purchase in
             (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
         }
         var lines = withStatements(purchases, at: instant) { purchase in
             periods[purchase.origin, default: []].map { period in
+                guard source.counts(period) else { return source.objection(to: period) }
                 guard period.isEmpty, period.revokedAt == nil, period.level == nil else { return .period(period) }
                 // A purchase that never ends precedes it.
                 return .setAside(period.start == .latest ? .covered : .overruled(rules.expiry.name))
@@ -123,21 +123,43 @@ extension Replay {
         }
         for assertion in facts.assertions where assertion.reference.group == group {
             let period = periods[.assertion(assertion.reference)]?.first { !$0.isEmpty }
-            lines.append(Explanation.Line(fact: .assertion(assertion), effect: effect(of: assertion, period)))
+            lines.append(
+                Explanation.Line(fact: .assertion(assertion), effect: effect(of: assertion, period, for: source)))
         }
-        return lines + renewals(of: purchases, periods)
+        return lines + renewals(of: purchases, periods, for: source)
     }
 
-    private func effect(of assertion: Assertion, _ period: Period?) -> Explanation.Effect {
+    /// The purchases of `product` with the ownership or, if it is auto-renewable, the periods that they give.
+    private func holdings(of product: ProductID, at instant: Timestamp) -> [Explanation.Line] {
+        let source = Entitlement.Source.product(product)
+        let holdings = Dictionary(grouping: ownerships[product]?.holdings ?? [], by: \.origin)
+        let periods = Dictionary(grouping: timeline(of: source)?.contributions ?? [], by: \.origin)
+        let purchases = facts.purchases(of: product)
+        let lines = withStatements(purchases, at: instant) { purchase in
+            let effects =
+                holdings[purchase.origin, default: []].map(Explanation.Effect.ownership)
+                + periods[purchase.origin, default: []].map(Explanation.Effect.period)
+            guard effects.isEmpty, case .counts(let kind) = verdict(on: purchase.transaction) else { return effects }
+            return [.setAside(.otherKind(kind.name))]
+        }
+        return timeline(of: source) == nil ? lines : lines + renewals(of: purchases, periods, for: source)
+    }
+
+    private func effect(of assertion: Assertion, _ period: Period?, for source: Entitlement.Source)
+        -> Explanation.Effect
+    {
         if let reason = objection(to: assertion.logicalTime, in: assertion.reference.environment) {
             return .setAside(reason)
         }
+        if case .level = source { return .setAside(.withoutLevel) }
         if let period { return .period(period) }
         return .setAside(facts.isConfirmed(.assertion(assertion)) ? .covered : .overruled(rules.expiry.name))
     }
 
     /// The renewal states of the subscriptions that `purchases` belong to, by their first transaction.
-    private func renewals(of purchases: [Purchase], _ periods: [Period.Origin: [Period]]) -> [Explanation.Line] {
+    private func renewals(
+        of purchases: [Purchase], _ periods: [Period.Origin: [Period]], for source: Entitlement.Source
+    ) -> [Explanation.Line] {
         let members = Dictionary(grouping: purchases, by: \.line)
         return members.keys.sorted().compactMap { line -> Explanation.Line? in
             guard let state = facts.renewalStates[line], let members = members[line] else { return nil }
@@ -149,7 +171,9 @@ extension Replay {
                 return Explanation.Line(fact: fact, effect: .setAside(.unsigned))
             }
             let grace = members.lazy.compactMap { periods[.grace($0.transaction, $0.product)]?.first }.first
-            return Explanation.Line(fact: fact, effect: grace.map(Explanation.Effect.period) ?? .informs)
+            guard let grace else { return Explanation.Line(fact: fact, effect: .informs) }
+            let effect: Explanation.Effect = source.counts(grace) ? .period(grace) : source.objection(to: grace)
+            return Explanation.Line(fact: fact, effect: effect)
         }
     }
 
@@ -223,8 +247,8 @@ extension Replay {
         return isFlagged || !isSetToo ? .setAside(.overruled(rules.flags.name)) : .revokes
     }
 
-    private func requests(for products: [ProductID]) -> [Explanation.Line] {
-        products.filter(isPending).compactMap { facts.pending[$0] }.map {
+    private func requests(for source: Entitlement.Source) -> [Explanation.Line] {
+        products(granting: source).map(\.id).sorted().filter(isPending).compactMap { facts.pending[$0] }.map {
             Explanation.Line(fact: .pending($0), effect: .waits)
         }
     }
@@ -274,5 +298,13 @@ extension Acceptance {
         case .refused(let reason): .setAside(.refused(reason))
         case .transferred(let account): .setAside(.transferred(to: account))
         }
+    }
+}
+
+extension Entitlement.Source {
+    /// The effect of a period whose level the source does not count.
+    fileprivate func objection(to period: Period) -> Explanation.Effect {
+        guard case .level(_, let required) = self, let level = period.level else { return .setAside(.withoutLevel) }
+        return .setAside(.lowerLevel(level, required: required))
     }
 }

@@ -350,6 +350,26 @@ public struct Facts: Sendable {
         return copies[revocation.transaction]?.isSigned ?? (self[revocation.transaction]?.stamp.signedDate != nil)
     }
 
+    /// Returns the revocation of `purchase` that only the server ledger states, if only a client stated the purchase.
+    func revocationByServer(of purchase: Purchase) -> Revocation? {
+        guard !isVerified(purchase), let revocation = revocation(of: purchase) else { return nil }
+        let key = FactKey.revocation(revocation.transaction).bytes
+        guard read.server[key] != nil, read.account[key] == nil, read.device[key] == nil else { return nil }
+        return revocation
+    }
+
+    /// The statements of clients that the server ledger contradicts, each with its replacement.
+    var replaced: [(stated: Fact, replacement: Fact)] {
+        read.server.records.filter { FactKey.overrides($0.key) }.compactMap { record in
+            // What this device has verified may count instead of the server ledger.
+            guard let held = read.account[record.key] ?? read.device[record.key], held.payload != record.payload,
+                read.verified[record.key] == record
+            else { return nil }
+            let (stated, replacement) = (Fact(held), Fact(record))
+            return stated.contradicts(replacement) ? (stated, replacement) : nil
+        }
+    }
+
     /// Returns the date on which `purchase` was revoked; `nil` if no revocation takes effect.
     func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
 

@@ -1,8 +1,8 @@
 extension Replay {
     /// Decides access to `entitlement` at `instant`.
     ///
-    /// Ownership takes precedence over time, and time over units. Among active groups, the one that lasts longest
-    /// grants access.
+    /// Ownership takes precedence over time, and time over units. Among active groups, levels and auto-renewable
+    /// products, the one that lasts longest grants access.
     ///
     /// A denial gives the first reason that applies, in this order: pending approval, sign-in needed, restore needed,
     /// the later of expiry and revocation, used up, not purchased.
@@ -24,7 +24,7 @@ extension Replay {
             guard let limit = context.limit else { return .granted(grant) }
             return limit.limiting(grant, of: entitlement.id, at: instant, isSignedIn: context.isSignedIn)
         }
-        let products = products(granting: entitlement)
+        let products = entitlement.grantedBy.flatMap(products(granting:))
         if products.contains(where: { isPending($0.id) }) { return .denied(.pendingApproval) }
         if !context.isSignedIn, products.contains(where: \.requiresAccount) { return .denied(.signInNeeded) }
         if !context.hasRestored { return .denied(.restoreNeeded) }
@@ -39,7 +39,7 @@ extension Replay {
         }
         var longest: Access.Grant?
         for source in entitlement.grantedBy {
-            guard case .group(let id) = source, let timeline = timelines[id], timeline.isActive(at: instant),
+            guard let timeline = timeline(of: source), timeline.isActive(at: instant),
                 let end = timeline.chain(at: instant)?.end
             else { continue }
             if let longest, longest.until ?? .latest >= end { continue }
@@ -59,11 +59,12 @@ extension Replay {
         var revoked: Timestamp?
         var hadUnits = false
         for source in entitlement.grantedBy {
-            switch source {
-            case .group(let id):
-                guard let timeline = timelines[id] else { continue }
+            if let timeline = timeline(of: source) {
                 expired = [expired, timeline.chain(at: instant)?.end].compactMap { $0 }.max()
                 revoked = [revoked, timeline.lastRevocation(at: instant)].compactMap { $0 }.max()
+            }
+            switch source {
+            case .group, .level: break
             case .product(let id):
                 revoked = [revoked, ownerships[id]?.lastRevocation(at: instant)].compactMap { $0 }.max()
             case .units(let id):
@@ -101,12 +102,13 @@ extension Replay {
         return !facts.purchases(of: product).contains { facts.lastRecorded($0) > request.logicalTime }
     }
 
-    private func products(granting entitlement: Entitlement) -> [Product] {
-        entitlement.grantedBy.flatMap { source in
-            switch source {
-            case .product(let id), .units(let id): catalog[product: id].map { [$0] } ?? []
-            case .group(let id): catalog.products.filter { $0.kind.group == id }
-            }
+    /// The products of the catalogue whose purchase makes `source` grant.
+    func products(granting source: Entitlement.Source) -> [Product] {
+        switch source {
+        case .product(let id), .units(let id): catalog[product: id].map { [$0] } ?? []
+        case .group(let id): catalog.products.filter { $0.kind.group == id }
+        case .level(let id, let level):
+            catalog.products.filter { $0.kind.group == id && $0.kind.level ?? .max <= level }
         }
     }
 

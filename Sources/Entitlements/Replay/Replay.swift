@@ -19,6 +19,8 @@ public struct Replay: Sendable {
     public let environment: EnvironmentID
     /// The periods of each group that the catalogue or a fact names.
     public let timelines: [GroupID: Timeline]
+    /// The periods of each source that counts only some periods of a group: ``Catalog/partialSources``.
+    let partialTimelines: [Entitlement.Source: Timeline]
     /// The ownership of each non-consumable.
     let ownerships: [ProductID: Ownership]
     /// The verdict on each purchase, in the order of ``Facts/purchases``.
@@ -41,6 +43,7 @@ public struct Replay: Sendable {
         var pass = ReplayPass(facts: facts, catalog: self.catalog, environment: environment)
         pass.run()
         timelines = pass.timelines
+        partialTimelines = pass.partialTimelines
         ownerships = pass.ownerships
         verdicts = pass.verdicts
     }
@@ -65,12 +68,18 @@ public struct Replay: Sendable {
         environment = other.environment
         catalog = other.catalog
         timelines = other.timelines
+        partialTimelines = other.partialTimelines
         ownerships = other.ownerships
         verdicts = other.verdicts
     }
 
     /// The conflict rules in force.
     public var rules: ConflictRules { catalog.policy.rules }
+
+    /// Returns the periods that `source` counts; `nil` for units, non-consumables and groups without any.
+    func timeline(of source: Entitlement.Source) -> Timeline? {
+        if case .group(let id) = source { timelines[id] } else { partialTimelines[source] }
+    }
 
     /// Returns the verdict on a purchase; `nil` if it is unknown.
     func verdict(on transaction: TransactionReference) -> Verdict? {
@@ -116,6 +125,10 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     case revoked(Timestamp)
     /// The purchase was sold as another kind of product than the source counts.
     case otherKind(String)
+    /// The period has this level, and the source counts only the required level and higher ones (lower numbers).
+    case lowerLevel(Int64, required: Int64)
+    /// The time has no level, as an assertion, and the source counts only levels.
+    case withoutLevel
     /// This version cannot read the record.
     case unreadable(String)
     /// The rule with this name prefers another fact.
@@ -137,6 +150,8 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .covered: "its time is already covered, or had passed"
         case .revoked(let date): "it was revoked at \(date)"
         case .otherKind(let kind): "it was sold as \(kind)"
+        case .lowerLevel(let level, let required): "its level is \(level), and the source needs \(required)"
+        case .withoutLevel: "it has no level"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"
         }

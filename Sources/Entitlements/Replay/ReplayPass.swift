@@ -4,6 +4,7 @@ struct ReplayPass {
     let catalog: Catalog
     let environment: EnvironmentID
     private(set) var timelines: [GroupID: Timeline] = [:]
+    private(set) var partialTimelines: [Entitlement.Source: Timeline] = [:]
     private(set) var ownerships: [ProductID: Ownership] = [:]
     private(set) var verdicts: [Replay.Verdict] = []
 
@@ -37,6 +38,16 @@ struct ReplayPass {
             let lines = RenewalLines(sold: renewals[group] ?? [], facts: facts)
             timelines[group] = Timeline(stacked + lines.periods())
         }
+        for source in catalog.partialSources { partialTimelines[source] = Timeline(periods(of: source)) }
+    }
+
+    /// The periods that a level or an auto-renewable product counts, in the order of their groups.
+    private func periods(of source: Entitlement.Source) -> [Period] {
+        if case .level(let group, _) = source {
+            return timelines[group]?.contributions.filter(source.counts) ?? []
+        }
+        // A product may have been sold in another group.
+        return timelines.keys.sorted().flatMap { timelines[$0]?.contributions.filter(source.counts) ?? [] }
     }
 
     private func counts(_ assertion: Assertion) -> Bool {

@@ -51,6 +51,15 @@ public struct Timeline: Hashable, Sendable {
         chains.last { $0.start <= instant }
     }
 
+    /// Returns the start of time that is added at `date`: the end of the chain that began last, or `date` if that is
+    /// later.
+    package func startOfTime(addedAt date: Timestamp) -> Timestamp { max(date, chain(at: date)?.end ?? .earliest) }
+
+    /// Returns the end of the chain that contains the time just before `instant`; `nil` if there is none.
+    package func end(reaching instant: Timestamp) -> Timestamp? {
+        chains.first { $0.start < instant && instant <= $0.end }?.end
+    }
+
     /// Returns the first instant after `instant` at which a chain begins or ends; `nil` if there is none.
     package func nextBoundary(after instant: Timestamp) -> Timestamp? {
         chains.lazy.flatMap { [$0.start, $0.end] }.first { $0 > instant }

@@ -120,3 +120,15 @@ public struct Period: Hashable, Sendable {
     /// Returns `true` if `start ≤ instant < end`.
     public func contains(_ instant: Timestamp) -> Bool { start <= instant && instant < end }
 }
+
+extension Entitlement.Source {
+    /// Returns `true` if the source counts `period`, one of its group or product.
+    func counts(_ period: Period) -> Bool {
+        switch self {
+        case .group: true
+        case .level(_, let level): period.level.map { $0 <= level } ?? false
+        case .product(let product): period.level != nil && period.product == product
+        case .units: false
+        }
+    }
+}

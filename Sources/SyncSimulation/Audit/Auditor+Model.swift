@@ -21,12 +21,19 @@ extension Auditor {
         }
         guard isKnown else { return }
         let now = snapshot.at.milliseconds
+        let scope: ModelScope = world.scenario.sharesUnits ? .shared : .deviceLocal
+        let catalog = world.subject.catalogs[min(device.setup.catalog, world.subject.catalogs.count - 1)]
+        for entitlement in catalog.entitlements {
+            let expected = model.access(to: entitlement, in: catalog, scope, at: now)
+            guard let access = snapshot[access: entitlement.id], !expected.agrees(with: access) else { continue }
+            report(.model, "\(entitlement.id) is \(access) instead of \(expected)", device)
+        }
         for product in ["owl", "crown"] {
             let isOwned = model.owns(product, at: now)
             guard isOwned != snapshot.owned.contains(ProductID(product)) else { continue }
             report(.model, "\(product) is \(isOwned ? "owned but not shown" : "shown but not owned")", device)
         }
-        let units = model.balance(of: "coins", world.scenario.sharesUnits ? .shared : .deviceLocal, at: now)
+        let units = model.balance(of: "coins", scope, at: now)
         if snapshot[balance: "coins"] != units {
             report(.spends, "\(snapshot[balance: "coins"]) coins are shown instead of \(units)", device)
         }

@@ -72,9 +72,26 @@ struct ModelReplay {
 
     /// All spans in which `group` is paid.
     func coverage(of group: String) -> [ModelSpan] {
-        let id = ModelID(group)
-        let renewals = sales.filter { $0.terms.kind == .autoRenewable && $0.terms.group == id }
-        return (stacked(id) + facts.spans(ofRenewals: renewals)).joined
+        (stacked(ModelID(group)) + renewals { $0.terms.group == ModelID(group) }).joined
+    }
+
+    /// The spans in which `group` is paid at `level` or a higher one, which has a lower number.
+    func coverage(of group: String, atLevel level: Int64) -> [ModelSpan] {
+        renewals { $0.terms.group == ModelID(group) && $0.terms.level <= level }.joined
+    }
+
+    /// The spans in which the auto-renewable `product` is paid.
+    func coverage(ofProduct product: String) -> [ModelSpan] {
+        renewals { $0.purchase.product == ModelID(product) }.joined
+    }
+
+    /// The spans of the auto-renewable purchases that fulfil `condition`. All purchases of a group decide when they
+    /// end.
+    private func renewals(_ condition: (ModelSale) -> Bool) -> [ModelSpan] {
+        let renewing = sales.filter { $0.terms.kind == .autoRenewable }
+        return Dictionary(grouping: renewing, by: \.terms.group).values.flatMap { group in
+            facts.spans(ofRenewals: group).filter { condition($0.sale) }.map(\.span)
+        }
     }
 
     /// Returns `true` if `group` is paid at `instant`.

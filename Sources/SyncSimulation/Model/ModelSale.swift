@@ -107,10 +107,10 @@ extension ModelFacts {
         return right.transaction < left.transaction
     }
 
-    /// The active spans of the purchases `renewals` of one auto-renewable group. They have their own ends, so nothing
-    /// is appended.
-    func spans(ofRenewals renewals: [ModelSale]) -> [ModelSpan] {
-        var spans: [ModelSpan] = []
+    /// The active spans of the purchases `renewals` of one auto-renewable group, each with its purchase. They have
+    /// their own ends, so nothing is appended.
+    func spans(ofRenewals renewals: [ModelSale]) -> [(sale: ModelSale, span: ModelSpan)] {
+        var spans: [(sale: ModelSale, span: ModelSpan)] = []
         for line in Set(renewals.map(\.purchase.line)).sorted() {
             let purchases = renewals.filter { $0.purchase.line == line }
             let ends = purchases.map { sale in
@@ -124,12 +124,12 @@ extension ModelFacts {
                 if successor ?? .max >= end { end = min(end, sale.upgradedAt ?? .max) }
                 return min(end, successor ?? .max, sale.revokedAt ?? .max)
             }
-            for (sale, end) in zip(purchases, ends) { spans.append(ModelSpan(start: sale.date, end: end)) }
+            for (sale, end) in zip(purchases, ends) { spans.append((sale, ModelSpan(start: sale.date, end: end))) }
             if let grace = grace(of: purchases, line) {
                 let sale = purchases[grace.index]
                 let start = max(sale.date, ends[grace.index])
                 let successor = sale.successor(in: purchases)
-                spans.append(ModelSpan(start: start, end: min(grace.end, successor ?? .max)))
+                spans.append((sale, ModelSpan(start: start, end: min(grace.end, successor ?? .max))))
             }
         }
         return spans

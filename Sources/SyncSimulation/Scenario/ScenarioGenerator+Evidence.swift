@@ -28,23 +28,33 @@ extension ScenarioGenerator {
         if random.happens(perMille: 500) {
             statement.account = scenario.devices[device].account ?? (random.happens(perMille: 700) ? "alice" : "bob")
         }
-        if product == "club" { statement.expires = time + 30 * World.day }
-        var statements = [statement]
-        if product == "club" {
-            for _ in 0..<random.pick(0...3) {
-                guard let expires = statements.last?.expires else { break }
-                var renewal = statement
-                (renewal.transaction, renewal.original) = (newStatement(), statement.transaction)
-                (renewal.date, renewal.signedAt, renewal.expires) = (expires, expires, expires + 30 * World.day)
-                statements.append(renewal)
-            }
+        let renews = product == "club"
+        if renews {
+            statement.expires = time + 30 * World.day
+            if random.happens(perMille: 500) { statement.product = "lounge" }
         }
+        var statements = [statement]
+        for _ in 0..<(renews ? random.pick(0...3) : 0) { statements.append(renewal(of: statements)) }
         statements += refunds(of: statements[Int(random.pick(0...Int64(statements.count - 1)))])
         for statement in statements {
             deliver(statement, boughtOn: device, mustBeSeen: statement == statements[0])
         }
         if traits.losesLocalStores, random.happens(perMille: 300) { reinstall(device, statements) }
         return statements
+    }
+
+    /// The next renewal of the subscription that `statements` make up: of the same product, a downgrade at the end of
+    /// the period, or an upgrade before it.
+    private mutating func renewal(of statements: [StoreStatement]) -> StoreStatement {
+        var renewal = statements[statements.count - 1]
+        var date = renewal.expires ?? renewal.date
+        if random.happens(perMille: 300) {
+            if renewal.product == "lounge" { date -= random.pick(1...29) * random.pick(1...World.day) }
+            renewal.product = renewal.product == "lounge" ? "club" : "lounge"
+        }
+        (renewal.transaction, renewal.original) = (newStatement(), statements[0].transaction)
+        (renewal.date, renewal.signedAt, renewal.expires) = (date, date, date + 30 * World.day)
+        return renewal
     }
 
     /// A refund, often with its reversal, and at times with another refund.

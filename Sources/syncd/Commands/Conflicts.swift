@@ -1,10 +1,11 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncService
 
 struct Conflicts: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List conflicts: contradictions, re-dated and transferred purchases, overspent units.")
+        abstract: "List conflicts: contradictions, what the server overrode, overspent units.")
 
     @OptionGroup var options: StoreOptions
 
@@ -25,6 +26,8 @@ extension Conflict {
         case .redated: "redated"
         case .transferred: "transferred"
         case .refused: "refused"
+        case .overridden: "overridden"
+        case .unverified: "unverified"
         case .overspent: "overspent"
         }
     }
@@ -37,6 +40,9 @@ extension Conflict {
         case .transferred(let purchase, let account):
             "\(purchase.transaction.id)  belongs to \"\(account.singleLine)\" now"
         case .refused(let purchase, let reason): "\(purchase.transaction.id)  \(reason.singleLine)"
+        case .overridden(let fact, let replacement):
+            "\(fact.kindName) \(fact.summary)  the server states: \(replacement.kindName) \(replacement.summary)"
+        case .unverified(let fact): "\(fact.kindName) \(fact.summary)  the server has not verified it"
         case .overspent(let spend, let writtenOff):
             "\(spend.product)  \(plural(Int(writtenOff), "unit")) written off, spent by \(spend.replica.short) "
                 + "at \(spend.date)"
@@ -52,6 +58,8 @@ extension Conflict {
         case .contradiction(let note): [("transactionID", .string(note.kept.transaction.id.rawValue))]
         case .redated(let purchase, _), .transferred(let purchase, _), .refused(let purchase, _):
             [("transactionID", .string(purchase.transaction.id.rawValue))]
+        case .overridden(let fact, _), .unverified(let fact):
+            fact.transaction.map { [("transactionID", .string($0.id.rawValue))] } ?? []
         case .overspent(let spend, let writtenOff):
             [("spendID", .string(spend.id.rawValue)), ("writtenOff", .number(writtenOff))]
         }

@@ -195,15 +195,15 @@ struct BadCatalogTests {
             ),
             (
                 #"{"id":"e","grantedBy":["product:coins"]}"#, "entitlements[0].grantedBy[0]",
-                "\"coins\" is consumable, only a nonConsumable is owned"
+                "\"coins\" is consumable, write \"units:coins\""
             ),
             (
                 #"{"id":"e","grantedBy":["owl"]}"#, "entitlements[0].grantedBy[0]",
-                "must be one of product:ID, group:ID, units:ID, not \"owl\""
+                "must be one of product:ID, group:ID, group:ID@LEVEL, units:ID, not \"owl\""
             ),
             (
                 #"{"id":"e","grantedBy":["Product:owl"]}"#, "entitlements[0].grantedBy[0]",
-                "must be one of product:ID, group:ID, units:ID, not \"Product:owl\""
+                "must be one of product:ID, group:ID, group:ID@LEVEL, units:ID, not \"Product:owl\""
             ),
             (#"{"id":"e","grantedBy":[1]}"#, "entitlements[0].grantedBy[0]", "a string is expected, not a number"),
             (

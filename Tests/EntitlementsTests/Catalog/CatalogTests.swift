@@ -43,13 +43,26 @@ struct CatalogTests {
         #expect(Product(id: "owl", kind: .nonConsumable).name() == "owl")
     }
 
+    @Test("Products keep the order of the catalogue, and entitlements are sorted by id")
+    func order() throws {
+        let json = #"""
+            {"products":[{"id":"c","type":"nonConsumable"},{"id":"a","type":"consumable"},
+                         {"id":"b","type":"nonConsumable"}],
+             "entitlements":[{"id":"z","grantedBy":["product:c"]},{"id":"y","grantedBy":["product:b"]}]}
+            """#
+        let catalog = try Catalog(json: json.utf8)
+        #expect(catalog.products.map(\.id) == ["c", "a", "b"])
+        #expect(catalog.entitlements.map(\.id) == ["y", "z"])
+        #expect(catalog[product: "b"]?.id == "b")
+    }
+
     @Test("Ids with slashes, colons, emoji, a leading combining mark, and two canonically equal ids live side by side")
     func oddIds() throws {
         let ids = ["a/b/../c", "units:x", "🦉", "\u{301}x", "caf\u{E9}", "cafe\u{301}"]
         let products = ids.map { #"{"id":"\#($0)","type":"nonConsumable"}"# }.joined(separator: ",")
         let entitlements = ids.map { #"{"id":"\#($0)","grantedBy":["product:\#($0)"]}"# }.joined(separator: ",")
         let catalog = try Catalog(json: #"{"products":[\#(products)],"entitlements":[\#(entitlements)]}"#.utf8)
-        #expect(catalog.products.map(\.id) == ids.map { ProductID($0) }.sorted())
+        #expect(catalog.products.map(\.id) == ids.map { ProductID($0) })
         for id in ids {
             #expect(catalog[product: ProductID(id)]?.id == ProductID(id))
             #expect(catalog[entitlement: EntitlementID(id)]?.grantedBy == [.product(ProductID(id))])

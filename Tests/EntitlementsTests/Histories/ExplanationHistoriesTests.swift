@@ -21,7 +21,7 @@ struct ExplanationHistoriesTests {
                     RenewalState(
                         line: TransactionReference(
                             store: .appStore, environment: isSandbox ? .sandbox : .production,
-                            id: random.pick(["r0", "r1", "2"])), willRenew: true,
+                            id: random.pick(["r0", "r1", "2", "f0", "f1"])), willRenew: true,
                         graceEnd: random.chance(1, in: 4) ? nil : .near(center, years: 3, using: &random),
                         stamp: .random(using: &random))))
         }
@@ -43,7 +43,7 @@ struct ExplanationHistoriesTests {
         let facts = replay.facts
         let purchases = facts.purchases.filter { purchase in
             switch source {
-            case .group(let group):
+            case .group(let group), .level(let group, _):
                 (purchase.terms ?? replay.catalog.terms(of: purchase.product))?.kind.group == group
             case .product(let product), .units(let product): purchase.product == product
             }
@@ -54,12 +54,14 @@ struct ExplanationHistoriesTests {
             if let acceptance = facts.acceptance(of: purchase) { found.insert(.acceptance(acceptance)) }
             for case .acceptance(let acceptance) in facts.unreadable
             where acceptance.transaction == purchase.transaction { found.insert(.acceptance(acceptance)) }
-            if case .group = source, let state = facts.renewalStates[purchase.line] {
+            if ![.product(Shop.owl), .units(Shop.coins)].contains(source),
+                let state = facts.renewalStates[purchase.line]
+            {
                 found.insert(.renewalState(state))
             }
         }
         switch source {
-        case .group(let group):
+        case .group(let group), .level(let group, _):
             found.formUnion(facts.assertions.filter { $0.reference.group == group }.map(Fact.assertion))
         case .product(let product):
             for (reference, marks) in facts.flags where reference.product == product {
@@ -76,7 +78,8 @@ struct ExplanationHistoriesTests {
         var reasons: Set<String> = []
         try forAll("explanations are complete", cases: 3_000) { random, place in
             let (replay, now) = try Self.replay(using: &random)
-            for section in try #require(replay.explanation(of: "all", at: now)).sections {
+            let explanations = replay.catalog.entitlements.compactMap { replay.explanation(of: $0.id, at: now) }
+            for section in explanations.flatMap(\.sections) {
                 let named = Set(section.lines.map(\.fact))
                 let concerned = Self.concerned(section.source, in: replay)
                 try #require(named == concerned, "\(section.source): \(named.symmetricDifference(concerned)); \(place)")
@@ -93,35 +96,42 @@ struct ExplanationHistoriesTests {
     func agreement() throws {
         try forAll("explanations agree", cases: 3_000) { random, place in
             let (replay, now) = try Self.replay(using: &random)
-            let explanation = try #require(replay.explanation(of: "all", at: now))
-            try #require(explanation.access == replay.access(to: "all", at: now), "\(place)")
-            for section in explanation.sections {
-                switch section.source {
-                case .group(let group):
-                    let told = section.lines.compactMap { line -> Period? in
-                        if case .period(let period) = line.effect { !period.isEmpty ? period : nil } else { nil }
-                    }
-                    try #require(Timeline(told).chains == replay.timelines[group]?.chains, "\(place)")
-                    try #require(told.count == replay.timelines[group]?.periods.count, "\(place)")
-                case .product(let product):
-                    let isTold = section.lines.contains { line in
-                        switch line.effect {
-                        case .ownership(let period): period.contains(now)
-                        case .flagCounts: true
-                        default: false
-                        }
-                    }
-                    try #require(isTold == replay.isOwned(product, at: now), "\(place)")
-                case .units(let product):
-                    let balances = section.lines.compactMap { line -> Int64? in
-                        switch line.effect {
-                        case .units(_, let balance), .spent(_, _, let balance): balance
-                        default: nil
-                        }
-                    }
-                    try #require(balances.last ?? 0 == replay.balance(of: product, at: now), "\(place)")
+            for entitlement in ["all", "films"] as [EntitlementID] {
+                let explanation = try #require(replay.explanation(of: entitlement, at: now))
+                try #require(explanation.access == replay.access(to: entitlement, at: now), "\(place)")
+                for section in explanation.sections { try compare(section, replay, at: now, place) }
+            }
+        }
+    }
+
+    private func compare(
+        _ section: Explanation.Section, _ replay: Replay, at now: Timestamp, _ place: String
+    ) throws {
+        let told = section.lines.compactMap { line -> Period? in
+            if case .period(let period) = line.effect { !period.isEmpty ? period : nil } else { nil }
+        }
+        switch section.source {
+        case .group, .level, .product(Cinema.basic):
+            let periods = replay.timelines.values.flatMap(\.periods).filter { section.source.matches($0, replay) }
+            try #require(Timeline(told).chains == Timeline(periods).chains, "\(section.source): \(place)")
+            try #require(told.count == periods.count, "\(section.source): \(place)")
+        case .product(let product):
+            let isTold = section.lines.contains { line in
+                switch line.effect {
+                case .ownership(let period): period.contains(now)
+                case .flagCounts: true
+                default: false
                 }
             }
+            try #require(isTold == replay.isOwned(product, at: now), "\(place)")
+        case .units(let product):
+            let balances = section.lines.compactMap { line -> Int64? in
+                switch line.effect {
+                case .units(_, let balance), .spent(_, _, let balance): balance
+                default: nil
+                }
+            }
+            try #require(balances.last ?? 0 == replay.balance(of: product, at: now), "\(place)")
         }
     }
 
@@ -137,5 +147,18 @@ struct ExplanationHistoriesTests {
                 .setAside(.revoked(try Timestamp("2026-02-01"))), .revokes,
                 .setAside(.otherKind("nonConsumable")), .notYet,
             ])
+    }
+}
+
+extension Entitlement.Source {
+    /// Returns `true` if the source counts `period`, as its definition says.
+    fileprivate func matches(_ period: Period, _ replay: Replay) -> Bool {
+        let group = replay.timelines.first { $0.value.periods.contains(period) }?.key
+        return switch self {
+        case .group(let id): group == id
+        case .level(let id, let level): group == id && period.level != nil && period.level ?? 0 <= level
+        case .product(let product): period.product == product
+        case .units: false
+        }
     }
 }

@@ -56,10 +56,17 @@ struct RandomHistory {
             products: [
                 Product(id: Shop.threeMonths, kind: threeMonths), Product(id: Shop.owl, kind: .nonConsumable),
                 Product(id: Shop.coins, kind: .consumable(units: 5)),
+                Product(id: Cinema.basic, kind: film(level: 2)), Product(id: Cinema.premium, kind: film(level: 1)),
             ],
             entitlements: [
-                Entitlement(id: "all", grantedBy: [.group(Shop.random), .product(Shop.owl), .units(Shop.coins)])
+                Entitlement(id: "all", grantedBy: [.group(Shop.random), .product(Shop.owl), .units(Shop.coins)]),
+                Entitlement(
+                    id: "films", grantedBy: [.level(Cinema.films, 1), .product(Cinema.basic), .group(Cinema.films)]),
             ], policy: Policy(bonus: CalendarDuration(days: 1), rules: rules))
+    }
+
+    private static func film(level: Int64) -> ProductKind {
+        .autoRenewable(group: Cinema.films, level: level, duration: CalendarDuration(months: 1), introductory: nil)
     }
 
     /// Later than all earlier times, so that the later of two statements about one subject counts.
@@ -89,10 +96,11 @@ struct RandomHistory {
     }
 
     private mutating func adding(using random: inout SplitMix64) -> Fact {
-        switch random.int(0...11) {
+        switch random.int(0...13) {
         case 0...4: return .purchase(purchase(using: &random))
         case 5, 6: return .assertion(assertion(using: &random))
         case 7: return .purchase(renewal(using: &random))
+        case 12, 13: return .purchase(film(using: &random))
         case 8:
             let isSigned = random.chance(1, in: 2)
             let store: StoreID = isSigned ? .appStore : .reported
@@ -154,13 +162,26 @@ struct RandomHistory {
             stamp: Stamp(signedDate: center, logicalTime: time))
     }
 
+    /// A period of a subscription with two levels, which changes the level at any time.
+    private mutating func film(using random: inout SplitMix64) -> Purchase {
+        let isPremium = random.chance(1, in: 2)
+        let time = time()
+        return Purchase(
+            transaction: TransactionReference(store: .appStore, id: TransactionID("f\(time.rawValue)")),
+            product: isPremium ? Cinema.premium : Cinema.basic,
+            terms: random.chance(1, in: 4) ? nil : Terms(kind: Self.film(level: isPremium ? 1 : 2)),
+            date: .near(center, years: years, using: &random), originalID: random.pick(["f0", "f0", "f1"]),
+            stamp: Stamp(signedDate: center, logicalTime: time))
+    }
+
     /// One of a few dates, so that the same assertion is repeated, also as of an earlier time.
     private mutating func assertion(using random: inout SplitMix64) -> Assertion {
         let until = center.adding(CalendarDuration(months: random.int(-2...12) + 2, days: random.pick([0, 30])))
         let date = Timestamp.near(center, years: years, using: &random)
         return Assertion(
             Assertion.Reference(
-                group: Shop.random, source: random.pick(["parse", "promotion"]), until: until,
+                group: random.pick([Shop.random, Shop.random, Cinema.films]),
+                source: random.pick(["parse", "promotion"]), until: until,
                 environment: random.chance(1, in: 10) ? .sandbox : .production),
             assertedAt: random.pick([date, center]), recordedAt: center, replica: Self.replica, logicalTime: time())
     }

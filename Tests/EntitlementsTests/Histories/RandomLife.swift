@@ -47,8 +47,8 @@ struct RandomLife {
                 Product(id: "month", kind: .nonRenewing(group: "passes", duration: CalendarDuration(months: 1))),
             ],
             entitlements: [
-                Entitlement(id: "monthly", grantedBy: [.group("months")]),
-                Entitlement(id: "yearly", grantedBy: [.group("years")]),
+                Entitlement(id: "monthly", grantedBy: [.product("monthly")]),
+                Entitlement(id: "yearly", grantedBy: [.level("years", 2)]),
                 Entitlement(id: "owl", grantedBy: [.product("owl")]),
             ])
     }

@@ -13,7 +13,7 @@ struct ModelAgreementTests {
         mutating func note(_ name: String, _ happened: Bool) { counts[name, default: 0] += happened ? 1 : 0 }
     }
 
-    @Test("The model and the replay agree on periods, ownership and units of random ledgers")
+    @Test("The model and the replay agree on periods, ownership, units and access of random ledgers")
     func agreement() throws {
         var tally = Tally()
         let catalog = try RandomFacts.catalog()
@@ -29,7 +29,19 @@ struct ModelAgreementTests {
             let replay = Replay(
                 facts, catalog: catalog, environment: environment, rules: ConflictRules(consumables: scope))
             for instant in [.latest, Timestamp.near2026(using: &random)] {
-                try compare(replay.snapshot(at: instant), model, scope == .shared ? .shared : .deviceLocal, place)
+                let snapshot = replay.snapshot(at: instant)
+                try compare(snapshot, model, scope == .shared ? .shared : .deviceLocal, place)
+                for entitlement in catalog.entitlements {
+                    let expected = model.access(
+                        to: entitlement, in: catalog, scope == .shared ? .shared : .deviceLocal,
+                        at: instant.milliseconds)
+                    let access = try #require(snapshot[access: entitlement.id])
+                    try #require(
+                        expected.agrees(with: access), "\(entitlement.id): \(access), not \(expected), \(place)")
+                    tally.note("\(entitlement.id) paid", expected.isPaid)
+                }
+                tally.note("one, not all", snapshot.isGranted("one") && !snapshot.isGranted("all"))
+                tally.note("one, not single", snapshot.isGranted("one") && !snapshot.isGranted("single"))
             }
             tally.note(
                 "evidence",
@@ -137,6 +149,14 @@ extension Timestamp {
     fileprivate static func near2026(using random: inout SplitMix64) -> Timestamp {
         near(Timestamp(milliseconds: 1_767_225_600_000), years: 4, using: &random)
     }
+}
+
+extension ModelAccess {
+    fileprivate var isPaid: Bool { if case .paid = self { true } else { false } }
+}
+
+extension Snapshot {
+    fileprivate func isGranted(_ entitlement: EntitlementID) -> Bool { self[access: entitlement]?.isGranted == true }
 }
 
 extension Conflict {

@@ -9,7 +9,7 @@ struct RandomFacts {
     var device = Ledger()
     var server = Ledger()
 
-    static let products: [ProductID] = ["month", "quarter", "owl", "coins", "weekly", "unlisted", "a", "🦉"]
+    static let products: [ProductID] = ["month", "quarter", "owl", "coins", "weekly", "single", "unlisted", "a", "🦉"]
 
     /// Returns a catalogue of all ``products`` except the last three.
     static func catalog() throws -> Catalog {
@@ -24,6 +24,16 @@ struct RandomFacts {
                     kind: .autoRenewable(
                         group: "selfies", level: 1, duration: CalendarDuration(days: 7),
                         introductory: IntroductoryOffer(mode: .free, duration: CalendarDuration(days: 3)))),
+                Product(
+                    id: "single",
+                    kind: .autoRenewable(
+                        group: "selfies", level: 2, duration: CalendarDuration(months: 1), introductory: nil)),
+            ],
+            entitlements: [
+                Entitlement(id: "all", grantedBy: [.level("selfies", 1)]),
+                Entitlement(id: "one", grantedBy: [.level("selfies", 2), .product("owl")]),
+                Entitlement(id: "single", grantedBy: [.product("single"), .units("coins")]),
+                Entitlement(id: "any", grantedBy: [.product("weekly"), .group("random"), .group("selfies")]),
             ],
             policy: Policy(bonus: CalendarDuration(days: 1)))
     }
@@ -39,6 +49,9 @@ struct RandomFacts {
         "weekly": ModelTerms(
             kind: .autoRenewable, group: "selfies", duration: ModelDuration(days: 7), level: 1,
             introductory: ModelDuration(days: 3), bonus: ModelDuration(days: 1)),
+        "single": ModelTerms(
+            kind: .autoRenewable, group: "selfies", duration: ModelDuration(months: 1), level: 2,
+            bonus: ModelDuration(days: 1)),
     ]
 
     init(_ catalog: Catalog, using random: inout SplitMix64) {
@@ -49,6 +62,7 @@ struct RandomFacts {
             if place <= 3 { inAccount.append(record) }
             if place >= 3 { onDevice.append(record) }
         }
+        if random.chance(1, in: 3) { inAccount += Self.encounter(catalog, using: &random).map(\.record) }
         account = random.chance(1, in: 50) ? .erased : Ledger(inAccount)
         device = Ledger(onDevice)
         for _ in 0..<random.int(0...2) where random.chance(1, in: 2) {
@@ -59,7 +73,7 @@ struct RandomFacts {
 
     /// Returns a server ledger with decisions, and often with verified statements and a policy.
     private static func server(_ catalog: Catalog, using random: inout SplitMix64) -> Ledger {
-        var records = (0..<random.int(0...2)).map { _ in Fact.acceptance(.near(using: &random)).record }
+        var records = (0..<random.int(0...3)).map { _ in Fact.acceptance(.near(using: &random)).record }
         if random.chance(1, in: 2) { return Ledger(records) }
         for _ in 0..<random.int(0...12) { records.append(record(catalog, using: &random)) }
         if random.chance(2, in: 3) {
@@ -67,6 +81,42 @@ struct RandomFacts {
             records.append(Fact.policy(PolicyStatement(policy, logicalTime: .near(using: &random))).record)
         }
         return Ledger(records)
+    }
+
+    /// Returns facts that would rarely meet by chance: a restored purchase with a status of one of its transactions, a
+    /// subscription in its grace period, or a purchase that never ends.
+    private static func encounter(_ catalog: Catalog, using random: inout SplitMix64) -> [Fact] {
+        var purchase = Purchase.near(catalog, using: &random)
+        purchase.transaction = TransactionReference(id: "t0")
+        switch random.int(0...3) {
+        case 0, 1:
+            purchase = .copy(catalog, using: &random)
+            (purchase.product, purchase.originalID) = (random.pick(["weekly", "owl"]), "t0")
+            purchase.terms = catalog.terms(of: purchase.product)
+            var other = purchase
+            (purchase.transaction.id, other.transaction.id) = ("t6", "t7")
+            other.stamp = .near(using: &random)
+            let status = Revocation(
+                transaction: random.pick([purchase, other]).transaction, revokedAt: .near(using: &random),
+                reason: "refund", upgradedAt: random.chance(1, in: 2) ? .near(using: &random) : nil,
+                stamp: Stamp(signedDate: .near(using: &random), logicalTime: .near(using: &random)))
+            return [.purchase(purchase), .purchase(other)] + (random.chance(3, in: 4) ? [.revocation(status)] : [])
+        case 2:
+            (purchase.product, purchase.originalID, purchase.lineItemID) = ("weekly", "t0", nil)
+            (purchase.terms, purchase.quantity, purchase.storeExpiry) = (catalog.terms(of: "weekly"), 1, nil)
+            let graceEnd = Timestamp(milliseconds: purchase.date.milliseconds + random.int(9...40) * 86_400_000)
+            return [
+                .purchase(purchase),
+                .renewalState(
+                    RenewalState(
+                        line: purchase.line, willRenew: true, graceEnd: graceEnd, stamp: .near(using: &random))),
+            ]
+        default:
+            let duration = CalendarDuration(months: 1_200)
+            (purchase.product, purchase.quantity) = ("month", 10_000)
+            purchase.terms = Terms(kind: .nonRenewing(group: "random", duration: duration))
+            return [.purchase(purchase)]
+        }
     }
 
     private static func record(_ catalog: Catalog, using random: inout SplitMix64) -> Record {
@@ -144,7 +194,8 @@ extension StoredEvidence {
 extension Purchase {
     fileprivate static func near(_ catalog: Catalog, using random: inout SplitMix64) -> Purchase {
         let product = random.pick(
-            ["month", "month", "quarter", "quarter", "weekly", "weekly", "weekly"] + RandomFacts.products)
+            ["month", "month", "quarter", "quarter", "weekly", "weekly", "weekly", "single", "single", "coins"]
+                + RandomFacts.products)
         let date = Timestamp.near(using: &random)
         var terms = catalog.terms(of: product)
         if random.chance(1, in: 4) { terms = nil }
