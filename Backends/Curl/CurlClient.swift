@@ -106,6 +106,8 @@ extension CurlClient {
         /// A folder of authorities, with names as of `openssl rehash`, that replaces the default folder of libcurl;
         /// `nil` for the default. Tests use it in place of the system's folder.
         package var defaultAuthorityFolder: String?
+        /// `false` to accept any certificate, for a server from which only public data is read.
+        package var verifiesServer = true
         /// The proxy for requests.
         public var proxy = Proxy.environment
         /// The user agent of requests that do not set their own; `nil` for none.

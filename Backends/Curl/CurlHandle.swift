@@ -78,6 +78,10 @@ final class CurlHandle {
             try check(ccurl_set_text(easy, CURLOPT_CAPATH, folder), "CAPATH")
         }
         try setTrust(configuration.trust, of: easy)
+        if !configuration.verifiesServer {
+            try check(ccurl_set_long(easy, CURLOPT_SSL_VERIFYPEER, 0), "SSL_VERIFYPEER")
+            try check(ccurl_set_long(easy, CURLOPT_SSL_VERIFYHOST, 0), "SSL_VERIFYHOST")
+        }
         switch configuration.proxy {
         case .environment: break
         case .none: try check(ccurl_set_text(easy, CURLOPT_PROXY, ""), "PROXY")

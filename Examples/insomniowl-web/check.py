@@ -12,6 +12,7 @@ service-worker.js; run it after each change to them.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -66,7 +67,10 @@ def check(options, folder):
         story.check_units(first, second, server)
         first.press('#tabs a[href="#/shop"]')
         looks.measure(first, second, options.rounds)
-        local = Server(options.syncd, folder / "local", CATALOG.parents[1] / "insomniowl.json")
+        tutorial = json.loads((CATALOG.parents[1] / "insomniowl.json").read_bytes())
+        tutorial["products"].reverse()
+        (folder / "reversed.json").write_text(json.dumps(tutorial))
+        local = Server(options.syncd, folder / "local", folder / "reversed.json")
         try:
             story.check_local_units(browser, local)
         finally:

@@ -50,10 +50,12 @@ export class OwlView {
       const link = document.createElement("a");
       link.href = "#/shop";
       link.textContent = "in the shop";
+      const hasPacks = this.#shop.packs.length > 0;
+      const ways = hasPacks ? "Subscribe, or buy owls, " : "Subscribe ";
       const reason = {
-        expired: access.date && `Your subscription ended on ${dateText(access.date)}. Subscribe, or buy owls, `,
-        usedUp: "You have used all your owls. Buy more, or subscribe, ",
-      }[access.reason] || "No owls yet. Subscribe, or buy owls, ";
+        expired: access.date && `Your subscription ended on ${dateText(access.date)}. ${ways}`,
+        usedUp: `You have used all your owls. ${hasPacks ? "Buy more, or subscribe, " : ways}`,
+      }[access.reason] || `No owls yet. ${ways}`;
       return { lead: [reason, link, "."], cost: "", label: "Show an owl" };
     }
     const label = this.#current === null ? "Show an owl" : "Another owl";

@@ -57,12 +57,9 @@ function faultOf(input) {
   return null;
 }
 
-/**
- * Removes spaces at both ends of a name, and composes its letters (NFC): the server accepts names in this form only.
- * Such spaces often come from pasting or from a keyboard's suggestions.
- */
-function normalizeName(input) {
-  if (input.autocomplete === "username" && !input.hidden) input.value = input.value.trim().normalize("NFC");
+/** Removes spaces at both ends of a name, which often come from pasting or from a keyboard's suggestions. */
+function trimName(input) {
+  if (input.autocomplete === "username" && !input.hidden) input.value = input.value.trim();
 }
 
 /**
@@ -86,7 +83,7 @@ export function onSubmit(form, work, fieldOf = () => null) {
     event.preventDefault();
     const button = event.submitter ?? $("button[type=submit]", form);
     if (form.getAttribute("aria-busy") === "true" || button.disabled) return;
-    inputs.forEach(normalizeName);
+    inputs.forEach(trimName);
     const invalid = inputs.find((input) => faultOf(input) !== null);
     show(invalid ? faultOf(invalid) : null, invalid);
     if (invalid) return;

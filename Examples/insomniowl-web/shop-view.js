@@ -93,7 +93,10 @@ export class ShopView {
     const big = (words) => make("p", "big", words);
     const small = (words) => make("p", "small", words);
     if (!subscription?.expires) {
-      text.append(big("No subscription yet"), small("Subscribe for unlimited owls, or buy five at a time."));
+      const sizes = [...new Set(this.#shop.packs.map((product) => product.units ?? 1))].sort((a, b) => a - b);
+      const list = [sizes.slice(0, -1).join(", "), sizes.at(-1)].filter((part) => part !== "").join(" or ");
+      const packs = sizes.length > 0 ? `, or buy ${list} at a time` : "";
+      text.append(big("No subscription yet"), small(`Subscribe for unlimited owls${packs}.`));
       return [text];
     }
     if (!subscription.active) {

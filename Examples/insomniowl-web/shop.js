@@ -299,6 +299,12 @@ export class Shop extends EventTarget {
   /** True if units belong to the account; otherwise they stay on the device that bought them. */
   get sharesUnits() { return this.catalog?.policy?.consumables === "shared"; }
 
+  /** The consumables that this page sells. */
+  get packs() {
+    return this.sharesUnits
+      ? this.catalog.products.filter((product) => product.type === "consumable" && product.forSale !== false) : [];
+  }
+
   /** The product with this id; undefined if the catalogue does not sell it. */
   product(id) { return this.catalog.products.find((product) => product.id === id); }
 

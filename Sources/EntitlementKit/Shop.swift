@@ -33,8 +33,8 @@ public final class Shop {
         case xcode
     }
 
-    /// The rows of a shop page: one for each product that is for sale, owned or pending. Empty until ``run()`` or
-    /// ``refresh()`` has read the purchases.
+    /// The rows of a shop page: one for each product that is for sale, owned or pending, in the order of the catalogue.
+    /// Empty until ``run()`` or ``refresh()`` has read the purchases.
     public var rows: [Row] {
         opened?.model.rows.map { Row($0, offers[$0.id.rawValue], language: settings.language) } ?? []
     }

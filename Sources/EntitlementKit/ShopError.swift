@@ -88,11 +88,14 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         case .logInNeeded: "You are not logged in. Log in, and try again."
         case .accountDeleted: "This account was deleted. Log in to another account, or create one."
         case .full: "This device has no free space. Free some space, and try again. Nothing was lost."
-        case .storage: "This device cannot read or save your purchases. Restart the app, and try again."
+        case .storage where isTransient: "This device is busy with your purchases. Try again in a moment."
+        case .storage: "This device cannot read or save your purchases. Restart the app, or ask the app's support."
         case .damaged: "The purchases on this device are damaged. Install the app again, then restore your purchases."
         case .newerVersion: "A newer version of this app has saved your purchases. Update the app."
-        case .appStore: "The App Store could not do this. Try again later."
-        default: "This did not work. Try again later."
+        case .appStore where isTransient: "The App Store could not do this. Try again later."
+        case .appStore: "This cannot be bought here. Use a device with the App Store, or ask the app's support."
+        case _ where isTransient: "This did not work. Try again later."
+        default: "This did not work. Please look for an update of the app, or ask the app's support."
         }
     }
 }

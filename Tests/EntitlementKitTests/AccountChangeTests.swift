@@ -118,6 +118,29 @@ struct AccountChangeTests {
         try await shop.refresh()
     }
 
+    @Test("At a new address of the server the user must log in again, which works, and the purchases are there")
+    func newAddress() async throws {
+        let shop = shop()
+        try await whileRunning(shop) {
+            try await signUp("alice", shop)
+            _ = try await shop.buy("owls.lifetime")
+        }
+        try await shop.refresh()
+        let moved = stage.shop("phone", server: "https://new.example.com") { $0.transport = requests }
+        await expect(.logInNeeded, naming: "belongs to") { try await moved.refresh() }
+        await expect(.logInNeeded, naming: "https://sync.example.com") { _ = try await moved.restore() }
+        #expect(try await moved.access(to: "all").isGranted)
+        try await whileRunning(moved) { await until { moved.failure?.kind == .logInNeeded } }
+        try await moved.logIn("alice", password: ShopStage.password, earlierPurchases: .leaveOnDevice)
+        try await moved.refresh()
+        #expect(moved.account == "alice" && moved.failure == nil)
+        // Back at the former address, the session is again that of another server.
+        let back = self.shop()
+        try await back.logOut()
+        #expect(back.account == nil && back.failure == nil)
+        try await signUp("bob", back, .leaveOnDevice)
+    }
+
     @Test("In TestFlight and in review the purchases of the sandbox count, and a fixed environment names the mistake")
     func environments() async throws {
         store.set(.sandbox)

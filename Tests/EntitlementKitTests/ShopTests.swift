@@ -216,6 +216,10 @@ struct ShopTests {
         for message in messages { #expect(message.hasSuffix(".") && !message.contains("errno"), "\(message)") }
         #expect(Set(messages).count == kinds.count - 3, "mistakes of the app share a message")
         #expect(ShopError(.invalid, "the password is too short").message.contains("the password is too short"))
+        for kind in [ShopError.Kind.other, .storage] {
+            #expect(ShopError(kind, "x", isTransient: true).message.contains("Try again"))
+            #expect(!ShopError(kind, "x").message.contains("ry again"), "an error that does not go away")
+        }
         let shown: any Error = ShopError(.full, "open: ENOSPC")
         #expect(shown.localizedDescription.hasPrefix("This device has no free space."))
     }

@@ -87,18 +87,47 @@ struct SessionFileTests {
         #expect(try mode("a") == 0o700 && mode("a/b") == 0o700)
     }
 
-    @Test("The session of another store or server is rejected, and a new log-in replaces it")
+    @Test("The session of another store or server has ended for this one, and a new log-in replaces it")
     func otherPair() async throws {
         try await file().save(session)
-        for other in [file(local: "file:tablet"), file(server: "https://other.example.com")] {
+        let pairs = [("file:tablet", "https://sync.example.com"), ("file:phone", "https://other.example.com")]
+        for (local, server) in pairs {
+            let other = file(local: local, server: server)
             let error = await expectKind(.permissionDenied) { try await other.load() }
+            #expect((error?.cause as? AccountError)?.kind == .sessionOver)
             #expect(
-                error?.message == "\(path): the session of file:phone at https://sync.example.com; log in again, or "
-                    + "use another file")
+                error?.message == "\(path): the session belongs to file:phone at https://sync.example.com, not to "
+                    + "\(local) at \(server); log in again")
         }
         #expect(try await file().load() == session)
-        try await file(local: "file:tablet").save(session)
-        #expect(try await file(local: "file:tablet").load() == session)
+        let moved = file(server: "https://other.example.com")
+        let client = try AccountClient(
+            server: moved.server, transport: DirectTransport(try await .open(MemoryBackend(), clock: TestClock(0))))
+        let tokens = SessionTokens(client, store: moved)
+        #expect(try await tokens.session() == nil)
+        let error = await expectKind(.permissionDenied) { try await tokens.token() }
+        #expect((error?.cause as? AccountError)?.kind == .sessionOver)
+        try await tokens.begin(session.session)
+        #expect(try await tokens.token() == "a.b.c")
+    }
+
+    @Test("A program whose log-in must not replace the session of another store gets an error with its advice")
+    func protectedStore() async throws {
+        try await self.file().save(session)
+        func file(_ local: String, _ server: String) -> SessionFile {
+            SessionFile(path, local: local, server: server, adviceForOtherStores: "pass another file")
+        }
+        let other = await expectKind(.permissionDenied) {
+            try await file("file:tablet", "https://sync.example.com").load()
+        }
+        #expect(other?.cause == nil)
+        #expect(
+            other?.message
+                == "\(path): the session belongs to file:phone at https://sync.example.com; pass another file")
+        let moved = await expectKind(.permissionDenied) {
+            try await file("file:phone", "https://other.example.com").load()
+        }
+        #expect((moved?.cause as? AccountError)?.kind == .sessionOver)
     }
 
     @Test("A damaged file is an error, never a missing session, and stays as it is")

@@ -30,14 +30,19 @@ extension AccountClient {
     /// - Parameters:
     ///   - name: the name of the account.
     ///   - token: the operator's token.
+    /// - Returns: The code, and the account's own name, of which `name` may be another spelling.
     /// - Throws: ``AccountError`` of kind `unknown`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
     public func addRecoveryCode(
         to name: String, token: @escaping HTTPBackend.Token
-    ) async throws(AccountError) -> String {
-        struct Body: Decodable { var recoveryCode: String }
+    ) async throws(AccountError) -> (code: String, account: String) {
+        struct Body: Decodable {
+            var recoveryCode: String
+            /// `nil` from a server of an earlier version.
+            var account: String?
+        }
         let body: Body = try await answer(
             .post, "/v1/accounts/\(Self.segment(name))/recovery-code", nil, token: token)
-        return body.recoveryCode
+        return (body.recoveryCode, body.account ?? name)
     }
 
     /// Erases an account permanently, as its owner could.

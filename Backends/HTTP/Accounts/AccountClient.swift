@@ -152,6 +152,16 @@ public struct AccountClient: Sendable {
             .post, "/v1/accounts/self/erasure", ["password": .text(password)], token: token)
     }
 
+    /// Fetches the server's catalogue as JSON; `nil` if it serves none. Needs no account.
+    ///
+    /// - Throws: ``AccountError`` of kind `unreachable` or `server`.
+    package func catalog() async throws(AccountError) -> [UInt8]? {
+        do throws(AccountError) { return try await exchange(.get, "/v1/catalog").body } catch {
+            guard error.kind == .unknown else { throw error }
+            return nil
+        }
+    }
+
     /// Fetches the account of a session.
     ///
     /// - Parameter token: an access token of the account.

@@ -28,8 +28,9 @@ import Darwin
 ///
 /// Errors name the file and the remedy:
 /// - `damaged`: The file does not contain a session.
-/// - `permissionDenied`: The session is that of another store or server, or other users can access the file, or this
-///   user cannot.
+/// - `permissionDenied`: Other users can access the file, or this user cannot. If the session is that of another store
+///   or server, for example because the server has a new address, the cause is an ``AccountError`` of kind
+///   `sessionOver`: log in again.
 /// - `full`: No space is left. The old session stays.
 /// - `busy`: Another process has held the lock for a minute.
 /// - `cancelled`: The task was cancelled while it waited for the lock.
@@ -41,7 +42,7 @@ public struct SessionFile: SessionStore {
     public let local: String
     /// The address of the server that the session belongs to.
     public let server: String
-    private let adviceForOthers: String
+    private let adviceForOtherStores: String?
     private let host: HostServices
 
     /// The files whose lock the current task holds.
@@ -55,15 +56,16 @@ public struct SessionFile: SessionStore {
     ///   - server: the address of the server that the session belongs to. The session of another one is rejected.
     ///   - host: the timer for waiting.
     public init(_ path: String, local: String, server: String, host: HostServices = .system) {
-        self.init(path, local: local, server: server, adviceForOthers: "log in again, or use another file", host: host)
+        self.init(path, local: local, server: server, adviceForOtherStores: nil, host: host)
     }
 
-    /// - Parameter adviceForOthers: The remedy if the session belongs to another store or server.
+    /// - Parameter adviceForOtherStores: The remedy if the session is that of another store, for a program whose log-in
+    ///   must not replace it; `nil` if a log-in replaces it.
     package init(
-        _ path: String, local: String, server: String, adviceForOthers: String, host: HostServices = .system
+        _ path: String, local: String, server: String, adviceForOtherStores: String?, host: HostServices = .system
     ) {
         (self.path, self.local, self.server) = (path, local, server)
-        (self.adviceForOthers, self.host) = (adviceForOthers, host)
+        (self.adviceForOtherStores, self.host) = (adviceForOtherStores, host)
     }
 
     private var file: PrivateFile { PrivateFile(path) }
@@ -77,10 +79,13 @@ public struct SessionFile: SessionStore {
             throw BackendError(
                 .damaged, operation: .read, message: "\(path): not a session file: remove it and log in again")
         }
+        let owner = "\(path): the session belongs to \(itsLocal) at \(itsServer)"
+        if let adviceForOtherStores, itsLocal != local {
+            throw BackendError(.permissionDenied, operation: .read, message: "\(owner); \(adviceForOtherStores)")
+        }
         guard itsLocal == local, itsServer == server else {
-            throw BackendError(
-                .permissionDenied, operation: .read,
-                message: "\(path): the session of \(itsLocal) at \(itsServer); \(adviceForOthers)")
+            throw AccountError(.sessionOver, "\(owner), not to \(local) at \(server); log in again").backendError
+                .during(.read)
         }
         return document.session
     }

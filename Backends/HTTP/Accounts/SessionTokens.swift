@@ -81,10 +81,15 @@ public final class SessionTokens: Sendable {
         if former != session.accessToken { _ = try await tokens.token(refused: former) }
     }
 
-    /// The stored session; `nil` for none.
+    /// The stored session; `nil` for none, and for one of another server or store, which the next log-in replaces.
     ///
     /// - Throws: the error of the store.
-    public func session() async throws(BackendError) -> ServerSession? { try await refresher.store.load()?.session }
+    public func session() async throws(BackendError) -> ServerSession? {
+        do throws(BackendError) { return try await refresher.store.load()?.session } catch {
+            guard (error.cause as? AccountError)?.kind == .sessionOver else { throw error }
+            return nil
+        }
+    }
 
     /// Deletes the stored session.
     ///

@@ -47,6 +47,10 @@ package struct FileIdentity: Hashable, Sendable {
                     .permissionDenied, message: "\(path): this user has no access to it; give it access to the folder")
             case ENOTDIR, ELOOP, ENAMETOOLONG:
                 throw BackendError(.notAStore, message: "\(path): the path does not lead to a file; choose another")
+            case EIO:
+                throw BackendError(
+                    .unavailable, disposition: .permanent,
+                    message: "\(path): the disk reports an error; check it")
             default:
                 throw BackendError(
                     .unavailable,

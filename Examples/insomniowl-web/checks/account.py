@@ -95,7 +95,7 @@ def check_fields(browser, server):
     submit("signup", ["signup-name"], "This name is taken", password="another password")
     page.type("#signup-name", "self")
     expect("marked fields after typing", marked(page, "signup"), [])
-    submit("signup", ["signup-name"], "An account's name must be", name="self")
+    submit("signup", ["signup-name"], 'The name "self" is reserved', name="self")
     page.press('#view-signup a[href="#/login"]')
     page.view("login")
     submit("login", [], "Name or password is wrong", name="nova", password="something else")

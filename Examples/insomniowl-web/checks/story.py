@@ -40,6 +40,7 @@ def check_log_in(first, second, server):
     codes = sign_up(first, server, "luna", "a good night's rest")
     say("signed up; 8 recovery codes are shown once")
     first.sees("#standing", "No subscription yet")
+    first.sees("#standing", "Subscribe for unlimited owls, or buy 5 at a time.")
     log_in(second, "luna", "something else")
     second.sees("#login .error", "wrong")
     second.type("#login-password", "a good night's rest")
@@ -151,10 +152,17 @@ def check_local_units(browser, server):
     page.sees(f'[data-product="{PREFIX}RandomOwls"]', "Sold in the app only")
     if not page.evaluate(f"document.querySelector('[data-product=\"{PREFIX}RandomOwls\"] button').disabled"):
         raise Failure("the page sells units that it cannot use")
+    page.sees("#standing", "Subscribe for unlimited owls.")
+    rows = page.evaluate("[...document.querySelectorAll('#timed [data-product]')].map((row) => row.dataset.product)")
+    if rows != [PREFIX + name for name in ("RandomOwls", "6monthsOfRandom", "3monthsOfRandom")]:
+        raise Failure(f"the rows are not in the order of the catalogue: {rows}")
+    page.press('#tabs a[href="#/owls"]')
+    page.sees("#owl-standing", "No owls yet. Subscribe in the shop.")
+    page.press('#tabs a[href="#/shop"]')
     buy(page, "NightOwl")
     page.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
     page.close()
-    say("with the tutorials' catalogue the page sells everything except units")
+    say("with the tutorials' catalogue the page sells everything except units, and offers none")
 
 
 def check_return(page, name, password):

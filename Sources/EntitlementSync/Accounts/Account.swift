@@ -7,8 +7,9 @@ import Entitlements
 public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// The name, 1 to 255 bytes without control characters; `nil` for the anonymous account.
     ///
-    /// For new accounts a server accepts only names in composed form (NFC), without surrounding spaces or invisible
-    /// characters.
+    /// A server accepts new names without surrounding spaces or invisible characters, and stores them in composed form
+    /// (NFC). The server treats names that differ by case, or by the form of the same letters, as one account. Use the
+    /// name in its answer.
     public let name: String?
     /// The incarnation, which distinguishes successive accounts of the same name.
     public let incarnation: String
@@ -31,7 +32,10 @@ public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
             try Identifier<Account>(name).validate()
             try Identifier<Account>(incarnation).validate()
         } catch {
-            throw EntitlementError(.invalid, "account name: \(error)")
+            let isLong = name.utf8.count > maximumIdentifierByteCount
+            throw EntitlementError(
+                .invalid,
+                isLong ? "the account name is too long; choose a shorter one" : "account name: \(error)")
         }
         guard name != "anonymous" else {
             throw EntitlementError(.invalid, "an account cannot be named \"anonymous\": the name is reserved")

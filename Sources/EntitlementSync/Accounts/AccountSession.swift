@@ -16,6 +16,8 @@ final class AccountSession: Sendable {
         let environment: EnvironmentID
         let clock: TrustedClock
         let trust: TrustSource
+        /// The server whose own store ``local`` is; `nil` on a device.
+        let server: EntitlementStore.OwnServer?
         let turns: Turns
     }
 
@@ -26,6 +28,8 @@ final class AccountSession: Sendable {
     /// The account's grant for this device and environment.
     let grantKey: EntryKey
     let dependsOnRemote: Bool
+    /// The server ledger in the local store: the server's own, or this device's copy.
+    let decisionsKey: EntryKey
     private let cache = Mutex<LocalState?>(nil)
     /// The versions of the ledger and the decisions when this object last fetched a grant.
     private let grantedVersions = Mutex<[EntryVersion?]>([])
@@ -41,6 +45,7 @@ final class AccountSession: Sendable {
             throw EntitlementError(error)
         }
         entries = LedgerEntries(backend: dependencies.local)
+        decisionsKey = dependencies.server == nil ? keys.knownDecisions : keys.decisions
         let rules = dependencies.catalog.policy.rules
         dependsOnRemote =
             dependencies.remoteLabel != nil && (rules.expiry.dependsOnRemote || rules.flags.dependsOnRemote)
@@ -71,7 +76,7 @@ final class AccountSession: Sendable {
         requests.append(ReadRequest(keys.ledger, unless: cached?.account.version))
         if dependsOnRemote { requests.append(ReadRequest(keys.remote, unless: cached?.remote?.version)) }
         if !account.isAnonymous {
-            requests.append(ReadRequest(keys.knownDecisions, unless: cached?.decisions.version))
+            requests.append(ReadRequest(decisionsKey, unless: cached?.decisions.version))
         }
         let needsGrant = dependencies.trust.verifier != nil && !account.isAnonymous
         let knownGrant = try? cached?.grant.get()
@@ -88,9 +93,10 @@ final class AccountSession: Sendable {
         let device = try entries.decode(&results, keys.device, cached: cached?.device)
         let ledger = try entries.decode(&results, keys.ledger, cached: cached?.account)
         let remote = dependsOnRemote ? try entries.decode(&results, keys.remote, cached: cached?.remote) : nil
-        let decisions =
+        var decisions =
             account.isAnonymous
-            ? VersionedLedger() : try entries.decode(&results, keys.knownDecisions, cached: cached?.decisions)
+            ? VersionedLedger() : try entries.decode(&results, decisionsKey, cached: cached?.decisions)
+        if let policy = dependencies.server?.policy { decisions.state(policy, at: dependencies.clock.now) }
         let grant =
             needsGrant
             ? decodeGrant(device: results.removeFirst(), grant: results.removeFirst(), cached: knownGrant)

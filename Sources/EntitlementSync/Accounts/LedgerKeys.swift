@@ -79,7 +79,8 @@ package struct LedgerKeys: Sendable {
         return text
     }
 
-    private static func unescaped(_ text: String) -> String? {
+    /// Returns the name that ``escaped(_:)`` turned into `text`; `nil` if there is none.
+    package static func unescaped(_ text: String) -> String? {
         var name = ""
         var rest = text.unicodeScalars[...]
         while let scalar = rest.popFirst() {

@@ -113,7 +113,7 @@ public final class EntitlementModel {
         let subscription = product.kind.group.flatMap { snapshot[group: $0] }
         if subscription?.isActiveForGood == true { return .owned }
         if let subscription, subscription.isActive, let end = subscription.expires {
-            return offer(for: product, in: subscription, until: end)
+            return offer(for: product, in: subscription, until: end, at: snapshot.at)
         }
         if !snapshot.context.hasRestored { return .restore }
         if product.kind.group != nil { return .subscribe }
@@ -121,11 +121,19 @@ public final class EntitlementModel {
         return .buy(unitsLeft: nil)
     }
 
-    private func offer(for product: Product, in subscription: Snapshot.Subscription, until end: Timestamp) -> Offer {
+    private func offer(
+        for product: Product, in subscription: Snapshot.Subscription, until end: Timestamp, at now: Timestamp
+    ) -> Offer {
         guard case .autoRenewable = product.kind else {
             return .renew(until: end, daysRemaining: subscription.daysRemaining)
         }
-        if let current = subscription.product, current != product.id { return .change(from: current) }
+        if let current = subscription.product, current != product.id {
+            // Time that support gave away is no subscription that could be changed.
+            let isGift = subscription.periods.contains { period in
+                period.product == current && period.contains(now) && period.transaction?.store == .support
+            }
+            return isGift ? .subscribe : .change(from: current)
+        }
         return .subscribed(
             until: end, daysRemaining: subscription.daysRemaining, willRenew: subscription.renewal?.willRenew)
     }

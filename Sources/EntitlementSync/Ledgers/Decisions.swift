@@ -16,6 +16,15 @@ struct Decisions: Sendable {
     static func source(version: EntryVersion, remote: String) -> [UInt8] { Array("\(version) \(remote)".utf8) }
 }
 
+extension VersionedLedger {
+    /// Makes a server ledger state `policy`, as its server does before a client reads it.
+    mutating func state(_ policy: TrustPolicy, at now: Timestamp) {
+        var server = ServerLedger(ledger)
+        guard server.set(policy, at: now) else { return }
+        document = LedgerDocument(ledger: server.ledger, localSection: document.localSection)
+    }
+}
+
 /// The versions of related entries that remotes have reported in their answers.
 final class RelatedVersions: Sendable {
     private let versions = Mutex<[EntryKey: EntryVersion]>([:])

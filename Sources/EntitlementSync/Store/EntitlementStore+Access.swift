@@ -38,6 +38,14 @@ extension EntitlementStore {
         return (state.account.document.ledger, state.device.document.ledger)
     }
 
+    /// Returns the server ledger: this device's copy, or the server's own one for a store that was opened over a
+    /// server's store. Empty if there is none.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    package func serverLedger() async throws(EntitlementError) -> Ledger {
+        try await session.read().decisions.ledger
+    }
+
     /// Returns the date on which `product`'s group would end if the product were bought now. Useful in a renewal
     /// dialogue.
     ///

@@ -155,11 +155,12 @@ extension EntitlementStore {
         var lines: [TransactionReference: Account] = [:]
         for account in try await Self.accounts(in: local) where account != own {
             do throws(EntitlementError) {
-                let keys = try session(of: account).keys
+                let session = try session(of: account)
+                let keys = session.keys
                 let ledger = try await entries.read(keys.ledger).ledger
                 // A claimed ledger belongs to the account that adopts it, even before it has moved.
                 if ledger.claim != nil { continue }
-                let server = keys.isAnonymous ? Ledger() : try await entries.read(keys.knownDecisions).ledger
+                let server = keys.isAnonymous ? Ledger() : try await entries.read(session.decisionsKey).ledger
                 let device = try await entries.read(keys.device).ledger
                 let facts = Facts(account: ledger, device: device, server: server, remote: nil)
                 for purchase in facts.purchases { lines[purchase.line] = account }

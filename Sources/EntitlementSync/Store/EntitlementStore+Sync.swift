@@ -218,7 +218,8 @@ extension EntitlementStore {
     }
 
     /// Returns this device's conflict log: contradictions found in merges, decisions of the account's server about
-    /// purchases, and units that several devices overspent without knowing of each other.
+    /// purchases, statements of clients that it overrides or has not verified, and units that several devices overspent
+    /// without knowing of each other.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func conflicts() async throws(EntitlementError) -> [Conflict] {

@@ -69,11 +69,37 @@ public final class EntitlementStore: Sendable {
     ///   - trust: The authority that decides which facts grant access.
     ///   - host: The clock, timer and random source of the host. Tests replace them.
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
-    public init(
+    public convenience init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
         evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account? = nil,
         environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
         host: HostServices = .system
+    ) async throws(EntitlementError) {
+        try await self.init(
+            catalog: catalog, local: local, remote: remote, evidenceReceiver: evidenceReceiver, account: account,
+            environment: environment, clock: clock, trust: trust, server: nil, host: host)
+    }
+
+    /// The server whose own store is the local one.
+    package struct OwnServer: Sendable {
+        /// The policy of every account; `nil` to use the one that each server ledger states.
+        package var policy: TrustPolicy?
+
+        /// Creates a value.
+        package init(policy: TrustPolicy?) { self.policy = policy }
+    }
+
+    /// Opens a store, on a device or, for support, over the store of a server.
+    ///
+    /// The parameters and errors are those of the public initializer.
+    ///
+    /// - Parameter server: The server whose own store `local` is. Its server ledgers count instead of a device's
+    ///   copies. `nil` on a device.
+    package init(
+        catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
+        evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account?,
+        environment: EnvironmentID, clock: ClockSource, trust: TrustSource = .ledger, server: OwnServer?,
+        host: HostServices
     ) async throws(EntitlementError) {
         try trust.check(catalog, clock)
         guard local.capabilities.compareAndSwap else {
@@ -100,7 +126,7 @@ public final class EntitlementStore: Sendable {
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
         dependencies = AccountSession.Dependencies(
             local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
-            catalog: catalog, environment: environment, clock: clock, trust: trust, turns: Turns())
+            catalog: catalog, environment: environment, clock: clock, trust: trust, server: server, turns: Turns())
         currentSession = Mutex(try AccountSession(owner, dependencies))
         try await publish(session)
         // Without its marks the clock would believe the device.

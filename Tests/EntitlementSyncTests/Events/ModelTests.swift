@@ -18,7 +18,7 @@ struct ModelTests {
         return model
     }
 
-    @Test("The model is empty until it has read the store, then has a row for each product, in order")
+    @Test("The model is empty until it has read the store, then has a row for each product, in the order of the file")
     func rows() async throws {
         let home = try Household()
         let model = EntitlementModel(try await home.offlineDevice())
@@ -26,6 +26,7 @@ struct ModelTests {
         #expect(model.snapshot == nil)
         await model.refresh()
         #expect(model.rows.map(\.id) == home.catalog.products.map(\.id))
+        #expect(model.rows.map(\.id).suffix(3) == [Owls.threeMonths, Owls.sixMonths, Owls.randomOwls])
         #expect(model.snapshot?.at == home.machine.now)
         #expect(model.failure == nil)
     }
