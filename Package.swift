@@ -283,8 +283,9 @@ let package = Package(
         .testTarget(
             name: "SyncServiceTests",
             dependencies: [
-                "Entitlements", "EntitlementSync", "EvidenceTestSupport", "HTTPStorage", "ServiceTestSupport",
-                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport",
+                "Entitlements", "EntitlementSync", "EntitlementsTestSupport", "EvidenceTestSupport", "HTTPStorage",
+                "ServiceTestSupport", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService",
+                "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(

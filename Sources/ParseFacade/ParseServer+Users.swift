@@ -172,7 +172,7 @@ extension ParseServer {
 
     func check(password: JSONValue) throws(ParseError) {
         guard let text = password.string, !text.isEmpty else { throw ParseError(201, "password is required") }
-        guard text.utf8.count <= 1_024 else { throw ParseError(142, "a password can have at most 1,024 bytes") }
+        do throws(RequestError) { try gateway.check(password: text) } catch { throw ParseError(142, error.detail) }
     }
 
     /// The fields of a save, checked. A mail address is an alias of the account, which can log in with it.
@@ -190,8 +190,8 @@ extension ParseServer {
             user.username = name
             return user
         }
-        // The same name in another case is the same entry.
-        guard name.lowercased() != user.username.lowercased() else { return }
+        // The same name in another spelling is the same entry.
+        guard AccountGateway.folded(name) != AccountGateway.folded(user.username) else { return }
         try await release(user.username, of: caller.account.account)
     }
 
@@ -207,7 +207,7 @@ extension ParseServer {
     private func isUsed(_ name: String, by account: Account) async throws -> Bool {
         let user = try await user(of: account)
         let names = [user.username, try fields(of: user)["email"]?.string ?? ""]
-        return names.contains { $0.lowercased() == name.lowercased() }
+        return names.contains { AccountGateway.folded($0) == AccountGateway.folded(name) }
     }
 
     /// Makes the anonymous id of a user invalid, once the user has a password.

@@ -104,10 +104,10 @@ extension EntitlementService {
         switch target.place {
         case .accounts: return try await list(target.query)
         case .recoveryCode(let name):
-            let code = try await accounts.addRecoveryCode(to: name)
-            return try .json { json([("recovery_code", .string(code))]) }
+            let (code, account) = try await accounts.addRecoveryCode(to: name)
+            return try .json { json([("recovery_code", .string(code)), ("account", .string(account))]) }
         case .erasure(let name):
-            let name = try await accounts.aliases.resolve(name)
+            let name = try await accounts.aliases.resolveExactly(name)
             guard let account = try await accounts.credentials.record(name)?.account else {
                 throw RequestError(.notFound, "there is no account of this name")
             }

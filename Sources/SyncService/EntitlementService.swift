@@ -43,13 +43,15 @@ package final class EntitlementService: Sendable {
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
     ///   - onRefusal: Called for each request that is refused because of a limit.
     ///   - onEvidence: Called with the outcome of each piece of evidence.
+    ///   - onRefusedToken: Called for each valid token of another issuer that gives no access to an account.
     /// - Throws: The store's error if it cannot be read or written, and `BackendError.Kind.unsupported` if it cannot
     ///   compare and swap or follow changes, or if ``ServiceConfiguration/check()`` fails.
     package init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
         host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in },
-        onEvidence: @escaping @Sendable (EvidenceNote) -> Void = { _ in }
+        onEvidence: @escaping @Sendable (EvidenceNote) -> Void = { _ in },
+        onRefusedToken: @escaping @Sendable (RefusedToken) -> Void = { _ in }
     ) async throws(BackendError) {
         do throws(ConfigurationError) { try configuration.check() } catch {
             throw BackendError(.unsupported, operation: .open, message: error.description)
@@ -71,16 +73,20 @@ package final class EntitlementService: Sendable {
         (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
-        let (id, freshness) = (host.randomUUID(), FeedFreshness(host))
-        self.freshness = freshness
+        let id = host.randomUUID()
         let clockGuard = ClockRollbackGuard(records, host: host, id: id)
         self.clockGuard = clockGuard
         try await clockGuard.load(isRight: configuration.isClockAccepted)
+        // Before the time without changes is measured, because it takes long for many accounts.
+        try await AccountAliases(records: records).claimEarlierNames(onError: onError)
+        let freshness = FeedFreshness(host)
+        self.freshness = freshness
         let keys = KeyRing(store, cryptography, host: host, freshness: freshness) { clockGuard.isWrong }
         try await keys.load()
         self.keys = keys
         let authenticator = Authenticator(
-            store, keys: keys, cryptography, configuration, host: host, freshness: freshness)
+            store, keys: keys, cryptography, configuration, host: host, freshness: freshness,
+            onRefusedToken: onRefusedToken)
         let sessions = Sessions(
             records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host,
             server: id)
@@ -122,14 +128,26 @@ package final class EntitlementService: Sendable {
 
     /// Follows the changes of the store, for event streams and for what another server has changed, and repeats
     /// erasures. Returns when the task is cancelled; the streams end then.
+    ///
+    /// Records the policy in the store, for programs that work on it.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
             let (clockGuard, sweeper, onError) = (clockGuard, sweeper, onError)
+            group.addTask { await self.statePolicy() }
             group.addTask { await clockGuard.run(onError: onError) }
             group.addTask { await sweeper.run() }
             await hub.run()
             group.cancelAll()
         }
+    }
+
+    /// Records the policy in the store. After an error, tries again every minute.
+    private func statePolicy() async {
+        repeat {
+            do throws(BackendError) { return try await accounts.records.state(configuration.policy) } catch {
+                onError(error)
+            }
+        } while (try? await host.sleep(for: .seconds(60))) != nil
     }
 
     /// Reads the changes of the store to their end once, for a service that does not ``run()``.

@@ -135,8 +135,9 @@ struct AccountClientTests {
         } while after != nil
         #expect(Set(listed) == Set(names) && listed.count == names.count)
         for name in names {
-            let code = try await client.addRecoveryCode(to: name, token: token)
-            _ = try await client.recover(name, code: code, newPassword: "second horse")
+            let added = try await client.addRecoveryCode(to: name, token: token)
+            #expect(added.account == name)
+            _ = try await client.recover(name, code: added.code, newPassword: "second horse")
             try await client.erase(name, asOperator: token)
             #expect(await kind { _ = try await client.logIn(name, password: "second horse") } == .invalidCredentials)
         }

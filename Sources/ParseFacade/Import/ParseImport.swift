@@ -69,7 +69,7 @@ package struct ParseImport: Sendable {
     /// Imports users. Of two users that claim one name, the first one gets it.
     package func add(_ users: [ExportedUser]) async throws -> [Outcome] {
         try await concurrently(users) {
-            [$0.id.lowercased(), $0.username.lowercased()]
+            [AccountGateway.folded($0.id), AccountGateway.folded($0.username)]
         } _: { user in
             do { return try await add(user) } catch let refusal as AccountImport.AccountRefusal {
                 return .refused(refusal.reason)

@@ -14,6 +14,7 @@ package final class ServerCryptography: ServiceCryptography {
     private let tokens: TokenIssuer
     private let server: String
     private let issuers: [IssuerVerifier]
+    private let onRefusal: @Sendable (RefusedToken) -> Void
 
     /// - Parameters:
     ///   - server: the issuer and audience of the server's tokens: `ServiceConfiguration.name`.
@@ -21,20 +22,25 @@ package final class ServerCryptography: ServiceCryptography {
     ///   - issuers: further issuers whose tokens are accepted. Their names must differ from each other and from
     ///     `server`.
     ///   - onError: called with a one-line message when the keys of an issuer cannot be loaded.
+    ///   - onRefusal: called for each refused token, if there are further issuers, but not for tokens of the server.
     package convenience init(
         server: String, passwords: PasswordHashing, issuers: [ExternalIssuer] = [],
-        onError: @escaping @Sendable (String) -> Void = { _ in }
+        onError: @escaping @Sendable (String) -> Void = { _ in },
+        onRefusal: @escaping @Sendable (RefusedToken) -> Void = { _ in }
     ) {
         self.init(
-            server: server, passwords: passwords, issuers: issuers, instant: { ContinuousClock.now }, onError: onError)
+            server: server, passwords: passwords, issuers: issuers, instant: { ContinuousClock.now }, onError: onError,
+            onRefusal: onRefusal)
     }
 
     /// - Parameter instant: the clock that measures the age of an issuer's keys.
     package init(
         server: String, passwords: PasswordHashing, issuers: [ExternalIssuer],
-        instant: @escaping @Sendable () -> ContinuousClock.Instant, onError: @escaping @Sendable (String) -> Void
+        instant: @escaping @Sendable () -> ContinuousClock.Instant, onError: @escaping @Sendable (String) -> Void,
+        onRefusal: @escaping @Sendable (RefusedToken) -> Void = { _ in }
     ) {
         self.server = server
+        self.onRefusal = onRefusal
         self.passwords = passwords
         tokens = TokenIssuer(server: server)
         self.issuers = issuers.map { IssuerVerifier($0, instant: instant, onError: onError) }
@@ -114,19 +120,29 @@ package final class ServerCryptography: ServiceCryptography {
     /// Verifies a token by the rules of the issuer that it names. The token chooses the key, but not the algorithm or
     /// any other rule.
     package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
-        let token = try WebToken(token)
-        guard let id = token.header.kid else { throw TokenRefusal("it does not name a key") }
-        let issuer = try token.claims(Issuer.self).iss
-        if issuer == server {
-            guard let key = keys.first(where: { $0.id == id }) else {
-                throw TokenRefusal("this server does not have the key that it names")
+        var refused = RefusedToken()
+        do throws(TokenRefusal) {
+            let token = try WebToken(token)
+            (refused.key, refused.algorithm) = (token.header.kid, token.header.alg)
+            guard let id = token.header.kid else { throw TokenRefusal("it does not name a key") }
+            let issuer = try token.claims(Issuer.self).iss
+            refused.issuer = issuer
+            if issuer == server {
+                guard let key = keys.first(where: { $0.id == id }) else {
+                    throw TokenRefusal("this server does not have the key that it names")
+                }
+                return .own(try await tokens.verify(token, key: key, now: now))
             }
-            return .own(try await tokens.verify(token, key: key, now: now))
+            guard let verifier = issuers.first(where: { $0.issuer.name == issuer }) else {
+                throw TokenRefusal("its issuer is not accepted by this server")
+            }
+            return try await verifier.verify(token, now: now)
+        } catch {
+            refused.reason = error.reason
+            // Devices refresh expired tokens of this server all the time.
+            if !issuers.isEmpty, refused.issuer != server { onRefusal(refused) }
+            throw error
         }
-        guard let verifier = issuers.first(where: { $0.issuer.name == issuer }) else {
-            throw TokenRefusal("its issuer is not accepted by this server")
-        }
-        return try await verifier.verify(token, now: now)
     }
 
     private struct Issuer: Decodable { var iss: String }

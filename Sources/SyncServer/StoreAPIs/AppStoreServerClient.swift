@@ -121,7 +121,8 @@ package struct AppStoreServerClient: Sendable {
             guard idleCount < Self.idlePageCount else {
                 throw StoreAPIError(
                     .endless,
-                    "\(connection.api) sent \(idleCount) pages in a row without a new notification; try again later")
+                    "\(connection.api) sent \(idleCount) pages in a row without a new notification; "
+                        + "ask for a shorter period")
             }
             let token = try StoreAPIConnection.encode(try tokens.next(answer.paginationToken), "a page token")
             query = "?paginationToken=\(token)"

@@ -173,7 +173,7 @@ struct PageTokens {
             throw StoreAPIError(.endless, "\(api) has more than \(Self.maximumCount) pages; ask for a shorter period")
         }
         guard known.insert(token).inserted else {
-            throw StoreAPIError(.endless, "\(api) repeated the token of a page; try again later")
+            throw StoreAPIError(.endless, "\(api) repeated the token of a page; ask for a shorter period")
         }
         return token
     }

@@ -1,68 +1,263 @@
 import EntitlementSync
+import Entitlements
 // `precomposedStringWithCanonicalMapping` is missing in FoundationEssentials.
 import Foundation
-import SyncCore
+import HTTPTypes
+package import SyncCore
 
-/// Further names of accounts, in `server/names/NAME`, without regard to case.
+/// The names by which accounts are found beside their exact own names, in `server/names/NAME`: their own names and
+/// further names, each folded (``AccountName/folded(_:)``).
 ///
-/// An alias is claimed by compare-and-swap. It never hides an account, because the name of an account is looked up
-/// first, and no alias is given to one account that is the name of another.
-struct AccountAliases: Sendable {
+/// A folded name belongs to the account that has claimed it by compare-and-swap. A sign-up claims the name first, and
+/// creates the account after that. Such a claim by an account that does not exist yet can be taken over, because its
+/// sign-up may have been interrupted. First, the claiming incarnation is marked as erased in the record of its name,
+/// by compare-and-swap like its creation. So either the account exists, and the claim stays, or it will never exist.
+/// Of two sign-ups for one folded name at two servers exactly one creates an account.
+///
+/// Accounts of earlier versions may share a folded name. The oldest of them owns it, and each is found by its exact
+/// name, which is looked up first. The claim lists the others, and passes to the oldest of them when its owner is
+/// erased. The accounts of another issuer claim no name.
+package struct AccountAliases: Sendable {
     let records: RecordStore
 
-    private static let prefix = KeyScope.serverPrefix + "names/"
+    static let prefix = KeyScope.serverPrefix + "names/"
 
-    private static func key(of name: String) throws(BackendError) -> EntryKey {
-        try EntryKey(prefix + LedgerKeys.escaped(name.precomposedStringWithCanonicalMapping.lowercased()))
+    /// The key of the claim of a name.
+    static func key(of name: String) throws(BackendError) -> EntryKey {
+        let folded = AccountName.folded(name)
+        // A character can fold to many. An account of an earlier version has only its exact name then.
+        return try key(storing: folded.utf8.count <= maximumIdentifierByteCount ? folded : name)
+    }
+
+    /// The key under which earlier versions stored an alias: composed, and in lower case. If that is no folded name,
+    /// then no claim has this key.
+    private static func earlierKey(of name: String) throws(BackendError) -> EntryKey {
+        try key(storing: name.precomposedStringWithCanonicalMapping.lowercased())
+    }
+
+    private static func key(storing text: String) throws(BackendError) -> EntryKey {
+        try EntryKey(prefix + LedgerKeys.escaped(text))
+    }
+
+    /// The name of the account that `name` means in the store of a server.
+    package static func resolve(_ name: String, in store: any KeyValueBackend) async throws(BackendError) -> String {
+        try await AccountAliases(records: RecordStore(backend: store)).resolve(name)
     }
 
     /// The name of the account that `name` means: itself if it is the name of an account, or if it means none.
     func resolve(_ name: String) async throws(BackendError) -> String {
-        guard AccountName.canExist(name), try await !isAccount(name),
-            let account = try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.account,
-            try await records.isActive(account)
-        else { return name }
-        return account.name ?? name
+        guard AccountName.canExist(name), try await !isAccount(name) else { return name }
+        let (earlier, key) = (try Self.earlierKey(of: name), try Self.key(of: name))
+        // The earlier key is closer to what the user has typed.
+        for key in earlier == key ? [key] : [earlier, key] {
+            if let account = try await records.read(key, as: AccountIdentity.self)?.value.account,
+                try await records.isActive(account)
+            {
+                return account.name ?? name
+            }
+        }
+        return name
     }
 
-    /// Claims `name` for `account`.
+    /// The name of the account that an operator means by `name`: exactly this one if such an account exists or was
+    /// erased. So a repeated erasure reaches no account of another spelling.
     ///
-    /// - Returns: `false` if it means another account, or if the account has 100 names.
+    /// - Throws: ``RequestError`` if accounts of several other spellings may be meant, or the store's error.
+    func resolveExactly(_ name: String) async throws -> String {
+        guard AccountName.canExist(name) else { return name }
+        if let record = try await record(name), !record.isUnused { return name }
+        let account = try await resolve(name)
+        if let others = try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.others {
+            let names = Set(others + [account]).sorted().map(\.singleLine).joined(separator: ", ")
+            throw RequestError(
+                .notFound, "there is no account of this exact name; use the exact one of these instead: \(names)")
+        }
+        return account
+    }
+
+    /// Claims `name` for `account`, which exists or is about to be created.
+    ///
+    /// - Returns: `false` if it means another account, or if the account has 100 further names.
     func claim(_ name: String, for account: Account) async throws(BackendError) -> Bool {
         if name != account.name, try await isAccount(name) { return false }
         let key = try Self.key(of: name)
-        let noted = try await AccountEntries(records: records).note([key], of: account, under: Self.prefix)
-        guard !noted.isEmpty else { return false }
+        let entries = AccountEntries(records: records)
+        // An erasure finds the claim of the own name without a note.
+        let isOwn = try Self.isOwn(key, of: account)
+        if !isOwn, try await entries.note([key], of: account, under: Self.prefix).isEmpty { return false }
         let holder = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
-            if let holder = held?.account, holder != account, try await records.isActive(holder) { return held }
-            return AccountIdentity(account)
+            if let holder = held?.account {
+                if holder == account { return held }
+                if try await exists(holder) { return held }
+            }
+            return try await heir(of: held) ?? AccountIdentity(account)
         }
         if holder?.account == account { return true }
-        try await AccountEntries(records: records).remove(key, of: account)
+        if !isOwn { try await entries.remove(key, of: account) }
         return false
     }
 
-    /// Claims an account's own name, so that it is unique without regard to case. An account that was created without a
-    /// façade has not claimed it. An alias of another account stays.
+    /// Claims an account's own name, unless it is an alias of another account, or the name of an older one.
+    ///
+    /// A server of an earlier version may have created the account without a claim.
     func claimOwnName(of account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
-        if let holder = try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.account,
-            try await records.isActive(holder)
-        {
-            return
+        let key = try Self.key(of: name)
+        _ = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
+            guard let held, let holder = held.account else { return AccountIdentity(account) }
+            guard holder != account else { return nil }
+            guard try await exists(holder) else { return AccountIdentity(account, others: held.others) }
+            guard try await isOlder(account, than: holder, key) else { return held.adding(name) }
+            return AccountIdentity(account, others: held.adding(holder.name ?? "").others)
         }
-        _ = try await claim(name, for: account)
+    }
+
+    /// Passes a claim of `account` on to the oldest other account of the folded name, or deletes it if there is none.
+    func end(_ key: EntryKey, of account: Account) async throws(BackendError) {
+        _ = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
+            held?.account == account ? try await heir(of: held) : nil
+        }
+        try await records.remove(key, as: AccountIdentity.self) { $0.account == account }
+    }
+
+    /// The claim of the oldest active account among the others of a claim; `nil` if there is none.
+    private func heir(of claim: AccountIdentity?) async throws(BackendError) -> AccountIdentity? {
+        var oldest: AccountRecord?
+        for name in claim?.others ?? [] {
+            guard let record = try await record(name), let account = record.activeAccount, record.issuer == nil,
+                account != claim?.account, record.created < oldest?.created ?? .max
+            else { continue }
+            oldest = record
+        }
+        return oldest?.activeAccount.map { AccountIdentity($0, others: claim?.others) }
     }
 
     /// Releases `name` of `account`, unless it is the account's own name.
     func release(_ name: String, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: name)
-        if let own = account.name, try Self.key(of: own) == key { return }
-        try await AccountEntries(records: records).remove(key, of: account)
+        guard try !Self.isOwn(key, of: account) else { return }
+        for key in Set([key, try Self.earlierKey(of: name)]) {
+            try await AccountEntries(records: records).remove(key, of: account)
+        }
+    }
+
+    private static func isOwn(_ key: EntryKey, of account: Account) throws(BackendError) -> Bool {
+        guard let name = account.name else { return false }
+        return try Self.key(of: name) == key
     }
 
     private func isAccount(_ name: String) async throws(BackendError) -> Bool {
         guard AccountName.canExist(name) else { return false }
-        return try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value.incarnation != nil
+        return try await record(name)?.incarnation != nil
+    }
+
+    private func record(_ name: String) async throws(BackendError) -> AccountRecord? {
+        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+    }
+
+    /// Returns `true` if `account` is active. Otherwise it can never be created from now on.
+    private func exists(_ account: Account) async throws(BackendError) -> Bool {
+        guard let name = account.name else { return false }
+        var isActive = false
+        _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) in
+            isActive = known?.activeAccount == account
+            guard !isActive, known?.issuer == nil, known?.isErased(account.incarnation) != true else { return nil }
+            var record = known ?? AccountRecord(name: name, created: 0)
+            record.erased.append(account.incarnation)
+            return record
+        }
+        return isActive
+    }
+
+    /// Returns `true` if both accounts are called by the name of `key`, and `account` was created first.
+    private func isOlder(
+        _ account: Account, than holder: Account, _ key: EntryKey
+    ) async throws(BackendError) -> Bool {
+        guard let name = account.name, let other = holder.name, try Self.isOwn(key, of: holder),
+            let own = try await record(name), let others = try await record(other)
+        else { return false }
+        return own.created < others.created
+    }
+}
+
+extension AccountAliases {
+    /// The number of records after which the progress is stored, and of names that are claimed at once.
+    private static let batchCount = 500
+
+    /// The progress of ``claimEarlierNames(onError:)``.
+    private struct Progress: Codable, Hashable, Sendable {
+        /// The key that was visited last; `nil` after the end.
+        var after: String?
+    }
+
+    /// Claims the names of the accounts that earlier versions created, once for each store. A repetition continues
+    /// where an interruption was. This server creates no account before the end. A server of an earlier version may
+    /// still create some: their log-ins claim their names.
+    ///
+    /// - Parameter onError: Receives the error of a record that cannot be read. Its account has only its exact name
+    ///   until it logs in.
+    func claimEarlierNames(onError: @Sendable (BackendError) -> Void) async throws(BackendError) {
+        let marker = try EntryKey(KeyScope.serverPrefix + "claimed-names")
+        let stored = try await records.read(marker, as: Progress.self)?.value
+        if let stored, stored.after == nil { return }
+        let last = try stored?.after.map { (text) throws(BackendError) in try EntryKey(text) }
+        var count = 0
+        var accounts: [Account] = []
+        func advance(to key: EntryKey) async throws(BackendError) {
+            count += 1
+            guard count.isMultiple(of: Self.batchCount) else { return }
+            try await claimOwnNames(of: accounts, onError)
+            accounts = []
+            try await store(Progress(after: key.text))
+        }
+        func store(_ progress: Progress) async throws(BackendError) {
+            _ = try await records.backend.write(try records.bytes(of: progress), to: marker, if: .any)
+        }
+        // First the aliases, under `server/names/`, and then the own names, under `server/accounts/`.
+        if last?.hasPrefix(AccountRecord.prefix) != true {
+            try await records.forEach(under: Self.prefix, as: AccountIdentity.self, after: last, onError: onError) {
+                (key, held) async throws(BackendError) in
+                if let name = LedgerKeys.unescaped(String(key.text.dropFirst(Self.prefix.count))),
+                    try Self.key(of: name) != key, let account = held.value.account, try await records.isActive(account)
+                {
+                    _ = try await claim(name, for: account)
+                }
+                try await advance(to: key)
+            }
+        }
+        let first = last.flatMap { $0.hasPrefix(AccountRecord.prefix) ? $0 : nil }
+        try await records.forEach(under: AccountRecord.prefix, as: AccountRecord.self, after: first, onError: onError) {
+            (key, held) async throws(BackendError) in
+            if held.value.issuer == nil, let account = held.value.activeAccount { accounts.append(account) }
+            try await advance(to: key)
+        }
+        try await claimOwnNames(of: accounts, onError)
+        try await store(Progress())
+    }
+
+    private func claimOwnNames(
+        of accounts: [Account], _ onError: (BackendError) -> Void
+    ) async throws(BackendError) {
+        guard !accounts.isEmpty else { return }
+        var requests: [WriteRequest] = []
+        for account in accounts {
+            let value = try records.bytes(of: AccountIdentity(account))
+            requests.append(WriteRequest(try Self.key(of: account.name ?? ""), value: value, if: .absent))
+        }
+        let results = try await records.backend.write(requests).outcome
+        for (account, (request, result)) in zip(accounts, zip(requests, results)) {
+            if case .success(.written) = result { continue }
+            do throws(BackendError) {
+                if case .success(.conflict(let entry?)) = result {
+                    // An attempt that was interrupted may have claimed the name.
+                    let held: AccountIdentity = try records.decode(entry, request.key)
+                    if held.account == account { continue }
+                }
+                try await claimOwnName(of: account)
+            } catch {
+                guard error.kind == .damaged else { throw error }
+                onError(error)
+            }
+        }
     }
 }

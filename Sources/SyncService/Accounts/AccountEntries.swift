@@ -84,13 +84,17 @@ package struct AccountEntries: Sendable {
         }
     }
 
-    /// Deletes all entries of `account`.
+    /// Deletes all entries of `account`, and ends its claim of its own name.
     func erase(_ account: Account) async throws(BackendError) {
+        if let name = account.name { try await remove(try AccountAliases.key(of: name).text, of: account) }
         guard let list = try await records.read(try Self.key(of: account), as: List.self)?.value else { return }
         for text in list.keys { try await remove(text, of: account) }
     }
 
     private func remove(_ text: String, of account: Account) async throws(BackendError) {
+        if text.hasPrefix(AccountAliases.prefix) {
+            return try await AccountAliases(records: records).end(try EntryKey(text), of: account)
+        }
         try await records.remove(try EntryKey(text), as: AccountIdentity.self) { $0.account == account }
     }
 

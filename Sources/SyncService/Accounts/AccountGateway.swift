@@ -112,13 +112,13 @@ package struct AccountGateway: Sendable {
         guard accounts.configuration.allowsSignUp else {
             throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
         }
-        guard AccountName.isAllowed(alias) else { throw RequestError(.badRequest, AccountName.rule) }
-        guard try await accounts.aliases.resolve(alias) == alias, try await accounts.credentials.record(alias) == nil
-        else { return nil }
+        try check(name: alias)
+        guard try await isFree(alias, for: nil) else { return nil }
         // A hash of random bytes cannot be guessed.
         let secret = password ?? Hexadecimal.text(randomBytes(32))
         let hash = try await accounts.credentials.hash(secret, peer: peer)
-        guard let credential = try await accounts.credentials.create(id, password: hash, recoveryCodes: []) else {
+        let account = try accounts.credentials.newAccount(id)
+        guard let credential = try await accounts.credentials.create(account, password: hash, recoveryCodes: []) else {
             throw BackendError(.busy, message: "the id of the new account is taken; try again")
         }
         // An error leaves an account that no request reaches: its id is random, and no alias means it.
@@ -182,8 +182,13 @@ package struct AccountGateway: Sendable {
 
     /// Checks that an account can have a name.
     package func check(name: String) throws(RequestError) {
-        guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
+        if let objection = AccountName.objection(to: AccountName.composed(name)) {
+            throw RequestError(.badRequest, objection)
+        }
     }
+
+    /// The text that all spellings of a name share.
+    package static func folded(_ name: String) -> String { AccountName.folded(name) }
 
     /// Returns `true` if an account can claim `alias`, as far as the store shows now.
     ///
@@ -192,7 +197,8 @@ package struct AccountGateway: Sendable {
         let holder = try await service.accounts.aliases.resolve(alias)
         if let account, holder == account.name { return true }
         guard holder == alias else { return false }
-        return try await service.accounts.credentials.record(alias)?.incarnation == nil
+        let record = try await service.accounts.credentials.record(alias)
+        return record?.incarnation == nil && record?.issuer == nil
     }
 
     /// Claims an alias for an account.
@@ -208,16 +214,21 @@ package struct AccountGateway: Sendable {
         try await service.accounts.aliases.release(alias, of: account)
     }
 
+    /// Checks that a user of the façade can have a password, which may be shorter than under `/v1`.
+    package func check(password: String) throws(RequestError) {
+        guard !password.isEmpty else { throw RequestError(.badRequest, "a password needs at least one character") }
+        guard password.utf8.count <= Credentials.passwordByteCounts.upperBound else {
+            throw RequestError(.badRequest, Credentials.longPassword)
+        }
+    }
+
     /// Replaces the password of the caller's account, and ends all its sessions.
     ///
     /// - Returns: The caller in the epoch after the change.
     package func setPassword(
         _ password: String, of caller: AccountCaller, peer: String
     ) async throws -> AccountCaller? {
-        let longest = Credentials.passwordByteCounts.upperBound
-        guard (1...longest).contains(password.utf8.count) else {
-            throw RequestError(.badRequest, "a password must be 1 to \(longest) bytes, not \(password.utf8.count)")
-        }
+        try check(password: password)
         let hash = try await service.accounts.credentials.hash(password, peer: peer)
         let changed = try await service.accounts.credentials.change(caller.credential) { record in
             (record.password, record.recoveryCodes) = (hash, [])

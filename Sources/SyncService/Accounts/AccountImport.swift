@@ -59,12 +59,11 @@ package struct AccountImport: Sendable {
     ///
     /// - Throws: ``AccountRefusal`` if no account can have this name.
     package func account(_ id: String) throws(AccountRefusal) -> Account {
-        guard AccountName.isAllowed(id) else { throw AccountRefusal("the object id: \(AccountName.rule)") }
+        if let objection = AccountName.objection(to: id) { throw AccountRefusal("the object id: \(objection)") }
         let incarnation = Hexadecimal.text(digest(Array("imported account \(secret) \(id)".utf8)).prefix(16))
-        guard let account = try? Account(id, incarnation: incarnation) else {
-            throw AccountRefusal("the object id: \(AccountName.rule)")
+        do throws(EntitlementError) { return try Account(id, incarnation: incarnation) } catch {
+            throw AccountRefusal("the object id: \(error)")
         }
-        return account
     }
 
     /// The reason for which an account is not imported.
@@ -85,6 +84,7 @@ package struct AccountImport: Sendable {
     private static func state(of account: Account, _ record: AccountRecord?) -> State {
         guard let record else { return .absent }
         if record.activeAccount == account { return .imported }
+        if record.isUnused, !record.isErased(account.incarnation) { return .absent }
         if record.isErased(account.incarnation) || record.issuer == nil && record.incarnation == nil { return .erased }
         return .taken
     }
@@ -98,7 +98,7 @@ package struct AccountImport: Sendable {
 
     /// The reason for which an account cannot have a name, as far as the store shows without a change.
     package func objection(to alias: String, for account: Account) async throws(BackendError) -> String? {
-        guard AccountName.isAllowed(alias) else { return "the username: \(AccountName.rule)" }
+        if let objection = Self.objection(to: alias) { return objection }
         for name in [account.name ?? "", alias] {
             let holder = try await AccountAliases(records: records).resolve(name)
             let isTaken = holder != name && !holder.utf8.elementsEqual((account.name ?? "").utf8)
@@ -109,6 +109,10 @@ package struct AccountImport: Sendable {
                 try AccountRecord.key(of: alias), as: AccountRecord.self)?.value.incarnation != nil
         else { return nil }
         return Self.clash(of: alias, account)
+    }
+
+    private static func objection(to alias: String) -> String? {
+        AccountName.objection(to: AccountName.composed(alias)).map { "the username: \($0)" }
     }
 
     private static func clash(of name: String, _ account: Account) -> String {
@@ -128,14 +132,15 @@ package struct AccountImport: Sendable {
     package func create(
         _ account: Account, alias: String, password: String?, created: Int64
     ) async throws -> State {
-        guard AccountName.isAllowed(alias) else { throw AccountRefusal("the username: \(AccountName.rule)") }
+        if let objection = Self.objection(to: alias) { throw AccountRefusal(objection) }
         let id = account.name ?? ""
         var before = State.absent
         _ = try await records.update(try AccountRecord.key(of: id)) { (known: AccountRecord?) in
             before = Self.state(of: account, known)
             guard before == .absent else { return nil }
-            var record = AccountRecord(name: id, created: created)
+            var record = known ?? AccountRecord(name: id, created: created)
             (record.incarnation, record.password, record.epoch) = (account.incarnation, password, Self.epoch)
+            record.created = created
             return record
         }
         switch before {
@@ -158,9 +163,14 @@ package struct AccountImport: Sendable {
         guard let name = account.name else { return }
         try await AccountEntries(records: records).discard(account)
         try await AccountDirectory(backend: records.backend).forget(account)
+        let key = try AccountRecord.key(of: name)
         // A password that was changed since belongs to a user who has logged in.
-        try await records.remove(try AccountRecord.key(of: name), as: AccountRecord.self) { record in
-            record.activeAccount == account && record.epoch == Self.epoch
+        func isNew(_ record: AccountRecord) -> Bool { record.activeAccount == account && record.epoch == Self.epoch }
+        try await records.remove(key, as: AccountRecord.self) { isNew($0) && $0.erased.isEmpty }
+        // The incarnations that can never be created stay listed.
+        _ = try await records.update(key) { (known: AccountRecord?) in
+            guard let known, isNew(known) else { return nil }
+            return AccountRecord(name: name, erased: known.erased, created: 0)
         }
     }
 }

@@ -13,7 +13,7 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var name: String
     /// The current incarnation; `nil` after an erasure. During an erasure it is listed in ``erased`` as well.
     var incarnation: String?
-    /// The erased incarnations.
+    /// The erased incarnations, and those that can never be created because their sign-ups lost the name.
     var erased: [String] = []
     /// The hash of the password; `nil` for an account of another issuer.
     var password: String?
@@ -35,6 +35,9 @@ struct AccountRecord: Hashable, Sendable, Codable {
     /// The current incarnation, unless it is being erased.
     var activeAccount: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
+    /// True if no account has ever had this name: the record only lists incarnations whose sign-ups lost it.
+    var isUnused: Bool { incarnation == nil && issuer == nil && created == 0 && epoch == 0 }
+
     /// Returns `true` if an incarnation was erased, or is being erased.
     func isErased(_ incarnation: String) -> Bool { erased.contains { $0.utf8.elementsEqual(incarnation.utf8) } }
 
@@ -47,7 +50,8 @@ struct AccountRecord: Hashable, Sendable, Codable {
         key.hasPrefix(prefix) ? String(key.text.dropFirst(prefix.count)) : nil
     }
 
-    private static let prefix = KeyScope.serverPrefix + "accounts/"
+    /// The prefix of the keys of all accounts' records.
+    static let prefix = KeyScope.serverPrefix + "accounts/"
 }
 
 /// A session of one device, stored under `server/sessions/NAME/ID`.
@@ -111,6 +115,9 @@ struct SessionRecord: Hashable, Sendable, Codable {
 package struct RecordStore: Sendable {
     package let backend: any KeyValueBackend
 
+    /// The records in `backend`.
+    package init(backend: any KeyValueBackend) { self.backend = backend }
+
     /// A record and its version.
     package struct Versioned<Value: Sendable>: Sendable {
         package var value: Value
@@ -135,7 +142,7 @@ package struct RecordStore: Sendable {
         return Versioned(value: try decode(entry, key), version: entry.version)
     }
 
-    private func decode<Value: Codable>(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Value {
+    func decode<Value: Codable>(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Value {
         do { return try JSONDecoder().decode(Value.self, from: Data(entry.value)) } catch {
             throw BackendError(
                 .damaged, operation: .read, key: key, message: "the server's record cannot be read", cause: error)

@@ -25,32 +25,44 @@ struct AccountService: Sendable {
         var recoveryCodes: [String]?
     }
 
-    /// Creates the account `name`. If it exists and has this password, begins a session instead, so that two devices
-    /// that sign up at the same time share one account.
+    /// Creates the account `name`. If one with the same folded name exists and has this password, begins a session
+    /// instead, so that two devices that sign up at the same time share one account.
     func signUp(_ name: String, password: String, peer: String) async throws -> SignUp {
         guard configuration.allowsSignUp else {
             throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
         }
         try check(newPassword: password)
-        let name = try await aliases.resolve(name)
         // An existing account may have a name that a new one may not have.
-        if AccountName.canExist(name), try await credentials.record(name)?.incarnation != nil {
-            return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil)
-        }
-        guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
+        if let grant = try await join(name, password, peer) { return SignUp(grant: grant, recoveryCodes: nil) }
+        let name = AccountName.composed(name)
+        if let objection = AccountName.objection(to: name) { throw RequestError(.badRequest, objection) }
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
         let hash = try await credentials.hash(password, peer: peer)
-        guard let credential = try await credentials.create(name, password: hash, recoveryCodes: codes.map(digest))
-        else { return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil) }
-        if configuration.hasFacade, try await !aliases.claim(name, for: credential.account) {
-            try await credentials.undoCreation(credential)
-            return SignUp(grant: try await join(try await aliases.resolve(name), password, peer), recoveryCodes: nil)
+        for _ in 0..<Self.signUpAttempts {
+            let account = try credentials.newAccount(name)
+            if try await aliases.claim(name, for: account),
+                let credential = try await credentials.create(
+                    account, password: hash, recoveryCodes: codes.map(digest))
+            {
+                try await AccountDirectory(backend: records.backend).adopt(account, isRevivable: false)
+                return SignUp(grant: try await sessions.begin(credential), recoveryCodes: codes)
+            }
+            // Another sign-up has the name, or is about to get it.
+            if let grant = try await join(name, password, peer) { return SignUp(grant: grant, recoveryCodes: nil) }
         }
-        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
-        return SignUp(grant: try await sessions.begin(credential), recoveryCodes: codes)
+        throw BackendError(.busy, message: "the name is being registered elsewhere; try again")
     }
 
-    private func join(_ name: String, _ password: String, _ peer: String) async throws -> Sessions.Grant {
+    /// The number of times that a sign-up competes with others that are under way for its name.
+    private static let signUpAttempts = 8
+
+    /// Begins a session of the account that `name` means; `nil` if there is none.
+    private func join(_ name: String, _ password: String, _ peer: String) async throws -> Sessions.Grant? {
+        let name = try await aliases.resolve(name)
+        guard AccountName.canExist(name), let record = try await credentials.record(name),
+            // The names of another issuer stay reserved after an erasure.
+            record.incarnation != nil || record.issuer != nil
+        else { return nil }
         do {
             return try await logIn(name, password: password, peer: peer)
         } catch let error as RequestError where error.code == "invalid_grant" {
@@ -65,7 +77,7 @@ struct AccountService: Sendable {
         // Repairs a sign-up that was interrupted between the two writes.
         if try await credentials.isCurrent(credential) {
             try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
-            if configuration.hasFacade { try await aliases.claimOwnName(of: credential.account) }
+            try await aliases.claimOwnName(of: credential.account)
         }
         return try await sessions.begin(credential)
     }
@@ -123,8 +135,10 @@ struct AccountService: Sendable {
     }
 
     /// Adds a recovery code on behalf of the operator, for an owner who has lost all others.
-    func addRecoveryCode(to name: String) async throws -> String {
-        let (code, name) = (newCode(), try await aliases.resolve(name))
+    ///
+    /// - Returns: The code, and the name of its account.
+    func addRecoveryCode(to name: String) async throws -> (code: String, account: String) {
+        let (code, name) = (newCode(), try await aliases.resolveExactly(name))
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.activeAccount != nil, record.issuer == nil else { return nil }
@@ -132,7 +146,7 @@ struct AccountService: Sendable {
             return record
         }
         guard record != nil else { throw RequestError(.notFound, "no account of this name has a password here") }
-        return code
+        return (code, name)
     }
 
     /// Ends the caller's session. With `everywhere`, ends all sessions of the account and all tokens that another
@@ -167,9 +181,8 @@ extension AccountService {
     private func check(newPassword: String) throws(RequestError) {
         let range = Credentials.passwordByteCounts
         guard range.contains(newPassword.utf8.count) else {
-            throw RequestError(
-                .badRequest,
-                "a password must be \(range.lowerBound) to \(range.upperBound) bytes, not \(newPassword.utf8.count)")
+            let isShort = newPassword.utf8.count < range.lowerBound
+            throw RequestError(.badRequest, isShort ? Credentials.shortPassword : Credentials.longPassword)
         }
     }
 

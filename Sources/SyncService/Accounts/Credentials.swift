@@ -55,6 +55,10 @@ struct Credentials: Sendable {
 
     /// The length of a password, in bytes.
     static let passwordByteCounts = 8...1_024
+    /// The refusal of a password that is too short. A character has at least one byte, so its advice always helps.
+    static let shortPassword = "this password is too short; choose one of at least 8 characters"
+    /// The refusal of a password that is too long.
+    static let longPassword = "this password is too long; choose a shorter one"
     /// The largest age of another issuer's token that can replace a password, in milliseconds.
     static let recency: Int64 = 300_000
 
@@ -118,7 +122,9 @@ struct Credentials: Sendable {
         let now = host.now()
         let isAttacked = isDevice ? false : try await accountGuesses.isAttacked(name, now: now)
         let most = isAttacked ? 1 : GuessLimiter.guessesForAccount
-        return try await guesses.attempt(peer, .account(name), atMost: most, now: now) {
+        // All spellings count together, also for a name without an account, so that the limit does not show which names
+        // exist.
+        return try await guesses.attempt(peer, .account(AccountName.folded(name)), atMost: most, now: now) {
             () async throws -> VerifiedCredential? in
             let record = try await record(name)
             if try await isRight(record) { return record.flatMap { VerifiedCredential($0) } }
@@ -200,24 +206,31 @@ struct Credentials: Sendable {
         return credential.isCurrent(in: record)
     }
 
+    /// The next incarnation of `name`, for ``create(_:password:recoveryCodes:)``.
+    func newAccount(_ name: String) throws(EntitlementError) -> Account {
+        try Account(name, incarnation: host.randomUUID())
+    }
+
     /// Creates an account.
     ///
-    /// - Returns: `nil` when the name is taken.
+    /// - Returns: `nil` when the name is taken, or another account has taken over the claim of the name.
     func create(
-        _ name: String, password: String, recoveryCodes: [String]
+        _ account: Account, password: String, recoveryCodes: [String]
     ) async throws(BackendError) -> VerifiedCredential? {
-        let (incarnation, now) = (host.randomUUID(), host.now())
+        let (name, now) = (account.name ?? "", host.now())
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             var record = known ?? AccountRecord(name: name, created: now)
             // The names of another issuer stay reserved after an erasure.
-            guard record.incarnation == nil, record.issuer == nil else { return record }
-            (record.incarnation, record.created, record.password) = (incarnation, now, password)
+            guard record.incarnation == nil, record.issuer == nil, !record.isErased(account.incarnation) else {
+                return record
+            }
+            (record.incarnation, record.created, record.password) = (account.incarnation, now, password)
             record.recoveryCodes = recoveryCodes
             record.epoch += 1
             return record
         }
-        guard let record, record.incarnation == incarnation else { return nil }
+        guard let record, record.account == account else { return nil }
         return VerifiedCredential(record)
     }
 

@@ -180,15 +180,16 @@ package struct ConfigurationError: Error, Hashable, Sendable, CustomStringConver
 extension ServiceConfiguration {
     /// Checks that the parts of the configuration fit together.
     ///
-    /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only: the
-    ///   server could not decide about them.
+    /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only. Their
+    ///   units are in the ledger of that device, which the server never sees, and what the server has verified is not.
     package func check() throws(ConfigurationError) {
         guard policy == .verified, let catalog, catalog.policy.rules.consumables == .deviceLocal,
             catalog.products.contains(where: \.isConsumable)
         else { return }
         throw ConfigurationError(
-            description: "the policy verified needs a catalogue with \"consumables\": \"shared\" in its policy, not "
-                + "deviceLocal")
+            description: "the policy verified does not fit \"consumables\": \"deviceLocal\", the default: the server "
+                + "cannot verify units that stay on one device; add \"policy\": {\"consumables\": \"shared\"} to the "
+                + "catalogue (syncd catalog convert makes one of a .storekit file)")
     }
 }
 

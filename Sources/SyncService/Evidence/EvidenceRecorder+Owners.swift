@@ -19,7 +19,8 @@ extension EvidenceRecorder {
         let line = group.line
         guard request.mayClaim else { return try await settleKnown(line, for: request.caller) }
         var claim = LineOwners.Claim(
-            line: line, named: request.named, caller: request.caller, restoredAt: request.restoredAt)
+            line: line, named: request.named, caller: request.caller, restoredAt: request.restoredAt,
+            isTransfer: request.transferActor != nil)
         for _ in 0..<32 {
             let (record, version) = try await lines.read(line)
             let now = writer.now()
@@ -52,8 +53,8 @@ extension EvidenceRecorder {
             case .moved(let loser, let winner, let isRestore):
                 guard let record, let version else { continue }
                 _ = try await transfers.move(
-                    line, from: loser, to: winner, record, if: version, isRestore: isRestore, facts: group.facts,
-                    now: now)
+                    line, from: loser, to: winner, record, if: version, isRestore: isRestore,
+                    actor: request.transferActor, facts: group.facts, now: now)
             }
         }
         throw BackendError(.busy, operation: .write, message: "the owner of this line keeps changing; try again")

@@ -51,6 +51,8 @@ struct EvidenceRecorder: Sendable {
         var token: String?
         /// True if the evidence may give a line without an owner its first one.
         var mayClaim = true
+        /// The person or program that moves lines of other accounts to the caller for support; `nil` for none.
+        var transferActor: String?
     }
 
     /// The answer about one line.
@@ -83,8 +85,9 @@ struct EvidenceRecorder: Sendable {
     /// - Parameters:
     ///   - caller: The account that sent it; `nil` for a store.
     ///   - isRestore: True for an explicit restore, which may move lines to the caller.
+    ///   - transferActor: The person or program that moves lines of other accounts to the caller for support.
     func record(
-        _ evidence: VerifiedEvidence, from caller: Account?, isRestore: Bool
+        _ evidence: VerifiedEvidence, from caller: Account?, isRestore: Bool, transferActor: String? = nil
     ) async throws(BackendError) -> Outcome {
         let isTransaction = evidence.kind == .appStoreTransaction || evidence.kind == .googlePlay
         // A renewal info names no app, so it counts only for a line that is known.
@@ -92,7 +95,7 @@ struct EvidenceRecorder: Sendable {
         var request = Request(
             named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
-            mayClaim: !isRenewal)
+            mayClaim: !isRenewal, transferActor: transferActor)
         let evidence = try await withKnownNames(try await withTestPurchases(evidence))
         var groups = try await names.groups(of: try await withEnds(evidence))
         for _ in 0..<Self.roundCount {

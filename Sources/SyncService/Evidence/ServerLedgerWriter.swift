@@ -1,7 +1,28 @@
 import EntitlementSync
-import Entitlements
-import SyncCore
+package import Entitlements
+package import SyncCore
 import WrittenDates
+
+/// The record `server/policy`: the policy of the server, for programs that work on its store.
+struct PolicyRecord: Hashable, Sendable, Codable {
+    var policy: String
+
+    static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "policy") }
+}
+
+extension RecordStore {
+    /// The policy that a server stated last for this store; `nil` if none did, as for a server that never had another
+    /// policy than `trusted`.
+    package func statedPolicy() async throws(BackendError) -> TrustPolicy? {
+        try await read(try PolicyRecord.key(), as: PolicyRecord.self).flatMap { TrustPolicy(rawValue: $0.value.policy) }
+    }
+
+    /// Records the server's policy. Servers with the policy `trusted` write nothing unless another one was stated.
+    func state(_ policy: TrustPolicy) async throws(BackendError) {
+        guard try await statedPolicy() ?? .trusted != policy else { return }
+        _ = try await update(try PolicyRecord.key()) { (_: PolicyRecord?) in PolicyRecord(policy: policy.rawValue) }
+    }
+}
 
 /// Writes the server ledgers of accounts by compare-and-swap, and keeps the policy that they state equal to the
 /// configured one.

@@ -20,8 +20,7 @@ package struct ServiceConfiguration: Sendable {
     package var operatorToken: String?
     /// The owner of a transaction that two accounts claim.
     package var ownership = Ownership.keepWithFirst
-    /// True if a façade serves the same accounts: names are then compared without regard to case, and purchases that it
-    /// derives are matched with those of stores.
+    /// True if a façade serves the same accounts: purchases that it derives are matched with those of stores.
     package var hasFacade = false
     /// The trust in what clients report.
     package var policy = TrustPolicy.trusted

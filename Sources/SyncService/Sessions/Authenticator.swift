@@ -79,6 +79,15 @@ enum AuthenticationFailure: Error {
     case nameTaken
     /// The store failed.
     case store(BackendError)
+
+    /// The reason for which a valid token of another issuer is refused, for the log.
+    fileprivate var reason: String? {
+        switch self {
+        case .invalid(let reason): reason
+        case .nameTaken: "its subject is the name of an account that its issuer did not create"
+        case .missing, .store: nil
+        }
+    }
 }
 
 /// Verifies tokens. Each is verified once and then cached until it expires or is revoked.
@@ -162,12 +171,15 @@ final class Authenticator: Sendable {
     private let configuration: ServiceConfiguration
     private let host: HostServices
     private let operatorDigest: [UInt8]?
+    private let onRefusedToken: @Sendable (RefusedToken) -> Void
     private let cache = Mutex(Cache())
 
     init(
         _ store: any KeyValueBackend, keys: KeyRing, _ cryptography: any ServiceCryptography,
-        _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness
+        _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness,
+        onRefusedToken: @escaping @Sendable (RefusedToken) -> Void = { _ in }
     ) {
+        self.onRefusedToken = onRefusedToken
         (records, self.freshness) = (RecordStore(backend: store), freshness)
         (self.keys, self.cryptography, self.configuration, self.host) = (keys, cryptography, configuration, host)
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
@@ -250,9 +262,16 @@ final class Authenticator: Sendable {
         switch verified {
         case .own(let claims): return try await caller(claims, now: now)
         case .external(let issuer, let subject, let issuedAt, let expiresAt):
-            return try await caller(
-                issuer, subject, issued: issuedAt.map(Self.milliseconds),
-                expires: min(Self.milliseconds(expiresAt), now + Self.externalPeriod))
+            do throws(AuthenticationFailure) {
+                return try await caller(
+                    issuer, subject, issued: issuedAt.map(Self.milliseconds),
+                    expires: min(Self.milliseconds(expiresAt), now + Self.externalPeriod))
+            } catch {
+                if let reason = error.reason {
+                    onRefusedToken(RefusedToken(issuer: issuer, subject: subject, reason: reason))
+                }
+                throw error
+            }
         }
     }
 
@@ -302,8 +321,10 @@ final class Authenticator: Sendable {
         do {
             _ = try Account(subject)
             var held = try await record(subject)
-            if held == nil {
-                guard AccountName.isAllowed(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
+            if held?.value.isUnused ?? true {
+                if let objection = AccountName.objection(to: subject) {
+                    throw AuthenticationFailure.invalid("its subject is no account name: \(objection)")
+                }
                 try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
                 held = try await record(subject)
             }
@@ -349,7 +370,9 @@ struct ExternalAccounts: Sendable {
         let (incarnation, now) = (host.randomUUID(), host.now())
         _ = try await records.update(try AccountRecord.key(of: subject)) {
             (known: AccountRecord?) throws(BackendError) in
-            known ?? AccountRecord(name: subject, incarnation: incarnation, issuer: issuer, created: now)
+            guard known?.isUnused ?? true else { return known }
+            return AccountRecord(
+                name: subject, incarnation: incarnation, erased: known?.erased ?? [], issuer: issuer, created: now)
         }
     }
 

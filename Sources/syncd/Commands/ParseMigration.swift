@@ -145,7 +145,7 @@ struct ParseMigration {
             try await EntitlementService(
                 store, configuration: service,
                 cryptography: ServerCryptography(server: "syncd", passwords: PasswordHashing(threadCount: 1)),
-                onError: { FileHandle.standardError.write(Data("syncd: \($0)\n".utf8)) }),
+                onError: { warn("\($0)") }),
             try await accountImport(into: store, isPreview: false))
         var tallies: [(Export, Tally)] = []
         for export in exports { tallies.append((export, try await add(export, with: parse))) }
@@ -413,8 +413,8 @@ struct ParseMigration {
         case .absent: break
         }
         if let objection = try await accounts.objection(to: user.username, for: account) { return .refused(objection) }
-        let names = [user.id.lowercased(), user.username.lowercased()]
-        if holders[user.id.lowercased()] == user.id { return .present }
+        let names = [user.id, user.username].map(AccountGateway.folded)
+        if holders[names[0]] == user.id { return .present }
         if let name = names.first(where: { holders[$0] != nil }) {
             let kind = name == names[0] ? "the object id" : "the username"
             return .refused("\(kind) is already the name of the user \(holders[name]?.singleLine ?? "") of this export")

@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncService
 
 struct RecordReinstatement: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -99,8 +100,11 @@ struct RecordGrant: AsyncParsableCommand {
         commandName: "grant",
         abstract: "Record paid time for a group, as stated by a system that keeps no purchases.",
         discussion: """
-            The grant extends the group from its end to the stated end. It adds nothing if this time is already \
-            covered.
+            With --until, the grant extends the group from its end to the stated end. It adds nothing if this time is \
+            already covered. With --for, it adds the duration to the group's end, each time it is run.
+
+            With --as-server, --for records a purchase of the store "support" that support gives away. It can be \
+            refunded, and one --transaction adds the time once.
 
             Examples:
               syncd record grant random --until 2027-01-31 --source campaign
@@ -116,8 +120,9 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(
         name: .customLong("for"),
         help: ArgumentHelp(
-            "The paid time from --date, instead of --until: an ISO 8601 duration such as P1M or P14D. Under "
-                + "accelerated sandbox time it is shorter.", valueName: "duration"))
+            "The paid time to add to the end of the group, or from --date if the group has ended by then, instead of "
+                + "--until: an ISO 8601 duration such as P1M or P14D. Under accelerated sandbox time it is shorter.",
+            valueName: "duration"))
     var duration: String?
 
     @Option(
@@ -129,6 +134,17 @@ struct RecordGrant: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The name of the system or campaign.", valueName: "name"))
     var source: String = "promotion"
 
+    @Option(
+        help: ArgumentHelp(
+            "With --as-server and --for: the transaction's id (default: a random one).", valueName: "id"))
+    var transaction: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "With --as-server and --for, in an auto-renewable group: the level of the time (default: the lowest level "
+                + "of the group's products).", valueName: "number"))
+    var level: Int64?
+
     @OptionGroup var support: SupportOptions
     @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
@@ -136,27 +152,34 @@ struct RecordGrant: AsyncParsableCommand {
 
     func validate() throws {
         if (until == nil) == (duration == nil) { throw ValidationError("pass either --until or --for") }
+        guard duration == nil || !support.asServer else { return }
+        if transaction != nil { throw ValidationError("--transaction applies to --as-server with --for only") }
+        if level != nil { throw ValidationError("--level applies to --as-server with --for only") }
     }
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
         let assertedAt = try date(assertedAt, option: "--date")
-        let until = try until(from: try assertedAt ?? options.clock.now())
+        let (statedEnd, duration) = (try date(until, option: "--until"), try paidTime())
         guard !support.asServer else {
-            let reference = Assertion.Reference(
-                group: GroupID(group), source: SourceID(source), until: until,
-                environment: options.catalog.environmentID)
-            return try await support.grant(reference, assertedAt: assertedAt, reason.reason, creation, options)
+            let paid = SupportActs.PaidGroup(
+                GroupID(group), from: SourceID(source), in: options.catalog.environmentID, level: level)
+            return try await support.grant(
+                paid, until: statedEnd, adding: duration, transaction: transaction, at: assertedAt, reason.reason,
+                creation, options)
         }
+        let store = try await options.openStore(creating: creation)
+        let addedEnd = try await end(after: duration, assertedAt: assertedAt, in: store)
+        let until = statedEnd ?? addedEnd
         let evidence = Evidence.asserted(
             GroupID(group), until: until, source: SourceID(source), assertedAt: assertedAt,
             environment: options.catalog.environmentID)
-        let store = try await options.openStore(creating: creation)
+        if let warning = store.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { warn("warning: \(warning)") }
         let former = try await store.snapshot()[group: GroupID(group)]?.periods
         let isNew = try await !store.record(evidence).newFacts.isEmpty
         let subscription = try await store.snapshot()[group: GroupID(group)]
         let isAdded = subscription?.periods != former
-        let end = Timeline(subscription?.periods ?? []).chains.first { $0.start < until && until <= $0.end }?.end
+        let end = Timeline(subscription?.periods ?? []).end(reaching: until)
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("group", .string(group)), ("isNew", .bool(isNew)),
@@ -176,15 +199,40 @@ struct RecordGrant: AsyncParsableCommand {
         return "no time added: \(group) is already covered \(covered) for \(account)"
     }
 
-    /// The end from `--until`, or `start` plus the duration from `--for`.
-    private func until(from start: Timestamp) throws -> Timestamp {
-        guard let duration else { return try date(until, option: "--until") ?? start }
+    /// The end of the group if `duration` is added to what `store` knows to be paid.
+    private func end(
+        after duration: CalendarDuration, assertedAt: Timestamp?, in store: EntitlementStore
+    ) async throws -> Timestamp {
+        let environment = options.catalog.environmentID
+        let replay = try await store.replay()
+        let date = replay.facts.assertionDate(assertedAt ?? store.clockStatus.now, in: environment)
+        let start = replay.timelines[GroupID(group)]?.startOfTime(addedAt: date) ?? date
+        return start.adding(store.catalog.policy.counted(duration, in: environment))
+    }
+
+    /// The duration from `--for`; zero without it.
+    private func paidTime() throws -> CalendarDuration {
+        guard let duration else { return .zero }
         let paid: CalendarDuration
         do { paid = try CalendarDuration(duration) } catch { throw Failure(.usage, "--for: \(error)") }
         guard paid != .zero else {
             throw Failure(.usage, "--for must be longer than zero, not \"\(duration.singleLine)\"")
         }
         guard paid != .forever else { throw Failure(.usage, "--for must be at most 100 years, not \"forever\"") }
-        return start.adding(try options.catalog.load().policy.counted(paid, in: options.catalog.environmentID))
+        return paid
+    }
+}
+
+extension Catalog {
+    /// The warning that time without a level in `group` opens nothing; `nil` if it opens an entitlement, or if the
+    /// group grants none.
+    func warning(ofTimeWithoutLevelIn group: GroupID) -> String? {
+        let members = products.filter { $0.kind.group == group }.map { Entitlement.Source.product($0.id) }
+        let sources = entitlements.flatMap(\.grantedBy).filter { source in
+            if case .level(group, _) = source { true } else { source == .group(group) || members.contains(source) }
+        }
+        guard !sources.isEmpty, !sources.contains(.group(group)) else { return nil }
+        return "the time has no level, and no entitlement has the source group:\(group.rawValue.singleLine); "
+            + "use --as-server with --for, or record a purchase of a product"
     }
 }

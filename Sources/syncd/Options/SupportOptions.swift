@@ -1,5 +1,6 @@
 import ArgumentParser
 import Crypto
+import EntitlementSync
 import Entitlements
 import Foundation
 import StoreEvidence
@@ -26,6 +27,12 @@ struct SupportOptions: ParsableArguments {
                 + "share (SYNCD_OWNERSHIP; default: keepWithFirst).", valueName: "rule"))
     var ownership: String?
 
+    @Flag(
+        help: ArgumentHelp(
+            "With --as-server: take the purchase from the account that has it. Without this flag, a purchase of "
+                + "another account is refused."))
+    var transfer = false
+
     /// The reason in facts, which users see. The operator's reason is in the audit list only.
     static let factReason = "support"
 
@@ -38,6 +45,7 @@ struct SupportOptions: ParsableArguments {
     /// Throws if an option is used that applies to `--as-server` only.
     func checkIsUsed(by reason: SupportReason? = nil) throws(Failure) {
         guard !asServer else { return }
+        if transfer { throw Failure(.usage, "--transfer applies to --as-server only") }
         if ownership != nil { throw Failure(.usage, "--ownership applies to --as-server only") }
         if operatorName != nil { throw Failure(.usage, "--operator applies to --as-server only") }
         if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
@@ -58,12 +66,28 @@ struct SupportOptions: ParsableArguments {
 
     /// Records paid time, and prints it.
     func grant(
-        _ reference: Assertion.Reference, assertedAt: Timestamp?, _ reason: String, _ creation: CreationOptions,
-        _ options: StoreOptions
+        _ paid: SupportActs.PaidGroup, until: Timestamp?, adding duration: CalendarDuration, transaction: String?,
+        at date: Timestamp?, _ reason: String, _ creation: CreationOptions, _ options: StoreOptions
     ) async throws {
-        let order = try order("record", "grant of \(reference.group) until \(reference.until)", reason, options)
-        let outcome = try await acts(creation, options).grant(reference, assertedAt: assertedAt, order)
-        try show(outcome, order, options)
+        let acts = try acts(creation, options)
+        let outcome: SupportActs.Outcome
+        let order: SupportActs.Order
+        if let until {
+            if transfer { throw Failure(.usage, "--transfer does not apply to --until: the time is of no purchase") }
+            order = try self.order("record", "grant of \(paid.group) until \(until)", reason, options)
+            outcome = try await acts.grant(paid, until: until, assertedAt: date, order)
+        } else {
+            let id = TransactionID(transaction ?? HostServices.system.randomUUID())
+            order = try self.order("record", "grant of \(paid.group) for \(duration)", reason, options)
+            do { outcome = try await acts.add(duration, to: paid, transaction: id, at: date, order) } catch {
+                // Another id would add the time again, if it was added.
+                if error is BackendError { warn("to repeat this, pass --transaction \(id)") }
+                throw error
+            }
+        }
+        let catalog = until == nil ? nil : try options.catalog.load()
+        let warning = catalog?.warning(ofTimeWithoutLevelIn: paid.group)
+        try show(outcome, order, options, warnings: [warning].compactMap { $0 })
     }
 
     /// Records what evidence states, and prints it.
@@ -87,7 +111,8 @@ struct SupportOptions: ParsableArguments {
             throw Failure(.usage, "--as-server requires --account, the name of an account of the server")
         }
         return SupportActs.Order(
-            account: account, act: act, summary: summary, operatorName: operatorName ?? NSUserName(), reason: reason)
+            account: account, act: act, summary: summary, operatorName: operatorName ?? NSUserName(), reason: reason,
+            isTransfer: transfer)
     }
 
     private func acts(_ creation: CreationOptions, _ options: StoreOptions) throws -> SupportActs {
@@ -114,18 +139,20 @@ struct SupportOptions: ParsableArguments {
     private func show(
         _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions, warnings: [String] = []
     ) throws(Failure) {
-        let name = order.account.singleLine
+        let name = "\(outcome.account)".singleLine
         guard let entry = outcome.entry else {
             let text = "nothing to do for \(name): \(order.summary.singleLine): the time is already covered"
             return try options.output.show(
                 .object([
-                    ("account", .string(order.account)), ("entry", .null), ("facts", .array([])),
+                    ("account", .string("\(outcome.account)")), ("entry", .null), ("facts", .array([])),
                     ("unknown", .array([])),
                 ]), or: text)
         }
         var lines =
             outcome.facts.count > 20
             ? ["  \(outcome.facts.count) facts"] : outcome.facts.map { "  \($0.kindName)  \($0.summary)" }
+        if let end = outcome.end { lines.append("  paid \(end.asEnd.map { "until \($0)" } ?? "for good")") }
+        lines += outcome.formerOwners.map { "  taken from \("\($0)".singleLine)" }
         lines += outcome.unknown.map {
             "  warning: \(name) has no purchase \("\($0)".singleLine); the refund counts once there is one"
         }
@@ -134,9 +161,11 @@ struct SupportOptions: ParsableArguments {
             "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
         try options.output.show(
             .object([
-                ("account", .string(order.account)), ("entry", .number(Int64(entry.number))),
+                ("account", .string("\(outcome.account)")), ("entry", .number(Int64(entry.number))),
                 ("facts", .array(outcome.facts.map { $0.json(ledger: "server") })),
                 ("unknown", .array(outcome.unknown.map { .object($0.members) })),
+                ("takenFrom", .array(outcome.formerOwners.map { .string("\($0)") })),
+                ("expires", JSON(outcome.end?.asEnd?.description)),
                 ("warnings", .array(warnings.map(JSON.string))),
             ]), or: ([head] + lines).joined(separator: "\n"))
     }

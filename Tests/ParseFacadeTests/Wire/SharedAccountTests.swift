@@ -70,6 +70,37 @@ struct SharedAccountTests {
         #expect(await stage.signUp("owl").id != user.id)
     }
 
+    @Test("A rename to another spelling of the name keeps it, and no other user gets any spelling")
+    func spellings() async throws {
+        let stage = try await ParseStage()
+        let user = await stage.signUp("straße", "secret password")
+        func rename(_ name: String) async -> Int {
+            await stage.ask("PUT", "/users/\(user.id)", #"{"username":"\#(name)"}"#, token: user.token).status
+        }
+        for name in ["STRASSE", "Straße", "ｓtrasse"] {
+            #expect(await rename(name) == 200)
+            let entered = await stage.ask("POST", "/login", #"{"username":"strasse","password":"secret password"}"#)
+            #expect(entered["objectId"] == user.id && entered["username"] == name)
+            let taken = await stage.ask("POST", "/users", #"{"username":"sTRASSE","password":"x"}"#)
+            #expect(taken.members["code"] as? Int == 202)
+            #expect(await stage.service.ask(.post, "/v1/accounts", json: AccountOwner.signUpJSON(name)).status == 409)
+        }
+        #expect(await rename("bat") == 200)
+        #expect(await logIn(stage, "straße", "secret password").status == 400)
+        #expect(await stage.signUp("Strasse").id != user.id)
+    }
+
+    @Test("A name whose account of /v1 was erased is free")
+    func erasedName() async throws {
+        let stage = try await ParseStage()
+        let made = await stage.service.ask(.post, "/v1/accounts", json: AccountOwner.signUpJSON("owl"))
+        let erased = await stage.service.ask(
+            .post, "/v1/accounts/self/erasure", token: made["access_token"], json: ["password": "correct horse"])
+        #expect(erased.status == 204)
+        let user = await stage.signUp("owl", "secret password")
+        #expect(await logIn(stage, "OWL", "secret password")["account"] == user.id)
+    }
+
     @Test("A password change ends the sessions of both wires")
     func passwords() async throws {
         let stage = try await ParseStage()

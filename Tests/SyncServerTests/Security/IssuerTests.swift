@@ -31,20 +31,36 @@ struct IssuerTests {
         }
     }
 
+    /// The tokens that were reported.
+    private final class Refused: Sendable {
+        private let list = Mutex<[RefusedToken]>([])
+
+        func add(_ token: RefusedToken) { list.withLock { $0.append(token) } }
+
+        func take() -> [RefusedToken] {
+            list.withLock { list in
+                defer { list = [] }
+                return list
+            }
+        }
+    }
+
     private static let issuer = "https://login.example.com/"
     private let transport = Transport()
     private let cryptography: ServerCryptography
+    private let refused = Refused()
     private let now: Int64 = 1_800_000_000_000
     private let elliptic = P256.Signing.PrivateKey()
     private let edwards = Curve25519.Signing.PrivateKey()
 
     init() {
+        let refused = refused
         cryptography = ServerCryptography(
             server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
             issuers: [
                 ExternalIssuer(
                     name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport))
-            ])
+            ], onRefusal: { refused.add($0) })
     }
 
     /// A key set with the keys `e1` (P-256) and `d1` (Ed25519) among unusable ones.
@@ -107,6 +123,62 @@ struct IssuerTests {
     }
 
     private func token(_ payload: [String: Any]) throws -> String { try token("e1", "ES256", payload) }
+
+    @Test("Each refused token is reported once with its reason, and without the token")
+    func reasons() async throws {
+        transport.serve(document)
+        func check(_ token: String, _ reason: String, issuer: String? = Self.issuer, kid: String? = "e1") async {
+            _ = await refusal(of: token)
+            let found = refused.take()
+            #expect(found.map(\.reason) == [reason] && found.map(\.issuer) == [issuer], "\(found)")
+            #expect(found.map(\.key) == [kid], "\(found)")
+            for part in token.split(separator: ".") where part.count > 8 { #expect(!"\(found)".contains(part)) }
+        }
+        await check(try token(payload(["exp": now / 1_000])), "it has expired")
+        await check(try token(payload(["nbf": now / 1_000 + 61])), "it is not valid yet")
+        await check(try token(payload(["aud": "others"])), "its audience is another service")
+        await check(try token(payload(["sub": ""])), "its subject is empty")
+        await check(try token(payload(["exp": nil])), "its payload lacks a claim or has a claim of the wrong type")
+        await check(
+            try token(payload(["iss": "https://a.example"])), "its issuer is not accepted by this server",
+            issuer: "https://a.example")
+        await check(
+            try token("e9", "ES256", payload()), "its issuer does not have the key that it names", kid: "e9")
+        await check(try token("e1", "EdDSA", payload()), "its algorithm is not that of its key")
+        await check(try token(payload()).dropLast(4) + "AAAA", "its signature is wrong")
+        await check(try token(nil, "ES256", payload()), "it does not name a key", issuer: nil, kid: nil)
+        await check("a.b", "it does not have three parts in base64url", issuer: nil, kid: nil)
+        let own = "https://sync.example.com"
+        _ = await refusal(of: try token(payload(["iss": own, "aud": own])))
+        #expect(refused.take() == [], "tokens of the server itself expire all the time")
+        _ = try await cryptography.verify(try token(payload()), keys: [], now: now)
+        #expect(refused.take() == [])
+    }
+
+    @Test("The log has one line in ten seconds for each reason, with the number of omitted tokens")
+    func log() {
+        let lines = Mutex<[String]>([])
+        let seconds = Mutex<Int64>(0)
+        let start = ContinuousClock.now
+        let log = RefusedTokenLog(instant: { start + .seconds(seconds.withLock { $0 }) }) { line in
+            lines.withLock { $0.append(line) }
+        }
+        var token = RefusedToken(
+            issuer: "https://a.example\u{1B}[2J", subject: "a\" reason=\"b", reason: "it has expired")
+        for _ in 0..<3 { log.add(token) }
+        log.add(RefusedToken(reason: "its signature is wrong"))
+        seconds.withLock { $0 = 10 }
+        (token.key, token.algorithm) = ("e1", "ES256")
+        log.add(token)
+        #expect(
+            lines.withLock { $0 } == [
+                "token outcome=refused issuer=\"https://a.example\u{FFFD}[2J\" sub=\"a' reason='b\" "
+                    + "reason=\"it has expired\"",
+                "token outcome=refused reason=\"its signature is wrong\"",
+                "token outcome=refused issuer=\"https://a.example\u{FFFD}[2J\" kid=\"e1\" alg=\"ES256\" "
+                    + "sub=\"a' reason='b\" reason=\"it has expired\" omitted=2",
+            ])
+    }
 
     @Test("A 2048-bit RSA key is accepted for RS256 and for no other algorithm")
     func rsa() async throws {

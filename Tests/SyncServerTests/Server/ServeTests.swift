@@ -175,6 +175,47 @@ struct ServeTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["token"])
     }
 
+    @Test("A refused token of another issuer gets the same answer for all reasons, and the log has the reason")
+    func refusedTokens() throws {
+        let folder = try TemporaryFolder()
+        let key = Curve25519.Signing.PrivateKey()
+        let x = Forged.base64(Array(key.publicKey.rawRepresentation))
+        let keys = folder.path(of: "keys.json")
+        try Data(#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","x":"\#(x)"}]}"#.utf8).write(
+            to: URL(filePath: keys))
+        let issuer = "https://login.example.com"
+        let server = try ServerProcess(
+            store: "memory:", options: ["--issuer", issuer, "--audience", "owls", "--jwks", keys])
+        func answer(_ changes: [String: Any], kid: String = "k1") throws -> (status: Int?, text: String?, token: String)
+        {
+            let now = Int64(Date().timeIntervalSince1970)
+            let claims: [String: Any] = ["iss": issuer, "aud": "owls", "sub": "user-7", "exp": now + 600]
+            let input = Forged.input(["alg": "EdDSA", "kid": kid], claims.merging(changes) { $1 })
+            let token = "\(input).\(Forged.base64(Array(try key.signature(for: Data(input.utf8)))))"
+            let answer = try ask(server.port, "GET", "/v1/entitlements", fields: ["Authorization: Bearer \(token)"])
+            return (answer?.status, answer?.text, token)
+        }
+        #expect(try answer([:]).status != 401)
+        let refused = [
+            try answer(["exp": 1]), try answer(["aud": "others"]), try answer([:], kid: "k2"),
+            try answer(["iss": issuer + "/"]), try answer(["sub": "operator"]),
+        ]
+        #expect(refused.map(\.status) == Array(repeating: 401, count: refused.count))
+        #expect(Set(refused.map(\.text)).count == 1)
+        #expect(server.stop() == 0)
+        let lines = server.log.split(separator: "\n").filter { $0.contains("token outcome=refused") }
+        let fields = "issuer=\"\(issuer)\" kid=\"k1\" alg=\"EdDSA\" reason="
+        let expected = [
+            fields + "\"it has expired\"", fields + "\"its audience is another service\"",
+            "kid=\"k2\" alg=\"EdDSA\" reason=\"its issuer does not have the key that it names\"",
+            "issuer=\"\(issuer)/\" kid=\"k1\" alg=\"EdDSA\" reason=\"its issuer is not accepted by this server\"",
+            "issuer=\"\(issuer)\" sub=\"operator\" reason=\"its subject is no account name: ",
+        ]
+        #expect(lines.count == expected.count, "\(lines)")
+        for text in expected { #expect(lines.contains { $0.contains(text) && $0.contains(" notice ") }, "\(text)") }
+        for (_, _, token) in refused { #expect(!server.log.contains(token.split(separator: ".")[1])) }
+    }
+
     @Test("A used port, or a store that cannot be opened, is a one-line error with exit code 1")
     func taken() throws {
         let server = try ServerProcess(store: "memory:")

@@ -87,7 +87,7 @@ struct ErasureTests {
             #expect(await alice.logIn().status == 400)
             #expect(try await left().filter { $0.hasPrefix(home) } == [home + "ledger"], "\(step)")
         }
-        #expect(interruptions == 8, "schedule, record, schedule, marker, two keys, directory, record")
+        #expect(interruptions == 9, "schedule, record, schedule, marker, name, two keys, directory, record")
     }
 
     private func record(_ transactions: [String], as reply: Reply) async -> Reply {

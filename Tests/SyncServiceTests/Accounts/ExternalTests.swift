@@ -71,6 +71,37 @@ struct ExternalTests {
         #expect(await service.status(of: token()) == 200)
     }
 
+    @Test("A valid token without access to an account is reported with its subject and the reason")
+    func refusals() async throws {
+        let refused = Mutex<[RefusedToken]>([])
+        let issuer = "https://login.example.com"
+        var configuration = ServiceConfiguration(name: "https://sync.example.com")
+        configuration.allowsSignUp = true
+        let service = try await EntitlementService(
+            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host, issuer: issuer),
+            host: clock.host, onError: { _ in }, onRefusedToken: { token in refused.withLock { $0.append(token) } })
+        await service.followChanges()
+        let (now, clock) = (clock.now / 1_000, clock)
+        func check(_ subject: String, _ status: Int, _ reason: String, issued: Int64 = now) async {
+            refused.withLock { $0 = [] }
+            let token = "external|\(subject)|\(clock.now / 1_000 + 600)|\(issued)"
+            #expect(await service.status(of: token) == status)
+            let found = refused.withLock { $0 }
+            #expect(found.map(\.issuer) == [issuer] && found.map(\.subject) == [subject], "\(found)")
+            #expect(found.first?.reason.hasPrefix(reason) == true, "\(found)")
+        }
+        _ = await AccountOwner(service).signUp()
+        await check("alice", 403, "its subject is the name of an account that its issuer did not create")
+        await check("operator", 401, "its subject is no account name: the name \"operator\" is reserved")
+        await check("cafe\u{301}", 401, "its subject is no account name: write the name in composed form (NFC)")
+        let token = "external|carol|\(now + 600)|\(now)"
+        refused.withLock { $0 = [] }
+        #expect(await service.status(of: token) == 200)
+        #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
+        #expect(refused.withLock { $0 } == [])
+        await check("carol", 401, "all tokens up to its own were ended")
+    }
+
     @Test("A token is verified again each hour, however long it is valid")
     func remembering() async throws {
         let cryptography = Issuing(clock.host)

@@ -70,6 +70,13 @@ struct Sale: Sendable {
 struct EvidenceStage {
     static let start: Int64 = 1_800_000_000_000
     static let day: Int64 = 86_400_000
+    static let catalog = """
+        {"products":[{"id":"month","type":"autoRenewable","group":"owls","duration":"P1M","level":1},
+          {"id":"three","type":"nonRenewing","group":"nights","duration":"P3M"},
+          {"id":"owl","type":"nonConsumable"}],
+         "entitlements":[{"id":"owls","grantedBy":["group:owls"]},{"id":"nights","grantedBy":["group:nights"]},
+          {"id":"owl","grantedBy":["product:owl"]}]}
+        """
 
     let store = HookedBackend()
     let clock = TestClock(start)
@@ -79,10 +86,12 @@ struct EvidenceStage {
 
     init(
         _ policy: TrustPolicy = .verified, _ ownership: ServiceConfiguration.Ownership = .keepWithFirst,
-        parkedByteLimit: Int = 64 << 20, configure: (inout EvidenceConfiguration) -> Void = { _ in }
+        parkedByteLimit: Int = 64 << 20, catalog: String = Self.catalog,
+        configure: (inout EvidenceConfiguration) -> Void = { _ in }
     ) async throws {
         service = try await Self.open(
-            store, clock, policy, ownership, notes, parkedByteLimit: parkedByteLimit, configure: configure)
+            store, clock, policy, ownership, notes, parkedByteLimit: parkedByteLimit, catalog: catalog,
+            configure: configure)
         (alice, bob) = (await LedgerAccount(service, "alice"), await LedgerAccount(service, "bob"))
     }
 
@@ -90,17 +99,11 @@ struct EvidenceStage {
     static func open(
         _ store: HookedBackend, _ clock: TestClock, _ policy: TrustPolicy,
         _ ownership: ServiceConfiguration.Ownership, _ notes: EvidenceNotes = EvidenceNotes(),
-        parkedByteLimit: Int = 64 << 20, configure: (inout EvidenceConfiguration) -> Void = { _ in }
+        parkedByteLimit: Int = 64 << 20, catalog: String = Self.catalog,
+        configure: (inout EvidenceConfiguration) -> Void = { _ in }
     ) async throws -> EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
-        let json = Array(
-            """
-            {"products":[{"id":"month","type":"autoRenewable","group":"owls","duration":"P1M","level":1},
-              {"id":"three","type":"nonRenewing","group":"nights","duration":"P3M"},
-              {"id":"owl","type":"nonConsumable"}],
-             "entitlements":[{"id":"owls","grantedBy":["group:owls"]},{"id":"nights","grantedBy":["group:nights"]},
-              {"id":"owl","grantedBy":["product:owl"]}]}
-            """.utf8)
+        let json = Array(catalog.utf8)
         (configuration.catalog, configuration.catalogJSON) = (try Catalog(json: json), json)
         (configuration.policy, configuration.ownership) = (policy, ownership)
         configuration.accessTokenLifetime = 10 * 86_400
@@ -124,6 +127,17 @@ struct EvidenceStage {
     func send(_ items: [[String: String]], as account: LedgerAccount, isRestore: Bool = false) async -> Reply {
         await account.service.ask(
             .post, "/v1/transactions", token: account.token, json: ["evidence": items, "restore": isRestore])
+    }
+
+    /// Acts of support on the store of the service.
+    func supportActs(
+        _ ownership: ServiceConfiguration.Ownership = .keepWithFirst, over store: (any KeyValueBackend)? = nil
+    ) -> SupportActs {
+        guard let catalog = service.configuration.catalog else { preconditionFailure("the stage has a catalogue") }
+        let cryptography = PlainCryptography(host: clock.host)
+        return SupportActs(
+            store: store ?? self.store, catalog: catalog, ownership: ownership,
+            digest: { cryptography.digest(of: $0) }, host: clock.host)
     }
 
     func notify(_ sale: Sale, peer: String = "17.0.0.1") async throws -> Reply {

@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import Foundation
 import ServiceTestSupport
@@ -10,16 +11,6 @@ import Testing
 
 @Suite("Acts of support on a server's store")
 struct SupportActTests {
-    private func acts(
-        _ stage: EvidenceStage, _ ownership: ServiceConfiguration.Ownership = .keepWithFirst
-    ) throws -> SupportActs {
-        let cryptography = PlainCryptography(host: stage.clock.host)
-        let catalog = try #require(stage.service.configuration.catalog)
-        return SupportActs(
-            store: stage.store, catalog: catalog, ownership: ownership, digest: { cryptography.digest(of: $0) },
-            host: stage.clock.host)
-    }
-
     private func audit(_ stage: EvidenceStage) async throws -> [AuditLog.Entry] {
         let cryptography = PlainCryptography(host: stage.clock.host)
         return try await AuditLog(store: stage.store) { cryptography.digest(of: $0) }.entries()
@@ -57,7 +48,7 @@ struct SupportActTests {
     @Test("A purchase, its refund and its reinstatement count, and each has an audit entry")
     func life() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         let first = try await acts.record(purchase("1", at: stage.now), order())
         #expect(first.entry?.number == 1)
         #expect(await stage.rights(of: stage.alice) == ["owl"])
@@ -79,7 +70,7 @@ struct SupportActTests {
     @Test("A line that another account owns, and an unknown or erased account, are refused and change nothing")
     func refusals() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
         try await expectRefusal(.ownedByAnother, stage) {
             try await acts.record(purchase("1", at: stage.now), order())
@@ -115,7 +106,7 @@ struct SupportActTests {
     @Test("A refund of a line without an owner leaves the line to the account that proves it")
     func wrongAccount() async throws {
         let stage = try await EvidenceStage(.verified)
-        _ = try await acts(stage).record(revocation("1", at: stage.now), order())
+        _ = try await stage.supportActs().record(revocation("1", at: stage.now), order())
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
@@ -127,7 +118,7 @@ struct SupportActTests {
         stage.store.before { (key, _) async throws(BackendError) in
             keys.withLock { $0.append(key.text) }
         }
-        _ = try await acts(stage).record(purchase("1", at: stage.now), order())
+        _ = try await stage.supportActs().record(purchase("1", at: stage.now), order())
         let written = keys.withLock { $0 }
         #expect(written.first == "server/audit/000000000001", "\(written)")
         #expect(written.contains { $0.hasSuffix("decisions") }, "\(written)")
@@ -136,12 +127,12 @@ struct SupportActTests {
             throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
         }
         await #expect(throws: BackendError.self) {
-            try await acts(stage).record(purchase("2", at: stage.now), order())
+            try await stage.supportActs().record(purchase("2", at: stage.now), order())
         }
         stage.store.before(nil)
         let entries = try await audit(stage)
         #expect(entries.map(\.act) == ["record", "record", "failed"])
-        #expect(entries.last?.detail.hasPrefix("entry 2 was not carried out: ") == true, "\(entries)")
+        #expect(entries.last?.detail.hasPrefix("entry 2 was not completed: ") == true, "\(entries)")
     }
 
     @Test("An act whose audit entry cannot be written changes nothing")
@@ -153,7 +144,7 @@ struct SupportActTests {
         }
         let keys = try await stage.store.keys()
         await #expect(throws: BackendError.self) {
-            try await acts(stage).record(purchase("1", at: stage.now), order())
+            try await stage.supportActs().record(purchase("1", at: stage.now), order())
         }
         #expect(try await stage.store.keys() == keys)
     }
@@ -161,7 +152,7 @@ struct SupportActTests {
     @Test("Concurrent acts of two programs on one account all count, and all have an entry")
     func concurrent() async throws {
         let stage = try await EvidenceStage(.verified)
-        let (left, right) = (try acts(stage), try acts(stage))
+        let (left, right) = (stage.supportActs(), stage.supportActs())
         let now = stage.now
         try await withThrowingTaskGroup(of: Void.self) { group in
             for index in 0..<10 {
@@ -179,7 +170,7 @@ struct SupportActTests {
     @Test("Two accounts that support gives one purchase at the same time: one has it")
     func race() async throws {
         let stage = try await EvidenceStage(.verified)
-        let (acts, now) = (try acts(stage), stage.now)
+        let (acts, now) = (stage.supportActs(), stage.now)
         let won = await withTaskGroup(of: Bool.self) { group in
             for name in ["alice", "bob"] {
                 group.addTask {
@@ -201,7 +192,7 @@ struct SupportActTests {
     @Test("A refund of a purchase that the account does not have is reported as such")
     func unknownRefund() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         let refund = revocation("1", at: stage.now)
         #expect(try await acts.record(refund, order()).unknown == [Sale("1", at: stage.now).reference])
         #expect(try await acts.record(purchase("1", at: stage.now), order()).unknown == [])
@@ -212,7 +203,7 @@ struct SupportActTests {
     @Test("A clock that was set back is refused, because older statements would prevail")
     func clock() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         stage.clock.advance(seconds: -3_600)
         try await expectRefusal(.clockIsBehind, stage) {
             try await acts.record(purchase("1", at: stage.now), order())
@@ -224,7 +215,7 @@ struct SupportActTests {
     @Test("A transaction that Apple signs later without a revocation reinstates what support has refunded")
     func laterSignature() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         let sale = Sale("1", at: stage.now)
         #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
         stage.clock.advance(seconds: 60)
@@ -241,7 +232,7 @@ struct SupportActTests {
         let stage = try await EvidenceStage(.verified)
         let date = stage.now - EvidenceStage.day
         #expect(try await stage.notify(Sale("1", at: date).refunded(at: stage.now)).status == 200)
-        _ = try await acts(stage).record(purchase("1", at: date), order())
+        _ = try await stage.supportActs().record(purchase("1", at: date), order())
         #expect(await stage.rights(of: stage.alice) == [])
         #expect(try await stage.store.keys().contains { $0.hasPrefix("server/parked/") } == false)
     }
@@ -249,14 +240,183 @@ struct SupportActTests {
     @Test("Paid time is granted once, and not if it is covered")
     func grant() async throws {
         let stage = try await EvidenceStage(.verified)
-        let reference = Assertion.Reference(
-            group: "nights", source: "promotion", until: Timestamp(milliseconds: stage.now + 30 * EvidenceStage.day))
-        let acts = try acts(stage)
-        let outcome = try await acts.grant(reference, assertedAt: nil, order("alice", "grant"))
+        let until = Timestamp(milliseconds: stage.now + 30 * EvidenceStage.day)
+        let acts = stage.supportActs()
+        let outcome = try await acts.grant(nights, until: until, assertedAt: nil, order("alice", "grant"))
         #expect(outcome.entry?.number == 1)
+        #expect(outcome.end == until)
         #expect(await stage.rights(of: stage.alice) == ["nights"])
-        #expect(try await acts.grant(reference, assertedAt: nil, order("alice", "grant")).entry == nil)
+        #expect(try await acts.grant(nights, until: until, assertedAt: nil, order()).entry == nil)
         #expect(try await audit(stage).count == 1)
+    }
+
+    private let nights = SupportActs.PaidGroup("nights", from: "promotion")
+    private let month = CalendarDuration(months: 1)
+
+    @Test("A grant for a duration adds it to what is paid, once for each transaction, and states the new end")
+    func addedTime() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = stage.supportActs()
+        _ = try await acts.record(purchase("1", "three", at: stage.now), order())
+        let start = Timestamp(milliseconds: stage.now)
+        for (id, months) in [("g1", 4), ("g2", 5), ("g1", 5)] as [(TransactionID, Int64)] {
+            let outcome = try await acts.add(month, to: nights, transaction: id, at: nil, order())
+            #expect(outcome.end == start.adding(CalendarDuration(months: months)))
+            stage.clock.advance(seconds: 60)
+        }
+        // A refund of the purchase before it does not prolong the gift, and the gift can be taken back.
+        _ = try await acts.record(revocation("1", at: start.milliseconds), order())
+        let rest = try await acts.add(month, to: nights, transaction: "g1", at: nil, order())
+        #expect(rest.end == start.adding(CalendarDuration(months: 2)))
+        for id in ["g1", "g2"] as [TransactionID] {
+            let gift = TransactionReference(store: .support, id: id)
+            let refund = Revocation(transaction: gift, revokedAt: start, stamp: Stamp(logicalTime: .zero))
+            _ = try await acts.record(.revocation(refund), order())
+        }
+        #expect(await stage.rights(of: stage.alice) == [])
+        // After the end, the duration counts from the grant.
+        let late = try await acts.add(month, to: nights, transaction: "g3", at: nil, order())
+        #expect(late.end == Timestamp(milliseconds: stage.now).adding(month))
+        await #expect(throws: SupportError.self) {
+            try await acts.add(CalendarDuration(months: 2), to: nights, transaction: "g3", at: nil, order())
+        }
+    }
+
+    @Test("A grant for a duration begins at the end of the period of a subscription that renews")
+    func addedToSubscription() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let sale = Sale.month("1", of: "1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let owls = SupportActs.PaidGroup("owls", from: "promotion")
+        let outcome = try await stage.supportActs().add(month, to: owls, transaction: "g", at: nil, order())
+        #expect(outcome.end == Timestamp(milliseconds: try #require(sale.expires)).adding(month))
+    }
+
+    @Test("A grant for a duration has the lowest level of its group, or the one that support names")
+    func addedLevel() async throws {
+        let stage = try await EvidenceStage(.verified, catalog: Self.levels)
+        let acts = stage.supportActs()
+        let low = SupportActs.PaidGroup("selfies", from: "promotion")
+        _ = try await acts.add(month, to: low, transaction: "g1", at: nil, order())
+        #expect(await stage.rights(of: stage.alice) == ["one"])
+        var high = low
+        high.level = 1
+        _ = try await acts.add(month, to: high, transaction: "g2", at: nil, order("bob"))
+        #expect(await stage.rights(of: stage.bob) == ["one", "all"])
+        for (group, level) in [("selfies", 3), ("nights", 1)] as [(GroupID, Int64)] {
+            let paid = SupportActs.PaidGroup(group, from: "promotion", level: level)
+            try await expectRefusal(.invalid, stage) {
+                try await acts.add(month, to: paid, transaction: "g3", at: nil, order())
+            }
+        }
+    }
+
+    private static let levels = """
+        {"products":[{"id":"all","type":"autoRenewable","group":"selfies","duration":"P7D","level":1},
+          {"id":"one","type":"autoRenewable","group":"selfies","duration":"P7D","level":2},
+          {"id":"three","type":"nonRenewing","group":"nights","duration":"P3M"}],
+         "entitlements":[{"id":"one","grantedBy":["group:selfies@2"]},{"id":"all","grantedBy":["group:selfies@1"]}]}
+        """
+
+    @Test("Two grants for a duration at the same time add both")
+    func concurrentGrants() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = stage.supportActs()
+        let (start, order) = (Timestamp(milliseconds: stage.now), order())
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<4 {
+                group.addTask { [nights] in
+                    let (week, id) = (CalendarDuration(days: 7), TransactionID("\(number)"))
+                    _ = try await acts.add(week, to: nights, transaction: id, at: nil, order)
+                }
+            }
+            try await group.waitForAll()
+        }
+        let ledger = try await stage.serverLedger(of: stage.alice).ledger
+        let catalog = try #require(stage.service.configuration.catalog)
+        let replay = Replay(Facts(account: Ledger(), server: ledger), catalog: catalog)
+        #expect(replay.timelines["nights"]?.chains.last?.end == start.adding(CalendarDuration(days: 28)))
+    }
+
+    @Test("A transfer takes a verified purchase from its owner, and names the owner in the outcome and the audit list")
+    func transfer() async throws {
+        let stage = try await EvidenceStage(.verified)
+        #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
+        let acts = stage.supportActs()
+        let error = await #expect(throws: SupportError.self) {
+            try await acts.record(purchase("1", at: stage.now), order())
+        }
+        #expect(
+            error?.description == "app-store/production/1 belongs to \"bob\"; nothing was changed; to move it to "
+                + "\"alice\", repeat with --transfer")
+        var transfer = order()
+        transfer.isTransfer = true
+        stage.clock.advance(seconds: 60)
+        let outcome = try await acts.record(purchase("1", at: EvidenceStage.start), transfer)
+        #expect(outcome.formerOwners.map(\.name) == ["bob"])
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(await stage.rights(of: stage.bob) == [])
+        let entries = try await audit(stage)
+        #expect(entries.map(\.act) == ["record", "transfer"])
+        #expect(entries.map(\.detail) == ["purchase, taken from \"bob\": ticket 7", "from bob by support"])
+        #expect(entries.map(\.actor) == ["olga", "olga"])
+        // Bob's device presents the purchase again.
+        let again = Sale("1", at: EvidenceStage.start).signed(at: stage.now)
+        #expect(try await stage.send([again], as: stage.bob).results == ["owned-by-another"])
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+    }
+
+    @Test("A purchase that several accounts share, or on a server where accounts share, is not transferred")
+    func sharedTransfer() async throws {
+        let stage = try await EvidenceStage(.verified, .share)
+        let carol = await LedgerAccount(stage.service, "carol")
+        for owner in [stage.bob, carol] {
+            #expect(try await stage.send([Sale("1", at: stage.now)], as: owner).results == ["2"])
+        }
+        var transfer = order()
+        transfer.isTransfer = true
+        for (rule, kind) in [(.keepWithFirst, .ownedByAnother), (.share, .invalid)]
+            as [(ServiceConfiguration.Ownership, SupportError.Kind)]
+        {
+            try await expectRefusal(kind, stage) {
+                try await stage.supportActs(rule).record(purchase("1", at: stage.now), transfer)
+            }
+        }
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        #expect(await stage.rights(of: carol) == ["owl"])
+    }
+
+    @Test("Acts find an account by another spelling of its name, and an exact name first, also of an erased account")
+    func spelling() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let acts = stage.supportActs()
+        _ = try await acts.record(purchase("1", at: stage.now), order("ALICE"))
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(try await audit(stage).map(\.account) == ["alice"])
+        #expect(await AccountOwner(stage.service, "bob").erase(token: stage.bob.token).status == 204)
+        _ = await LedgerAccount(stage.service, "BOB")
+        try await expectRefusal(.erasedAccount, stage) {
+            try await acts.record(purchase("2", at: stage.now), order("bob"))
+        }
+    }
+
+    @Test("A purchase that another account's client has reported is taken by a transfer only")
+    func reportedTransfer() async throws {
+        let stage = try await EvidenceStage(.trusted)
+        let phone = try await stage.device(of: stage.bob)
+        try await phone.record(
+            .reported("owl", transaction: "1", date: Timestamp(milliseconds: stage.now), store: .appStore))
+        try await phone.sync()
+        #expect(await stage.rights(of: stage.bob) == ["owl"])
+        let acts = stage.supportActs()
+        try await expectRefusal(.ownedByAnother, stage) {
+            try await acts.record(purchase("1", at: stage.now), order())
+        }
+        var transfer = order()
+        transfer.isTransfer = true
+        #expect(try await acts.record(purchase("1", at: stage.now), transfer).formerOwners.map(\.name) == ["bob"])
+        #expect(await stage.rights(of: stage.alice) == ["owl"])
+        #expect(await stage.rights(of: stage.bob) == [])
     }
 
     @Test("Unsigned imports do not replace what a store has signed")
@@ -266,7 +426,7 @@ struct SupportActTests {
         let evidence = VerifiedEvidence(
             kind: .verifyReceipt,
             facts: [purchase("1", "month", at: stage.now), purchase("2", "owl", at: stage.now)], signedDate: nil)
-        _ = try await acts(stage).record(evidence, order())
+        _ = try await stage.supportActs().record(evidence, order())
         let purchases = try await stage.serverLedger(of: stage.alice).facts.compactMap(\.purchase)
         #expect(purchases.map(\.product) == ["owl", "owl"])
         #expect(purchases.map(\.stamp.signedDate) == [Timestamp(milliseconds: stage.now), nil])
@@ -275,7 +435,7 @@ struct SupportActTests {
     @Test("An act for an account whose ledger is full is refused before its audit entry")
     func fullLedger() async throws {
         let stage = try await EvidenceStage(.verified)
-        let acts = try acts(stage)
+        let acts = stage.supportActs()
         _ = try await acts.record(purchase("1", at: stage.now), order())
         try await stage.fill(stage.alice)
         try await expectRefusal(.ledgerFull, stage) {
@@ -298,7 +458,7 @@ struct SupportActTests {
             }
         }
         let error = await #expect(throws: BackendError.self) {
-            try await acts(stage).record(purchase("1", at: stage.now), order())
+            try await stage.supportActs().record(purchase("1", at: stage.now), order())
         }
         stage.store.before(nil)
         #expect(error?.kind == .full)
@@ -312,9 +472,9 @@ struct SupportActTests {
         let stage = try await EvidenceStage(.verified, .share)
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
         try await expectRefusal(.ownedByAnother, stage) {
-            try await acts(stage).record(purchase("1", at: stage.now), order())
+            try await stage.supportActs().record(purchase("1", at: stage.now), order())
         }
-        _ = try await acts(stage, .share).record(purchase("1", at: stage.now), order())
+        _ = try await stage.supportActs(.share).record(purchase("1", at: stage.now), order())
         #expect(await stage.rights(of: stage.alice) == ["owl"])
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }

@@ -160,13 +160,18 @@ struct VerifiedPolicyServiceTests {
         #expect(await stage.rights(of: stage.bob) == ["owl"], "a cleared flag does not end a purchase")
     }
 
-    @Test("A catalogue with consumables of one device does not fit the policy")
+    @Test("A catalogue with consumables of one device does not fit the policy, and the error names the remedy")
     func deviceLocalConsumables() throws {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.policy = .verified
-        configuration.catalog = try Catalog(
-            json: Array(#"{"products":[{"id":"coins","type":"consumable","units":5}]}"#.utf8))
-        #expect(throws: ConfigurationError.self) { try configuration.check() }
+        let products = #""products":[{"id":"coins","type":"consumable","units":5}]"#
+        let remedy = #""policy": {"consumables": "shared"}"#
+        configuration.catalog = try Catalog(json: Array("{\(products)}".utf8))
+        let error = #expect(throws: ConfigurationError.self) { try configuration.check() }
+        #expect(error?.description.contains("add \(remedy) to the catalogue") == true, "\(String(describing: error))")
+        configuration.catalog = try Catalog(json: Array("{\(products),\(remedy)}".utf8))
+        #expect(throws: Never.self) { try configuration.check() }
+        configuration.catalog = try Catalog(json: Array("{\(products)}".utf8))
         configuration.policy = .trusted
         #expect(throws: Never.self) { try configuration.check() }
     }

@@ -142,8 +142,23 @@ struct AccountTokens: Sendable {
 package struct AccountIdentity: Codable, Hashable, Sendable {
     private var name: String
     private var incarnation: String
+    /// In the claim of a name: the names of the other accounts that fold to it, see ``AccountAliases``.
+    private(set) var others: [String]?
 
     package init(_ account: Account) { (name, incarnation) = (account.name ?? "", account.incarnation) }
+
+    init(_ account: Account, others: [String]?) {
+        self.init(account)
+        self.others = others
+    }
+
+    /// The record with a further name in ``others``.
+    func adding(_ name: String) -> AccountIdentity {
+        var record = self
+        let isKnown = others?.contains { $0.utf8.elementsEqual(name.utf8) } == true
+        if !isKnown { record.others = (others ?? []) + [name] }
+        return record
+    }
 
     /// The account; `nil` for a record that names none.
     package var account: Account? { try? Account(name, incarnation: incarnation) }
@@ -171,16 +186,28 @@ extension RecordStore {
         return try await read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value.activeAccount == account
     }
 
-    /// The records under `prefix`, page by page.
+    /// The records under `prefix`, page by page. A page is read at once.
+    ///
+    /// - Parameters:
+    ///   - cursor: The key after which to begin.
+    ///   - onError: Receives the error of a record that cannot be decoded. The record is left out unless it throws.
     package func forEach<Value: Codable & Sendable>(
-        under prefix: String, as type: Value.Type = Value.self,
+        under prefix: String, as type: Value.Type = Value.self, after cursor: EntryKey? = nil,
+        onError: (BackendError) throws(BackendError) -> Void = { (error) throws(BackendError) in throw error },
         _ body: (EntryKey, Versioned<Value>) async throws(BackendError) -> Void
     ) async throws(BackendError) {
-        var after: EntryKey?
+        var after = cursor
         repeat {
-            let page = try await backend.list(prefix: prefix, after: after, limit: 1_000).outcome
-            for item in page.items {
-                if let held = try await read(item.key, as: type) { try await body(item.key, held) }
+            let page = try await backend.list(prefix: prefix, after: after, limit: 500).outcome
+            let answers = try await backend.read(page.items.map { ReadRequest($0.key) }).outcome
+            for (item, answer) in zip(page.items, answers) {
+                guard case .found(let entry) = try answer.get() else { continue }
+                let value: Value
+                do throws(BackendError) { value = try decode(entry, item.key) } catch {
+                    try onError(error)
+                    continue
+                }
+                try await body(item.key, Versioned(value: value, version: entry.version))
             }
             after = page.next
         } while after != nil

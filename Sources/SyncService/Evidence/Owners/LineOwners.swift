@@ -46,6 +46,8 @@ struct LineOwners: Sendable {
         var caller: Account?
         /// The date of a signed transaction that an explicit restore presents; `nil` for any other evidence.
         var restoredAt: Timestamp?
+        /// True if support moves the line to the caller, whatever the policy says.
+        var isTransfer = false
     }
 
     /// The verdict on a claim, before anything is written.
@@ -60,7 +62,8 @@ struct LineOwners: Sendable {
         case claimed(by: Account)
         /// The account becomes a further owner.
         case shared([Account], with: Account)
-        /// The line moves. `isRestore` is `false` if the owner's server ledger lacks the line.
+        /// The line moves. `isRestore` is `false` if that is so because the owner's server ledger lacks the line, and
+        /// true for a restore and for support.
         case moved(from: Account, to: Account, isRestore: Bool)
     }
 
@@ -84,6 +87,7 @@ struct LineOwners: Sendable {
             let claimant = claim.named ?? caller
             return claimant == owner ? .refused : .moved(from: owner, to: claimant, isRestore: false)
         }
+        if claim.isTransfer, owners.count == 1 { return .moved(from: owner, to: caller, isRestore: true) }
         guard policy == .transfer, let signed = claim.restoredAt?.milliseconds, signed > first.since,
             now - signed <= restorePeriod, now - (record.transferred ?? .min / 2) >= transferPause
         else { return .refused }

@@ -31,22 +31,31 @@ struct LineTransfers: Sendable {
         var version: String
         /// The record that replaces it.
         var record: LineOwners.Record
-        /// True for an explicit restore; `false` if the former owner's server ledger lacks the line.
+        /// True for an explicit restore and for support; `false` if the former owner's server ledger lacks the line.
         var isRestore: Bool
+        /// The person or program that moves the line for support; `nil` for a request of the winner.
+        var actor: String?
         /// The facts that the winner has presented, as a ledger document.
         var facts: Data
+
+        /// The cause, for the audit list.
+        var cause: String {
+            if !isRestore { return ", whose claim held nothing" }
+            return actor == nil ? " by a restore" : " by support"
+        }
     }
 
     private static let prefix = KeyScope.serverPrefix + "transfers/"
 
     /// Moves `line` if its record still has `version`.
     ///
+    /// - Parameter actor: The person or program that moves it for support; `nil` for a request of `winner`.
     /// - Returns: `false` if the record has changed, or another transfer of the line is not finished yet. The caller
     ///   reads the record again.
     /// - Throws: ``LedgerFull`` as the cause if the winner has no room. Nothing is written then.
     func move(
         _ line: TransactionReference, from loser: Account, to winner: Account, _ record: LineOwners.Record,
-        if version: EntryVersion, isRestore: Bool, facts: [Fact], now: Int64
+        if version: EntryVersion, isRestore: Bool, actor: String?, facts: [Fact], now: Int64
     ) async throws(BackendError) -> Bool {
         let key = try key(of: line)
         if let held = try await records.read(key, as: Journal.self) {
@@ -61,7 +70,7 @@ struct LineTransfers: Sendable {
             transferred: isRestore ? now : record.transferred)
         let journal = Journal(
             line: LineName(line), loser: AccountIdentity(loser), winner: AccountIdentity(winner),
-            version: "\(version)", record: next, isRestore: isRestore,
+            version: "\(version)", record: next, isRestore: isRestore, actor: actor,
             facts: Data(LedgerDocument(ledger: Ledger(facts.map(\.record))).encoded()))
         guard try await records.replace(key, with: journal, if: nil),
             let held = try await records.read(key, as: Journal.self)
@@ -105,9 +114,8 @@ struct LineTransfers: Sendable {
             try await audit.append(
                 AuditLog.Entry(
                     date: "\(Timestamp(milliseconds: journal.record.owners.first?.since ?? 0))", act: "transfer",
-                    account: journal.winner.account?.name ?? "", line: "\(line)", actor: "server",
-                    detail: "from \(journal.loser.account?.name ?? "")"
-                        + (journal.isRestore ? " by a restore" : ", whose claim held nothing")))
+                    account: journal.winner.account?.name ?? "", line: "\(line)", actor: journal.actor ?? "server",
+                    detail: "from \(journal.loser.account?.name ?? "")\(journal.cause)"))
         }
         _ = try await records.replace(key, with: Journal?.none, if: version)
         return isMoved

@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import StoreEvidence
 import SyncCore
 
@@ -235,7 +235,7 @@ struct TransactionNames: Sendable {
 
 extension Fact {
     /// The transaction or line that the fact concerns; `nil` for facts that stores do not state.
-    var transaction: TransactionReference? {
+    package var transaction: TransactionReference? {
         switch self {
         case .purchase(let purchase): purchase.transaction
         case .revocation(let revocation): revocation.transaction

@@ -11,8 +11,10 @@ extension EvidenceRecorder {
         var facts: [Fact] = []
         /// The lines of the facts.
         var lines: [TransactionReference] = []
-        /// The lines and transactions that belong to other accounts.
-        var refused: [TransactionReference] = []
+        /// The lines and transactions of other accounts, which only a transfer takes.
+        var held: [(transaction: TransactionReference, owner: Account)] = []
+        /// The lines that several other accounts own, or that have as many owners as a line may have.
+        var shared: [(line: TransactionReference, owners: [Account])] = []
         /// False if the facts are only written, and give no line an owner: a refund alone must not keep a line from the
         /// account that proves it later.
         var mayClaim = false
@@ -36,10 +38,9 @@ extension EvidenceRecorder {
                 if !review.lines.contains(owned) { review.lines.append(owned) }
                 guard fact.purchase != nil else { continue }
                 review.mayClaim = true
-                guard self.lines.policy != .share, try await isProved(transaction, byOtherThan: account) else {
-                    continue
-                }
-                review.refused.append(transaction)
+                guard self.lines.policy != .share, let owner = try await holder(of: transaction, otherThan: account)
+                else { continue }
+                review.held.append((transaction, owner))
             }
         }
         for line in review.lines {
@@ -51,22 +52,30 @@ extension EvidenceRecorder {
             let isHeld = try await isHeld(line, record, claim, now)
             let verdict = LineOwners.verdict(
                 on: claim, record, policy: self.lines.policy, now: now, isHeld: isHeld)
-            if verdict == .refused { review.refused.append(line) }
+            guard verdict == .refused else { continue }
+            if owners.count > 1 { review.shared.append((line, owners)) } else { review.held.append((line, owners[0])) }
         }
         return review
     }
 
-    /// Returns `true` if the server ledger of another account holds `transaction`.
-    private func isProved(
-        _ transaction: TransactionReference, byOtherThan account: Account
-    ) async throws(BackendError) -> Bool {
+    /// The other account whose ledger or server ledger holds `transaction`; `nil` if there is none.
+    private func holder(
+        of transaction: TransactionReference, otherThan account: Account
+    ) async throws(BackendError) -> Account? {
         let key = try TransactionOwners.key(of: transaction)
         guard let owner = try await writer.records.read(key, as: TransactionOwners.Owner.self)?.value,
-            owner.isVerified == true, !owner.isOf(account),
-            let other = try? Account(owner.account, incarnation: owner.incarnation),
+            !owner.isOf(account), let other = try? Account(owner.account, incarnation: owner.incarnation),
             try await writer.records.isActive(other)
-        else { return false }
-        return try await writer.read(other).facts.contains { $0.purchase?.transaction == transaction }
+        else { return nil }
+        if try await writer.read(other).ledger.transactions.contains(transaction) { return other }
+        return try await ledger(of: other).transactions.contains(transaction) ? other : nil
+    }
+
+    /// The ledger of `account` as it is stored.
+    func ledger(of account: Account) async throws(BackendError) -> Ledger {
+        let key = try LedgerKeys(account).ledger
+        guard case .found(let entry) = try await writer.records.backend.read(key).outcome else { return Ledger() }
+        return try LedgerRules.stored(entry, key)
     }
 }
 
@@ -133,6 +142,8 @@ extension Purchase {
                 "date \(known.date)"
             } else if quantity != known.quantity {
                 "quantity \(known.quantity)"
+            } else if let terms, let other = known.terms, terms != other {
+                "duration \(other.kind.duration.map { "\($0)" } ?? "none")"
             } else {
                 nil
             }
@@ -140,5 +151,15 @@ extension Purchase {
         throw SupportError(
             .contradiction,
             "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(difference)")
+    }
+}
+
+extension ProductKind {
+    /// The duration of a subscription; `nil` for other kinds.
+    fileprivate var duration: CalendarDuration? {
+        switch self {
+        case .nonRenewing(_, let duration), .autoRenewable(_, _, let duration, _): duration
+        case .consumable, .nonConsumable: nil
+        }
     }
 }

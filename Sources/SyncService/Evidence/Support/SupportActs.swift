@@ -1,4 +1,4 @@
-import EntitlementSync
+package import EntitlementSync
 package import Entitlements
 package import StoreEvidence
 package import SyncCore
@@ -9,7 +9,8 @@ package import SyncCore
 /// interrupted has an entry and may be half done: repeat it. An act that fails after its entry gets a second entry that
 /// says so. Nothing is written for an act that is refused, also if the server ledger has no room for its facts.
 ///
-/// The policy that the account's server ledger states stays as it is, because only the server knows its policy.
+/// An act takes no purchase that another account holds, unless its order is a transfer. A purchase that several
+/// accounts share cannot be transferred.
 package struct SupportActs: Sendable {
     /// The circumstances of an act.
     package struct Order: Sendable {
@@ -23,22 +24,53 @@ package struct SupportActs: Sendable {
         package var operatorName: String
         /// The reason.
         package var reason: String
+        /// True if the act may take purchases from other accounts.
+        package var isTransfer: Bool
 
         /// Creates a value.
-        package init(account: String, act: String, summary: String, operatorName: String, reason: String) {
+        package init(
+            account: String, act: String, summary: String, operatorName: String, reason: String,
+            isTransfer: Bool = false
+        ) {
             (self.account, self.act, self.summary) = (account, act, summary)
-            (self.operatorName, self.reason) = (operatorName, reason)
+            (self.operatorName, self.reason, self.isTransfer) = (operatorName, reason, isTransfer)
         }
     }
 
     /// A finished act.
     package struct Outcome: Sendable {
+        /// The account, whose own name may be spelled differently than in the order.
+        package var account: Account
         /// The facts in the server ledger.
         package var facts: [Fact]
         /// The audit entry; `nil` if there was nothing to do.
         package var entry: AuditLog.Entry?
         /// The revoked transactions of which the account has no purchase. The revocation counts once there is one.
         package var unknown: [TransactionReference] = []
+        /// The accounts from which a transfer took purchases, in ascending order.
+        package var formerOwners: [Account] = []
+        /// The end of the time without a gap that a grant prolonged, by the ledgers after the act; `nil` for other
+        /// acts, and if nothing of it counts.
+        package var end: Timestamp?
+    }
+
+    /// The group, the system and the environment of paid time.
+    package struct PaidGroup: Sendable {
+        /// The group.
+        package var group: GroupID
+        /// The name of the system or campaign that grants the time.
+        package var source: SourceID
+        /// The environment in which the time counts.
+        package var environment: EnvironmentID
+        /// The level of time that is added to an auto-renewable group; `nil` for the lowest level of its products.
+        package var level: Int64?
+
+        /// Creates a value.
+        package init(
+            _ group: GroupID, from source: SourceID, in environment: EnvironmentID = .production, level: Int64? = nil
+        ) {
+            (self.group, self.source, self.environment, self.level) = (group, source, environment, level)
+        }
     }
 
     /// The length of a reason, in bytes.
@@ -102,34 +134,96 @@ package struct SupportActs: Sendable {
         return try await perform(evidence, for: account, order)
     }
 
-    /// Records paid time, unless it is covered already.
+    /// Records that a group is paid until an instant, unless that is covered already.
     ///
+    /// - Parameter assertedAt: The date of the statement; the default is now.
     /// - Throws: ``SupportError``, or the store's error.
     package func grant(
-        _ reference: Assertion.Reference, assertedAt: Timestamp?, _ order: Order
+        _ paid: PaidGroup, until: Timestamp, assertedAt: Timestamp?, _ order: Order
     ) async throws -> Outcome {
         let account = try await check(order)
-        guard catalog.groups.contains(reference.group) else {
-            throw SupportError(.unknownProduct, "the catalogue has no group \"\(reference.group.rawValue.singleLine)\"")
-        }
-        do { try reference.source.validate() } catch { throw SupportError(.invalid, "source: \(error)") }
+        try check(paid)
         let facts = try await facts(of: account)
-        let replay = Replay(facts, catalog: catalog, environment: reference.environment)
-        let latest = facts.purchases.last { $0.transaction.environment == reference.environment }?.date
-        let date = max(assertedAt ?? now, latest ?? .earliest)
-        if let chain = replay.timelines[reference.group]?.chain(at: date), chain.end >= reference.until {
-            return Outcome(facts: [], entry: nil)
+        let date = facts.assertionDate(assertedAt ?? now, in: paid.environment)
+        let timeline = timeline(of: paid, facts)
+        if let chain = timeline.chain(at: date), chain.end >= until {
+            return Outcome(account: account, facts: [], entry: nil)
         }
-        guard let replica = ReplicaID(bytes: Self.replica) else { preconditionFailure("an id has 16 bytes") }
+        guard let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16)) else {
+            preconditionFailure("an id has 16 bytes")
+        }
         let assertion = Assertion(
-            reference, assertedAt: date, recordedAt: now, replica: replica,
-            logicalTime: facts.latestTime.next(at: now))
+            Assertion.Reference(
+                group: paid.group, source: paid.source, until: until, environment: paid.environment),
+            assertedAt: date, recordedAt: now, replica: replica, logicalTime: facts.latestTime.next(at: now))
         let evidence = VerifiedEvidence(kind: .appStoreTransaction, facts: [.assertion(assertion)], signedDate: nil)
-        return try await perform(evidence, for: account, order)
+        var outcome = try await perform(evidence, for: account, order)
+        outcome.end = self.timeline(of: paid, try await self.facts(of: account)).end(reaching: until)
+        return outcome
     }
 
-    /// The replica of statements that no device made.
-    private static let replica = [UInt8](repeating: 0, count: 16)
+    /// Adds `duration` to the end of what is paid for a group, unless the group never ends.
+    ///
+    /// The time is a purchase of the store `support`, whose product is named after the source. So later purchases
+    /// follow it, refunds of earlier ones do not prolong it, and it can be refunded. In an auto-renewable group it has
+    /// a level, and begins at the end of the current period, whether the subscription renews or not.
+    ///
+    /// - Parameters:
+    ///   - transaction: The id of the purchase. One id adds the time once.
+    ///   - date: The date from which the time counts at the earliest; the default is now.
+    /// - Throws: ``SupportError``, or the store's error.
+    package func add(
+        _ duration: CalendarDuration, to paid: PaidGroup, transaction: TransactionID, at date: Timestamp?,
+        _ order: Order
+    ) async throws -> Outcome {
+        let account = try await check(order)
+        try check(paid)
+        let transaction = TransactionReference(store: .support, environment: paid.environment, id: transaction)
+        let timeline = timeline(of: paid, try await facts(of: account))
+        let start = timeline.startOfTime(addedAt: date ?? now)
+        guard start != .latest else { return Outcome(account: account, facts: [], entry: nil) }
+        let level = try level(of: paid)
+        let kind: ProductKind =
+            level.map { .autoRenewable(group: paid.group, level: $0, duration: duration, introductory: nil) }
+            ?? .nonRenewing(group: paid.group, duration: duration)
+        let purchase = Purchase(
+            transaction: transaction, product: ProductID(paid.source.rawValue),
+            terms: Terms(kind: kind, bonus: .zero), date: level == nil ? date ?? now : start,
+            stamp: Stamp(logicalTime: .zero))
+        var outcome = try await record(.purchase(purchase), isDated: false, order)
+        let after = self.timeline(of: paid, try await facts(of: account))
+        outcome.end = after.periods.first { $0.transaction == transaction }.flatMap { after.end(reaching: $0.end) }
+        return outcome
+    }
+
+    private func check(_ paid: PaidGroup) throws(SupportError) {
+        guard catalog.groups.contains(paid.group) else {
+            throw SupportError(.unknownProduct, "the catalogue has no group \"\(paid.group.rawValue.singleLine)\"")
+        }
+        do { try paid.source.validate() } catch { throw SupportError(.invalid, "source: \(error)") }
+    }
+
+    /// The level of time that is added to a group; `nil` for a group without levels.
+    private func level(of paid: PaidGroup) throws(SupportError) -> Int64? {
+        let levels = catalog.products.compactMap { product -> Int64? in
+            if case .autoRenewable(paid.group, let level, _, _) = product.kind { level } else { nil }
+        }
+        guard let level = paid.level else { return levels.max() }
+        guard levels.contains(level) else {
+            let known = Set(levels).sorted().map { "\($0)" }.joined(separator: ", ")
+            throw SupportError(
+                .invalid,
+                known.isEmpty
+                    ? "level: group \"\(paid.group.rawValue.singleLine)\" has no levels"
+                    : "level must be one of \(known), the levels of \"\(paid.group.rawValue.singleLine)\", not \(level)"
+            )
+        }
+        return level
+    }
+
+    private func timeline(of paid: PaidGroup, _ facts: Facts) -> Timeline {
+        Replay(facts, catalog: catalog, environment: paid.environment).timelines[paid.group] ?? Timeline()
+    }
 
     private var now: Timestamp { Timestamp(milliseconds: host.now()) }
 }
@@ -147,13 +241,25 @@ extension SupportActs {
         try await records.checkServer()
         try await ClockRollbackGuard.check(host.now(), against: records)
         let name = order.account.singleLine
-        guard AccountName.canExist(order.account),
-            let record = try await records.read(try AccountRecord.key(of: order.account), as: AccountRecord.self)?.value
-        else { throw SupportError(.unknownAccount, "this server's store has no account \"\(name)\"") }
+        guard let record = try await record(of: order.account), !record.isUnused else {
+            throw SupportError(.unknownAccount, "this server's store has no account \"\(name)\"")
+        }
         guard let account = record.activeAccount else {
             throw SupportError(.erasedAccount, "the account \"\(name)\" was erased")
         }
         return account
+    }
+
+    /// The record of the account that `name` means. The exact name comes first, also of an erased account.
+    private func record(of name: String) async throws -> AccountRecord? {
+        guard AccountName.canExist(name) else { return nil }
+        let resolved: String
+        do {
+            resolved = try await AccountAliases(records: records).resolveExactly(name)
+        } catch let error as RequestError {
+            throw SupportError(.unknownAccount, error.detail)
+        }
+        return try await records.read(try AccountRecord.key(of: resolved), as: AccountRecord.self)?.value
     }
 
     /// Checks `fact` against the server ledger, and signs it now.
@@ -162,7 +268,7 @@ extension SupportActs {
         let known = ledger.ledger[fact.record.key].map { Fact($0) }
         switch fact {
         case .purchase(var purchase):
-            guard catalog.terms(of: purchase.product) != nil else {
+            guard purchase.terms != nil || catalog.terms(of: purchase.product) != nil else {
                 throw SupportError(
                     .unknownProduct, "the catalogue has no product \"\(purchase.product.rawValue.singleLine)\"")
             }
@@ -198,31 +304,49 @@ extension SupportActs {
 
     /// Appends the audit entry, and then writes the facts.
     private func perform(_ evidence: VerifiedEvidence, for account: Account, _ order: Order) async throws -> Outcome {
-        let review = try await recorder.review(evidence, for: account)
-        if let other = review.refused.first {
-            throw SupportError(.ownedByAnother, "\(other) belongs to another account; nothing was changed")
+        if order.isTransfer, recorder.lines.policy == .share {
+            throw SupportError(.invalid, "accounts share purchases on this server, so there is no transfer")
         }
+        let review = try await recorder.review(evidence, for: account)
+        if let (transaction, owners) = review.shared.first {
+            let names = owners.map { "\"\("\($0)".singleLine)\"" }.joined(separator: " and ")
+            throw SupportError(.ownedByAnother, "\(transaction) is shared by \(names); nothing was changed")
+        }
+        if let (transaction, owner) = review.held.first, !order.isTransfer {
+            throw SupportError(
+                .ownedByAnother,
+                "\(transaction) belongs to \"\("\(owner)".singleLine)\"; nothing was changed; to move it to "
+                    + "\"\("\(account)".singleLine)\", repeat with --transfer")
+        }
+        let formerOwners = Set(review.held.map(\.owner)).sorted()
         do throws(BackendError) { try await recorder.writer.checkRoom(for: review.facts, of: account) } catch {
             throw Self.refusal(error, account)
         }
         let unknown = try await unknownTransactions(in: review.facts, of: account)
         let entry = try await audit.append(
             AuditLog.Entry(
-                date: "\(now)", act: order.act, account: order.account,
+                date: "\(now)", act: order.act, account: account.name ?? order.account,
                 line: review.lines.count == 1 ? "\(review.lines[0])" : "", actor: order.operatorName,
-                detail: "\(order.summary): \(order.reason)"))
+                detail: order.summary + Self.taken(from: formerOwners) + ": \(order.reason)"))
         do {
-            try await write(evidence, review, for: account)
+            try await write(evidence, review, for: account, order)
         } catch {
             var failure = entry
             (failure.date, failure.act) = ("\(now)", "failed")
-            failure.detail = "entry \(entry.number) was not carried out: \(error)"
+            failure.detail = "entry \(entry.number) was not completed: \(error)"
             do throws(BackendError) { try await audit.append(failure) } catch let other {
                 throw Self.error(error, withoutEntry: other)
             }
             throw error
         }
-        return Outcome(facts: evidence.facts, entry: entry, unknown: unknown)
+        return Outcome(
+            account: account, facts: evidence.facts, entry: entry, unknown: unknown, formerOwners: formerOwners)
+    }
+
+    /// The former owners of purchases that a transfer takes, for the audit list.
+    private static func taken(from owners: [Account]) -> String {
+        guard !owners.isEmpty else { return "" }
+        return ", taken from " + owners.map { "\"\("\($0)".singleLine)\"" }.joined(separator: ", ")
     }
 
     /// The transactions that `facts` revoke without a purchase of the account.
@@ -241,17 +365,20 @@ extension SupportActs {
 
     /// The facts of the account's ledger and of its server ledger.
     private func facts(of account: Account) async throws -> Facts {
-        let keys = try LedgerKeys(account)
-        var known = Ledger()
-        if case .found(let entry) = try await records.backend.read(keys.ledger).outcome {
-            known = try LedgerRules.stored(entry, keys.ledger)
-        }
-        return Facts(account: known, server: try await recorder.writer.read(account).ledger)
+        Facts(account: try await recorder.ledger(of: account), server: try await serverLedger(of: account).ledger)
+    }
+
+    /// The server ledger of the account, which states the server's policy.
+    private func serverLedger(of account: Account) async throws -> ServerLedger {
+        var server = try await recorder.writer.read(account)
+        if let policy = try await records.statedPolicy() { _ = server.set(policy, at: now) }
+        return server
     }
 
     private func write(
-        _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account
+        _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account, _ order: Order
     ) async throws {
+
         let erased = SupportError(.erasedAccount, "the account \"\(account)\" was erased in the meantime")
         do throws(BackendError) {
             guard review.mayClaim else {
@@ -262,7 +389,9 @@ extension SupportActs {
                 if version == nil { throw BackendError(.other, message: "erased", cause: erased) }
                 return
             }
-            let outcome = try await recorder.record(evidence, from: account, isRestore: false)
+            let outcome = try await recorder.record(
+                evidence, from: account, isRestore: false,
+                transferActor: order.isTransfer ? order.operatorName : nil)
             guard let other = outcome.refused.first else { return }
             let isActive = try await records.isActive(account)
             throw BackendError(
