@@ -75,7 +75,7 @@ enum Main {
             failure = Failure(error)
         }
         let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
-        FileHandle.standardError.write(Data("syncd: \(line)\n".utf8))
+        warn(line)
         leave(failure.code.rawValue)
     }
 

@@ -45,7 +45,7 @@ package struct LocalUsers: Sendable {
     }
 
     /// All groups of a user, by the system's user database.
-    private static func groups(of user: UInt32) -> [UInt32] {
+    package static func groups(of user: UInt32) -> [UInt32] {
         var entry = passwd()
         var found: UnsafeMutablePointer<passwd>?
         var buffer = [CChar](repeating: 0, count: 16_384)

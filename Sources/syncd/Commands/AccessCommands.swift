@@ -127,14 +127,16 @@ struct TimelineCommand: AsyncParsableCommand {
 }
 
 struct FactsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "facts", abstract: "List all facts in the ledger.")
+    static let configuration = CommandConfiguration(
+        commandName: "facts", abstract: "List all facts in the ledgers of the account, the device and the server.")
 
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         let store = try await options.openStore()
         let (account, device) = try await store.localLedgers()
-        let facts = account.records.map { (Fact($0), "account") } + device.records.map { (Fact($0), "device") }
+        let ledgers = [(account, "account"), (device, "device"), (try await store.serverLedger(), "server")]
+        let facts = ledgers.flatMap { ledger, name in ledger.records.map { (Fact($0), name) } }
         try options.output.show(
             .array(facts.map { $0.json(ledger: $1) }),
             or: facts.isEmpty

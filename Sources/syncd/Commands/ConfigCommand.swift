@@ -22,22 +22,40 @@ struct ConfigCheck: ParsableCommand {
         commandName: "check", abstract: "Print every mistake of the configuration file with its line and key.",
         discussion: """
             The values are checked by the code that starts the command of their section, with the environment \
-            variables of this process. The exit code is 2 if there is a mistake.
+            variables of this process. Root checks the section "serve" for the user of the unit syncd.service, with \
+            its variables and credentials; without the unit, for the owner of the store. The exit code is 2 if there \
+            is a mistake.
             """)
 
     @OptionGroup var options: ConfigOptions
 
     func run() throws {
-        guard let file = ConfigurationFile.find(options.config) else {
+        let unit = ServiceUnit.installed()
+        unit?.adoptEnvironment()
+        guard let file = ConfigurationFile.find(options.config, for: unit) else {
             let paths = ConfigurationFile.usualPaths.joined(separator: " and ")
             throw Failure(.notFound, "there is no configuration file: \(paths) do not exist")
         }
         var mistakes = file.mistakes.map { (line: $0.line ?? 0, text: file.describe($0)) }
+        var user = "user \(userName(geteuid()))"
+        var unavailable: [String] = []
         for command in file.commands {
-            mistakes += try EffectiveSettings(command, flags: [], file: file).mistakes().map { ($0.line, $0.text) }
+            let isOfUnit = command == .serve && unit != nil
+            let settings = try EffectiveSettings(
+                command, flags: isOfUnit ? unit?.arguments ?? [] : [], file: file, for: isOfUnit ? unit : nil)
+            mistakes += try settings.mistakes().map { ($0.line, $0.text) }
+            user = settings.serviceUser?.description ?? user
+            unavailable += settings.unavailable
         }
-        guard !mistakes.isEmpty else { return try writeOutput(Array("\(file.path): no mistakes\n".utf8)) }
-        let lines = mistakes.sorted { $0.line < $1.line }.map { "\($0.text)\n" }
+        guard !mistakes.isEmpty else {
+            let names = unavailable.joined(separator: ", ")
+            let rest = names.isEmpty ? "" : "; not checked: \(names) (a credential of the running unit)"
+            return try writeOutput(Array("\(file.path): no mistakes, checked for \(user)\(rest)\n".utf8))
+        }
+        let lines = mistakes.sorted { $0.line < $1.line }.map { mistake in
+            let isOfUser = geteuid() != 0 && mistake.text.hasSuffix("permission denied")
+            return mistake.text + (isOfUser ? " for \(user); root checks for the user of the server" : "") + "\n"
+        }
         try writeOutput(Array(lines.joined().utf8))
         throw ExitCode(Failure.Code.usage.rawValue)
     }

@@ -9,7 +9,9 @@ struct Doctor: AsyncParsableCommand {
         discussion: """
             Without a command it checks what is configured: a device if there is a --local, a server if there is a \
             --store. It reads only, also beside a running syncd, and needs the options, the variables and the file \
-            that the command needs. Run it as the user who runs the command.
+            that the command needs. Run it as the user who runs the command. Root checks "serve" for the user of the \
+            unit syncd.service, with its options, variables and credentials; with --store, with another --config or \
+            without the unit, for the owner of the store.
 
             Each line has a result (ok, warning, failed, skipped), the name of the check, the finding, and the remedy. \
             Each request to a server has a limit of 5 seconds.
@@ -19,11 +21,17 @@ struct Doctor: AsyncParsableCommand {
             Examples:
               syncd doctor
               syncd doctor run --local sqlite:owls.sqlite --remote https://purchases.example.com
-              sudo -u syncd syncd doctor serve --json
+              sudo syncd doctor serve --json
             """)
 
     @OptionGroup var options: ConfigOptions
     @OptionGroup var output: OutputOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "The only certificate authorities to trust, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file")
+    )
+    var caFile: String?
 
     @Argument(
         parsing: .allUnrecognized,
@@ -33,10 +41,12 @@ struct Doctor: AsyncParsableCommand {
     var words: [String] = []
 
     func run() async throws {
-        let file = ConfigurationFile.find(options.config)
+        let unit = try installedUnit()
+        unit?.adoptEnvironment()
+        let file = ConfigurationFile.find(options.config, for: unit)
         var examinations: [Examination] = []
-        for (command, flags) in try commands(file) {
-            examinations.append(await Self.examine(command, flags: flags, file: file))
+        for (command, flags) in try commands(file, unit) {
+            examinations.append(await examine(command, flags, file, unit))
         }
         let findings = examinations.flatMap(\.findings)
         let failures = findings.count { $0.verdict.result == .failed }
@@ -44,8 +54,19 @@ struct Doctor: AsyncParsableCommand {
         if failures > 0 { throw ExitCode(.failed) }
     }
 
+    /// The unit of the server, unless this command names a store or a file, which may be those of another server.
+    private func installedUnit() throws -> ServiceUnit? {
+        guard words.first != Setting.Command.run.rawValue, environmentVariable("SYNCD_STORE") == nil,
+            !words.contains(where: { $0 == "--store" || $0.hasPrefix("--store=") })
+        else { return nil }
+        let unit = ServiceUnit.installed()
+        return options.config == nil || options.config == unit?.configurationPath ? unit : nil
+    }
+
     /// The commands to examine with their flags: the one that is named, or those that are configured.
-    private func commands(_ file: ConfigurationFile?) throws -> [(Setting.Command, flags: [String])] {
+    private func commands(
+        _ file: ConfigurationFile?, _ unit: ServiceUnit?
+    ) throws -> [(Setting.Command, flags: [String])] {
         if let command = words.first.flatMap(Setting.Command.init) {
             let flags = Array(words.dropFirst())
             _ = try command.type.parse(flags)
@@ -53,27 +74,39 @@ struct Doctor: AsyncParsableCommand {
         }
         let configured = Setting.Command.allCases.filter { command in
             guard (try? command.type.parse(words)) != nil else { return false }
-            guard let settings = try? EffectiveSettings(command, flags: words, file: file) else { return true }
+            guard let settings = try? settings(command, words, file, unit) else { return true }
             let store = command == .serve ? "store" : "local"
             let isInFile = words.isEmpty && file?.commands.contains(command) == true
             return settings.values[store] != nil || isInFile
         }
         if !configured.isEmpty { return configured.map { ($0, words) } }
         // A file that cannot be read at all names no command.
-        if words.isEmpty, file?.mistakes.isEmpty == false { return [(.run, [])] }
+        if words.isEmpty, file?.mistakes.isEmpty == false { return [(unit == nil ? .run : .serve, [])] }
         _ = try Setting.Command.run.type.parse(words)
         throw Failure(
             .usage, "nothing is configured: pass run --local STORE or serve --store STORE, or a configuration file")
     }
 
-    private static func examine(
-        _ command: Setting.Command, flags: [String], file: ConfigurationFile?
+    private func settings(
+        _ command: Setting.Command, _ flags: [String], _ file: ConfigurationFile?, _ unit: ServiceUnit?
+    ) throws(Failure) -> EffectiveSettings {
+        switch command {
+        case .run:
+            let trust = caFile.map { ["--ca-file", $0] } ?? []
+            return try EffectiveSettings(.run, flags: flags + trust, file: file)
+        case .serve:
+            return try EffectiveSettings(.serve, flags: (unit?.arguments ?? []) + flags, file: file, for: unit)
+        }
+    }
+
+    private func examine(
+        _ command: Setting.Command, _ flags: [String], _ file: ConfigurationFile?, _ unit: ServiceUnit?
     ) async -> Examination {
         do {
-            let review = try ConfigurationReview(command, flags: flags, file: file)
+            let review = try ConfigurationReview(settings(command, flags, file, unit))
             return switch command {
             case .run: await DeviceCheckup(review).examine()
-            case .serve: await ServerCheckup(review).examine()
+            case .serve: await ServerCheckup(review, unit: unit, caFile: caFile).examine()
             }
         } catch {
             var examination = Examination(command)

@@ -79,6 +79,7 @@ struct Serve: ConfiguredCommand {
         var host: HostServices
         var limits: ServerLimits
         var logger: Logger
+        var refusedTokens: RefusedTokenLog
         var configuration: ServiceConfiguration
         var cryptography: ServerCryptography
         var web: WebFolder?
@@ -101,13 +102,14 @@ struct Serve: ConfiguredCommand {
         let parse = try parse.configuration(catalog: configuration.catalog)
         configuration.hasFacade = parse != nil
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
+        let refusedTokens = RefusedTokenLog { logger.notice("\($0)") }
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
-            onError: { logger.error("\($0)") })
+            onError: { logger.error("\($0)") }, onRefusal: { refusedTokens.add($0) })
         try checkCertificate(limits.listener, logger)
         return Plan(
-            host: host, limits: limits, logger: logger, configuration: configuration, cryptography: cryptography,
-            web: try openWeb(), parse: parse, store: try storeURL())
+            host: host, limits: limits, logger: logger, refusedTokens: refusedTokens, configuration: configuration,
+            cryptography: cryptography, web: try openWeb(), parse: parse, store: try storeURL())
     }
 
     /// Throws if the certificate or its key cannot be used.
@@ -204,7 +206,7 @@ struct Serve: ConfiguredCommand {
             onEvidence: { note in
                 metrics.note(note)
                 if note.isRefusal { logger.notice("\(note)") }
-            })
+            }, onRefusedToken: { plan.refusedTokens.add($0) })
         let facade = plan.parse.map { configuration in
             let parse = ParseServer(configuration, service) { logger.notice("\($0)") }
             return Responder.Facade(

@@ -4,7 +4,11 @@ import Entitlements
 
 struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Export the ledger as a purchase history or as a ledger document.")
+        abstract: "Export the ledger as a purchase history or as a ledger document.",
+        discussion: """
+            The history has the purchases as the account's server sees them. It omits those that the server refused, \
+            transferred or has not verified, and says so. A ledger document has the account's own facts only.
+            """)
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
         case history
@@ -26,8 +30,12 @@ struct Export: AsyncParsableCommand {
         case .ledger:
             bytes = LedgerDocument(ledger: try await store.localLedgers().account).encoded()
         case .history:
-            let facts = try await store.replay().facts
-            bytes = Array((facts.history(environment: options.catalog.environmentID) + "\n").utf8)
+            let replay = try await store.replay()
+            let overruled = Set(replay.purchasesOverruledByServer)
+            if !overruled.isEmpty {
+                warn("omitted \(plural(overruled.count, "purchase")) that the server does not count; see conflicts")
+            }
+            bytes = Array((replay.facts.history(of: options.catalog.environmentID, without: overruled) + "\n").utf8)
         }
         guard let output else { return try writeOutput(bytes) }
         try writeFile(bytes, to: output)
@@ -35,8 +43,8 @@ struct Export: AsyncParsableCommand {
 }
 
 extension Facts {
-    fileprivate func history(environment: EnvironmentID) -> String {
-        let counted = purchases.filter { $0.transaction.environment == environment }
+    fileprivate func history(of environment: EnvironmentID, without omitted: Set<Purchase>) -> String {
+        let counted = purchases.filter { $0.transaction.environment == environment && !omitted.contains($0) }
         return JSON.array(
             counted.map { purchase in
                 var members: [(String, JSON)] = [

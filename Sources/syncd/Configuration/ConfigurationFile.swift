@@ -19,6 +19,8 @@ struct ConfigurationFile: Sendable {
 
     /// The path as it was given.
     let path: String
+    /// The unit for which root reads the file.
+    private let unit: ServiceUnit?
     /// The valid values.
     private(set) var values: [AbsoluteConfigKey: ConfigValue] = [:]
     /// The mistakes that are visible without the meaning of the values, in the order of their lines.
@@ -39,10 +41,12 @@ struct ConfigurationFile: Sendable {
     }
 
     /// Reads the file at `path`.
-    init(path: String) {
-        self.path = path
+    ///
+    /// - Parameter unit: the unit for which root reads it; `nil` for this process.
+    init(path: String, for unit: ServiceUnit? = nil) {
+        (self.path, self.unit) = (path, unit)
         do throws(Refusal) {
-            let root = try Self.parse(try Self.read(path))
+            let root = try Self.parse(try Self.read(path, owner: unit?.user.id ?? geteuid()))
             lines = root.lines
             guard case .object(let sections) = root.value else {
                 throw Refusal("must be an object with the sections \(Self.sectionNames), not \(root.value.typeName)", 1)
@@ -50,6 +54,10 @@ struct ConfigurationFile: Sendable {
             for (name, section) in sections { read(section, name: name) }
         } catch {
             mistakes = [Mistake(line: error.line, reason: error.reason)]
+        }
+        // Another file may be a draft in a folder of root's.
+        if let unit, path == unit.configurationPath, let reason = unit.user.unreadable(path) {
+            mistakes.append(Mistake(reason: reason))
         }
         mistakes.sort { ($0.line ?? 0, $0.reason) < ($1.line ?? 0, $1.reason) }
     }
@@ -66,8 +74,8 @@ struct ConfigurationFile: Sendable {
 
     private static let maximumByteCount = 1 << 20
 
-    /// Reads a file that only its owner can change.
-    private static func read(_ path: String) throws(Refusal) -> [UInt8] {
+    /// Reads a file that only `owner` and root can change.
+    private static func read(_ path: String, owner: uid_t) throws(Refusal) -> [UInt8] {
         // Without O_NONBLOCK, opening a named pipe would wait for a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -81,7 +89,7 @@ struct ConfigurationFile: Sendable {
             let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
             throw Refusal("has mode \(mode), so other users can change it: chmod go-w \(path.singleLine)")
         }
-        guard status.st_uid == 0 || status.st_uid == geteuid() else {
+        guard status.st_uid == 0 || status.st_uid == owner else {
             throw Refusal("must belong to root or to the user who runs syncd, not to user \(status.st_uid)")
         }
         do {
@@ -189,7 +197,8 @@ struct ConfigurationFile: Sendable {
         case .secretPath:
             let path = located(text)
             // The message does not repeat the value, which may be a secret that was written in place of a path.
-            guard access(path, F_OK) == 0 || errno == EACCES else {
+            let isUnavailable = unit?.isUnavailable(path) ?? false
+            guard isUnavailable || access(unit?.source(path) ?? path, F_OK) == 0 || errno == EACCES else {
                 throw Refusal("no such file: it must be the path of a file with the secret, never the secret itself")
             }
             return path
@@ -220,11 +229,14 @@ extension ConfigurationFile {
     }
 
     /// Reads the file of `--config` or of SYNCD_CONFIG, or the first of ``usualPaths``; `nil` if there is none.
-    static func find(_ option: String?) -> ConfigurationFile? {
-        if let path = option ?? environmentVariable("SYNCD_CONFIG") { return ConfigurationFile(path: path) }
+    ///
+    /// - Parameter unit: the unit for which root reads the file. Its own file then replaces the usual ones.
+    static func find(_ option: String?, for unit: ServiceUnit? = nil) -> ConfigurationFile? {
+        if let path = option ?? environmentVariable("SYNCD_CONFIG") { return ConfigurationFile(path: path, for: unit) }
         // A file that cannot be examined is not ignored: reading it reports the reason.
-        return usualPaths.first { access($0, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno) }
-            .map(ConfigurationFile.init(path:))
+        return (unit.map { [$0.configurationPath] } ?? usualPaths)
+            .first { access($0, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno) }
+            .map { ConfigurationFile(path: $0, for: unit) }
     }
 }
 

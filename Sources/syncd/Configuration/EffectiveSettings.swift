@@ -36,6 +36,11 @@ struct EffectiveSettings: Sendable {
 
     let command: Setting.Command
     let file: ConfigurationFile?
+    private let unit: ServiceUnit?
+    /// The settings whose files root passes to the unit.
+    private var provided: Set<String> = []
+    /// The settings whose files exist only while the unit runs, which it does not. Their values are left out.
+    private(set) var unavailable: [String] = []
     /// The values by the names of their settings. A setting that has its default is missing.
     private(set) var values: [String: Value] = [:]
     private var flags: [String]
@@ -45,10 +50,14 @@ struct EffectiveSettings: Sendable {
     /// - Parameters:
     ///   - flags: the arguments of the command, which ArgumentParser has accepted.
     ///   - file: the configuration file, if there is one.
+    ///   - unit: the unit for which root reads them. Files of which systemd makes credentials replace the credentials.
     /// - Throws: ``Failure`` for an environment variable of a flag that is neither true nor false, and for a repeated
     ///   option that has one value.
-    init(_ command: Setting.Command, flags: [String], file: ConfigurationFile?) throws(Failure) {
-        (self.command, self.flags, self.file) = (command, flags, file)
+    init(
+        _ command: Setting.Command, flags: [String], file: ConfigurationFile?, for unit: ServiceUnit? = nil
+    ) throws(Failure) {
+        (self.command, self.file, self.unit) = (command, file, unit)
+        self.flags = flags
         let repeated = RepeatedOptions(flags).names
         for setting in Setting.all(of: command)
         where !setting.isList && !setting.isFlag && repeated.contains(setting.name) {
@@ -73,6 +82,28 @@ struct EffectiveSettings: Sendable {
             values[setting.name] = Value(texts: texts, source: source)
         }
         dropReplacedOpposites()
+        if let unit { replaceCredentials(of: unit) }
+    }
+
+    private mutating func replaceCredentials(of unit: ServiceUnit) {
+        for setting in Setting.all(of: command) {
+            guard setting.isPath, let value = values[setting.name], let path = value.texts.first else { continue }
+            if unit.isUnavailable(path) {
+                unavailable.append(setting.name)
+                _ = drop(setting.name, nil)
+            } else if unit.source(path) != path {
+                provided.insert(setting.name)
+                values[setting.name]?.texts = [unit.source(path)]
+            }
+        }
+    }
+
+    /// The user of the server for whom root checks the values; `nil` for another caller, and for a server of root's.
+    var serviceUser: ServiceUser? {
+        guard command == .serve, geteuid() == 0 else { return nil }
+        if let unit { return unit.user }
+        let store = values["store"]?.texts.first.flatMap { try? StoreURL($0, option: "--store") }
+        return store?.location.flatMap(ServiceUser.init(ownerOfStore:))
     }
 
     /// Reads the configuration file as well, for a command that starts.
@@ -192,9 +223,10 @@ extension EffectiveSettings {
     /// A value with a mistake is left out to find the next one. Messages that name a value that was left out may follow
     /// from that, so they are not reported.
     func review() throws -> (mistakes: [Mistake], usable: EffectiveSettings) {
-        var found: [Mistake] = []
+        var found = unreadable()
         var rest = self
-        var leftOut = Set(file?.mistakes.filter { $0.key?.first == command.rawValue }.compactMap { $0.key?.last } ?? [])
+        var leftOut = Set(unavailable)
+        leftOut.formUnion(file?.mistakes.filter { $0.key?.first == command.rawValue }.compactMap { $0.key?.last } ?? [])
         while let failure = rest.firstFailure() {
             guard let name = rest.cause(of: failure) else {
                 return (found + [Mistake(text: failure.message)], rest)
@@ -209,6 +241,18 @@ extension EffectiveSettings {
             if element == nil { leftOut.insert(name) }
         }
         return (found, rest)
+    }
+
+    /// The files that the user of the server cannot read, although root can.
+    private func unreadable() -> [Mistake] {
+        guard let user = serviceUser else { return [] }
+        return Setting.all(of: command).compactMap { setting in
+            guard setting.isPath, !provided.contains(setting.name), let path = values[setting.name]?.texts.first,
+                let reason = user.unreadable(path)
+            else { return nil }
+            let (line, text) = located(Failure(.refused, "--\(setting.name): \(reason)"), setting.name)
+            return Mistake(name: setting.name, line: line, text: text)
+        }
     }
 
     /// The index of the element of a list that a message quotes, if the list has others.

@@ -8,15 +8,15 @@ struct ConfigurationReview {
     let command: Setting.Command
     /// The settings without the values that have a mistake.
     let usable: EffectiveSettings
+    /// The user of the server for whom root checks; `nil` if this process checks for its own user.
+    let user: ServiceUser?
     private let file: ConfigurationFile?
     private var texts: [CheckName: [String]] = [:]
 
     /// Reviews the values of the flags, the environment and the file.
-    ///
-    /// - Throws: ``Failure`` if a variable of the environment cannot be understood.
-    init(_ command: Setting.Command, flags: [String], file: ConfigurationFile?) throws {
-        (self.command, self.file) = (command, file)
-        let review = try EffectiveSettings(command, flags: flags, file: file).review()
+    init(_ settings: EffectiveSettings) throws {
+        (command, file, user) = (settings.command, settings.file, settings.serviceUser)
+        let review = try settings.review()
         usable = review.usable
         for mistake in file?.mistakes ?? [] {
             let isOwn = mistake.key?.first == command.rawValue
@@ -33,7 +33,7 @@ struct ConfigurationReview {
     private static func check(of setting: String) -> CheckName {
         switch setting {
         case "catalog", "duration", "expiry", "flags", "group-of", "units": .catalog
-        case "operator-token-file", "play-service-account", "stripe-secret-file", "token-file": .secrets
+        case "operator-token-file", "play-service-account", "root-key", "stripe-secret-file", "token-file": .secrets
         case "credentials": .credentials
         case "group-may-act", "socket", "socket-group": .socket
         case "tls-certificate", "tls-key": .certificate
@@ -46,14 +46,24 @@ struct ConfigurationReview {
     func mistakes(_ check: CheckName) -> Verdict? {
         guard let texts = texts[check], let first = texts.first else { return nil }
         let rest = texts.count > 1 ? " (and \(plural(texts.count - 1, "other mistake")))" : ""
+        if geteuid() != 0, first.hasSuffix("permission denied") {
+            return .failed(first + rest, remedy: Self.remedyForUser(of: command))
+        }
         let remedy = file.map { "correct it; syncd config check --config \($0.path) lists all mistakes" }
         return .failed(first + rest, remedy: remedy ?? "correct it; syncd help \(command.rawValue) lists the options")
     }
 
+    /// The remedy for a user who may not read the files of the command.
+    static func remedyForUser(of command: Setting.Command) -> String {
+        "run it as the user who runs syncd, or: sudo syncd doctor \(command.rawValue)"
+    }
+
     /// The verdict on the configuration apart from what other checks report.
     var verdict: Verdict {
-        mistakes(.configuration)
-            ?? .ok(file.map { "\($0.path): no mistakes" } ?? "no configuration file; options and variables are valid")
+        if let verdict = mistakes(.configuration) { return verdict }
+        let finding = file.map { "\($0.path): no mistakes" } ?? "no configuration file; options and variables are valid"
+        guard let user else { return .ok(finding) }
+        return .ok("\(finding), checked for \(user.description)")
     }
 
     /// The verdict on the catalogue.
@@ -74,7 +84,12 @@ struct ConfigurationReview {
             guard case .secretPath = setting.kind else { return nil }
             return usable.values[setting.name]?.texts.first
         }
-        guard !paths.isEmpty else { return .skipped("no file with a secret is configured") }
+        guard !paths.isEmpty else {
+            let missing = usable.unavailable.joined(separator: ", ")
+            return .skipped(
+                missing.isEmpty
+                    ? "no file with a secret is configured" : "\(missing): only the running unit has the credential")
+        }
         if let verdict = unreadable(paths) { return verdict }
         for path in paths {
             var status = stat()

@@ -151,6 +151,7 @@ struct DeviceCheckup {
         if status.st_uid != geteuid() { return "sudo chown \(userName(geteuid())): \(quoted(path))" }
         if status.st_mode & 0o077 != 0 { return "chmod 600 \(quoted(path))" }
         if error.kind == .damaged { return "rm \(quoted(path)), then \(logIn)" }
+        if error.cause is AccountError { return logIn }
         return "name another file with --credentials, or remove this one and log in: \(logIn)"
     }
 

@@ -88,7 +88,7 @@ struct Examination: Sendable {
     /// Performs a check. One that throws has failed; the others still run.
     @discardableResult
     mutating func check(
-        _ name: CheckName, remedy: String = "correct the cause and try again", _ body: () async throws -> Verdict
+        _ name: CheckName, remedy: String = "correct the cause", _ body: () async throws -> Verdict
     ) async -> Verdict.Result {
         let verdict: Verdict
         do { verdict = try await body() } catch { verdict = .failed(error, remedy: remedy) }

@@ -16,6 +16,19 @@ enum ProcessTable {
     /// The other processes that have the file at `path` open.
     static func users(ofFile path: String) -> [Int32] { users(ofDescriptor: path) }
 
+    /// Returns `true` if a process has the file at `path` open, under any name; `nil` if its files are not visible.
+    static func process(_ process: Int32, hasOpen path: String) -> Bool? {
+        var wanted = stat()
+        let folder = "/proc/\(process)/fd"
+        guard let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else { return nil }
+        guard stat(path, &wanted) == 0 else { return errno == ENOENT ? false : nil }
+        return names.contains { name in
+            var status = stat()
+            return stat("\(folder)/\(name)", &status) == 0 && status.st_dev == wanted.st_dev
+                && status.st_ino == wanted.st_ino
+        }
+    }
+
     /// The processes that may hold a lock of flock(2) on the file at `path`: those with a lock on a file of this
     /// number, on any file system.
     static func lockers(ofFile path: String) -> [Int32] {

@@ -43,7 +43,7 @@ struct RemoteServerChecks {
         }
         await examination.check(.remoteClock) { ClockDifference(answer).verdict(of: server.origin) }
         await examination.check(.remoteVersion) { await version() }
-        await examination.check(.remoteIdentity, remedy: "try again") { try await identity(kept) }
+        await examination.check(.remoteIdentity, remedy: "see the log of \(server.origin)") { try await identity(kept) }
     }
 
     private func unreachable(_ error: TransportError) -> Verdict {
@@ -144,7 +144,7 @@ struct ClockDifference {
 /// The release of a server: MAJOR.MINOR.PATCH.
 struct ReleaseNumber: Comparable {
     private let parts: [Int]
-    private let text: String
+    let text: String
 
     init?(_ text: some StringProtocol) {
         let core = text.prefix { $0 != "-" && $0 != "+" }

@@ -37,7 +37,7 @@ struct RemoteStoreChecks {
             let reason = reached == .ok ? "no account is synced" : "\(url.text) cannot be read"
             return examination.skip(.remoteIdentity, because: reason)
         }
-        await examination.check(.remoteIdentity, remedy: "try again") {
+        await examination.check(.remoteIdentity, remedy: "syncd store check \(quoted(url.text))") {
             try await identity(of: remote, local: local, account: account)
         }
     }

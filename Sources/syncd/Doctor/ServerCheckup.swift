@@ -9,10 +9,15 @@ import SyncService
 /// The examination of a server: the configuration of `syncd serve`, its store, and what it needs to listen.
 struct ServerCheckup {
     private let review: ConfigurationReview
+    private let unit: ServiceUnit?
+    private let caFile: String?
     private let serve: Serve?
 
-    init(_ review: ConfigurationReview) {
-        self.review = review
+    /// - Parameters:
+    ///   - unit: the unit of the server, if root checks it.
+    ///   - caFile: the authorities that certify the public URL; `nil` for those of the environment.
+    init(_ review: ConfigurationReview, unit: ServiceUnit?, caFile: String?) {
+        (self.review, self.unit, self.caFile) = (review, unit, caFile)
         serve = try? Serve.parse(review.usable.arguments)
     }
 
@@ -29,14 +34,14 @@ struct ServerCheckup {
         }
         await examineStore(serve, into: &examination)
         await examination.check(.certificate) { try certificate(serve.listening) }
-        await examination.check(.listen) { try listen(serve.listening) }
+        await examination.check(.listen) { try await listen(serve) }
         await examination.check(.memory) { memory(serve) }
         await examinePublicURL(serve, into: &examination)
         return examination
     }
 
     private func examineStore(_ serve: Serve, into examination: inout Examination) async {
-        guard let text = serve.store, let url = try? StoreURL(text, option: "--store") else {
+        guard let url = storeURL(serve) else {
             return examination.skip(.store, .clock, because: "no store is configured: see configuration")
         }
         let isWhole: Bool
@@ -46,10 +51,10 @@ struct ServerCheckup {
                 return .ok("the database answers")
             }
             isWhole = result == .ok
-        } else if let store = StoreChecks(url, of: .serve) {
+        } else if let store = StoreChecks(url, of: .serve, for: review.user) {
             isWhole = await store.examine(into: &examination)
         } else {
-            return examination.skip(.store, .clock, because: "\(text) ends with the server")
+            return examination.skip(.store, .clock, because: "\(url.text) ends with the server")
         }
         guard isWhole else {
             return examination.skip(.clock, because: "the store cannot be read: see store")
@@ -77,11 +82,18 @@ struct ServerCheckup {
             of: path, remedy: "renew the certificate, then: systemctl reload syncd")
     }
 
-    private func listen(_ options: ListenOptions) throws -> Verdict {
+    private func storeURL(_ serve: Serve) -> StoreURL? {
+        serve.store.flatMap { try? StoreURL($0, option: "--store") }
+    }
+
+    private func listen(_ serve: Serve) async throws -> Verdict {
         if let verdict = review.mistakes(.listen) { return verdict }
-        let configuration = try options.configuration()
-        let place = ListeningPlace(host: configuration.host, port: configuration.port)
-        return place.verdict
+        let configuration = try serve.listening.configuration()
+        let place = ListeningPlace(
+            host: configuration.host, port: configuration.port, isEncrypted: configuration.certificate != nil,
+            store: storeURL(serve).flatMap { $0.isDatabase ? $0.location?.path : nil })
+        if let unit, !unit.mayBindAnyPort, let verdict = place.privilege(of: unit.user) { return verdict }
+        return await place.verdict()
     }
 
     /// Compares the memory for one hash of a password with what is free.
@@ -103,9 +115,20 @@ struct ServerCheckup {
 
     /// Checks the URL that devices use, if it is configured. It may not be reachable from here, so this only warns.
     private func examinePublicURL(_ serve: Serve, into examination: inout Examination) async {
-        guard let name = serve.service.name, let transport = try? ServerOptions.parse([]).transport(),
-            let host = RemoteHost(name, transport: transport)
-        else { return examination.skip(.publicURL, because: "no --name is configured") }
+        guard let name = serve.service.name else {
+            return examination.skip(.publicURL, because: "no --name is configured")
+        }
+        let host: RemoteHost
+        do {
+            let transport = try ServerOptions.parse(caFile.map { ["--ca-file", $0] } ?? []).transport()
+            guard let found = RemoteHost(name, transport: transport) else {
+                return examination.skip(.publicURL, because: "--name is no URL: see configuration")
+            }
+            host = found
+        } catch {
+            await examination.check(.publicURL, remedy: "correct --ca-file") { throw error }
+            return
+        }
         do throws(TransportError) {
             let answer = try await host.getOurs()
             await examination.check(.publicURL) {

@@ -10,12 +10,17 @@ struct StoreChecks {
     let url: StoreURL
     private let location: StoreLocation
     private let command: Setting.Command
+    private let user: ServiceUser?
 
+    /// - Parameter user: the user of the server for whom root checks.
     /// - Returns: `nil` for a store that does not last.
-    init?(_ url: StoreURL, of command: Setting.Command) {
+    init?(_ url: StoreURL, of command: Setting.Command, for user: ServiceUser? = nil) {
         guard let location = url.location else { return nil }
-        (self.url, self.location, self.command) = (url, location, command)
+        (self.url, self.location, self.command, self.user) = (url, location, command, user)
     }
+
+    /// The processes that have the store open.
+    var users: [Int32] { url.isDatabase ? ProcessTable.users(ofFile: location.path) : [] }
 
     /// `true` if this is root and the store belongs to another user, for whose other files checks would mislead.
     var isOfOtherUser: Bool {
@@ -26,7 +31,8 @@ struct StoreChecks {
     /// Performs all checks. Returns `true` if the store exists and is whole.
     func examine(into examination: inout Examination) async -> Bool {
         var files: StoreFiles?
-        let owners = await examination.check(.storeFiles, remedy: "let this user read the folder of the store") {
+        let other = ConfigurationReview.remedyForUser(of: command)
+        let owners = await examination.check(.storeFiles, remedy: other) {
             let found = try StoreFiles(location)
             files = found
             return Self.owners(found)
@@ -38,7 +44,7 @@ struct StoreChecks {
             examination.skip(.storeAccess, because: "see store-files")
         }
         await examination.check(.diskSpace) { try DiskSpace(at: existingFolder).verdict }
-        await examination.check(.storeLock, remedy: "let this user read the file") { try lock() }
+        await examination.check(.storeLock, remedy: other) { try lock() }
         let isWhole = await examination.check(.store, remedy: "see the store's files, and restore it from a backup") {
             do { return try await content(files) } catch let error as BackendError where error.kind == .permissionDenied
             {
@@ -60,10 +66,11 @@ struct StoreChecks {
         let rest = foreign.count > 1 ? " and \(plural(foreign.count - 1, "other file"))" : ""
         let verb = foreign.count > 1 ? "belong" : "belongs"
         let finding = "\(first.path)\(rest) \(verb) to user \(userName(first.owner)), but the store to user \(owner)"
+        let spelling = ServiceUser.chownArguments(files.owner, group: files.group)
         let paths =
             foreign.contains { $0.isFolder } || foreign.count > 8
-            ? "-R \(owner): \(quoted(files.root?.path ?? files.parentPath))"
-            : "\(owner): " + foreign.map { quoted($0.path) }.joined(separator: " ")
+            ? "-R \(spelling) \(quoted(files.root?.path ?? files.parentPath))"
+            : "\(spelling) " + foreign.map { quoted($0.path) }.joined(separator: " ")
         let isService = geteuid() == 0 && foreign.count == files.items.count && first.owner == 0
         guard !isService else {
             return .warning(
@@ -85,22 +92,27 @@ struct StoreChecks {
         var needed = files.items.map { ($0.path, $0.isFolder ? R_OK | W_OK | X_OK : R_OK | W_OK) }
         // SQLite creates files beside the database, and every command creates a missing store.
         if isDatabase { needed.insert((files.parentPath, W_OK | X_OK), at: 0) }
+        let actor = user?.description ?? "user \(userName(geteuid()))"
         for (path, mode) in needed {
-            guard let reason = obstacle(to: path, mode) else { continue }
+            if let obstacle = user?.obstacle(to: path, mode) {
+                return .failed("\(actor) cannot write \(path): \(obstacle.reason)", remedy: obstacle.remedy)
+            }
+            guard user == nil, let reason = obstacle(to: path, mode) else { continue }
             let owner = userName(files.items.first { $0.path == path }?.owner ?? folder.owner)
+            let taking = ServiceUser.chownArguments(geteuid(), group: getegid())
             return .failed(
-                "user \(userName(geteuid())) cannot write \(path): \(reason); it belongs to user \(owner)",
+                "\(actor) cannot write \(path): \(reason); it belongs to user \(owner)",
                 remedy: errno == EROFS
                     ? "mount the file system for writing"
-                    : "run syncd as user \(owner), or: sudo chown -R \(userName(geteuid())): \(quoted(path))")
+                    : "run syncd as user \(owner), or: sudo chown -R \(taking) \(quoted(path))")
         }
-        guard geteuid() != 0 || files.owner == 0 else {
+        guard user != nil || geteuid() != 0 || files.owner == 0 else {
             let owner = userName(files.owner)
             return .warning(
                 "this is root, who may write everywhere, but the store belongs to user \(owner)",
                 remedy: "sudo -u \(owner) syncd doctor \(command.rawValue), with the same options")
         }
-        return .ok("user \(userName(geteuid())) can read and write \(location.path)")
+        return .ok("\(actor) can read and write \(location.path)")
     }
 
     /// The deepest folder on the path of the store that exists.
@@ -116,7 +128,6 @@ struct StoreChecks {
         let path = StoreLock.path(ofStore: location.path)
         let state: StoreLock.State
         do throws(AgentError) { state = try StoreLock.state(ofStore: location.path) } catch { throw Failure(error) }
-        let users = url.isDatabase ? ProcessTable.users(ofFile: location.path) : []
         guard case .held(let written) = state else {
             guard !users.isEmpty else { return .ok("no process holds the lock or has the store open") }
             return .ok("open in \(users.map(ProcessTable.description).joined(separator: ", "))")

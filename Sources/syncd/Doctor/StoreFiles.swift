@@ -7,7 +7,7 @@ struct StoreFiles {
     struct Item {
         let path: String
         let owner: uid_t
-        fileprivate let group: gid_t
+        let group: gid_t
         fileprivate let mode: mode_t
 
         /// Examines the item at `path`, without following a link; `nil` if there is none.
@@ -65,10 +65,22 @@ struct StoreFiles {
     }
 
     /// The user to whom the store belongs. In a user's folder, that is this user even if the store is root's.
-    var owner: uid_t {
-        let isOfUser = parent.map { !$0.isPublic && $0.owner != 0 } ?? false
-        if let root, root.owner != 0 { return root.owner }
-        return isOfUser ? parent?.owner ?? 0 : 0
+    var owner: uid_t { Self.owner(root, in: parent)?.owner ?? 0 }
+
+    /// The group of the store.
+    var group: gid_t { Self.owner(root, in: parent)?.group ?? 0 }
+
+    /// The item that decides to whom a store belongs; `nil` if that is root.
+    private static func owner(_ root: Item?, in parent: Item?) -> Item? {
+        if let root, root.owner != 0 { return root }
+        return parent.flatMap { !$0.isPublic && $0.owner != 0 ? $0 : nil }
+    }
+
+    /// The owner of a store and its group, without a look at the store's contents; `nil` if that is root.
+    static func owner(of location: StoreLocation) throws(Failure) -> (user: uid_t, group: gid_t)? {
+        let path = location.path
+        let parent = try Item(path: URL(filePath: path).deletingLastPathComponent().path(percentEncoded: false))
+        return owner(try Item(path: path), in: parent).map { ($0.owner, $0.group) }
     }
 
     /// The files that belong to another user than ``owner`` and are not shared with the group of the store.

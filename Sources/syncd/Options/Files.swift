@@ -63,6 +63,9 @@ func writeOutput(_ bytes: [UInt8]) throws(Failure) {
     }
 }
 
+/// Writes a line for the person at the terminal to standard error.
+func warn(_ line: String) { FileHandle.standardError.write(Data("syncd: \(line)\n".utf8)) }
+
 extension Failure {
     fileprivate init(reading path: String, _ error: any Error) {
         switch errorNumber(of: error) {

@@ -2,6 +2,7 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 import Foundation
+import HTTPStorage
 import SyncCore
 import SyncService
 
@@ -18,6 +19,9 @@ struct StoreOptions: ParsableArguments {
 
     /// Opens the store for the named account, the one that is logged in, or the only one that the device holds.
     ///
+    /// On a server's own store, the account's server ledger counts as it does for the account's devices. A note on
+    /// standard error says so.
+    ///
     /// - Parameters:
     ///   - creation: the store or account that a command that writes may create; `nil` for a command that reads.
     ///   - createRemote: `true` if a missing remote may be created.
@@ -26,14 +30,27 @@ struct StoreOptions: ParsableArguments {
     {
         let local = try openLocal()
         if creation?.create != true { try await requireExisting(creating: creation) }
-        let account = try await account(in: local, creating: creation)
-        return try await open(local, account: account, createRemote: createRemote)
+        let (account, isServer) = try await account(in: local, creating: creation)
+        let server =
+            isServer
+            ? EntitlementStore.OwnServer(policy: try await RecordStore(backend: local).statedPolicy()) : nil
+        let store = try await open(local, account: account, createRemote: createRemote, server: server)
+        let count = isServer ? try await store.serverLedger().count : 0
+        if count > 0 {
+            warn("\("\(store.account)".singleLine): the server ledger counts (\(plural(count, "record")))")
+        }
+        return store
     }
 
     /// Opens the store for the account that is logged in on this device, or for `account`.
-    func openDeviceStore(as account: Account? = nil, createRemote: Bool = false) async throws -> EntitlementStore {
+    ///
+    /// - Parameter needsCatalog: `true` for a command that may record facts.
+    func openDeviceStore(
+        as account: Account? = nil, createRemote: Bool = false, needsCatalog: Bool = false
+    ) async throws -> EntitlementStore {
         try refuseAccount()
-        return try await open(try openLocal(), account: account, createRemote: createRemote)
+        return try await open(
+            try openLocal(), account: account, createRemote: createRemote, needsCatalog: needsCatalog)
     }
 
     /// Throws if an account is named, for commands that act on the account that is logged in.
@@ -57,14 +74,19 @@ struct StoreOptions: ParsableArguments {
         return try StoreURL.open(localText, host: try clock.host(), option: "--local")
     }
 
-    /// Opens the store with `server` as its remote, or with the remote and the session that the options name.
+    /// Opens the store with `remote` as its remote, or with the remote and the session that the options name.
+    ///
+    /// - Parameters:
+    ///   - server: The server whose own store `local` is; `nil` on a device.
+    ///   - needsCatalog: `false` for a command that neither records nor interprets facts.
     func open(
-        _ local: any KeyValueBackend, account: Account?, createRemote: Bool = false, at server: RemoteServer? = nil
+        _ local: any KeyValueBackend, account: Account?, createRemote: Bool = false, at remote: RemoteServer? = nil,
+        server: EntitlementStore.OwnServer? = nil, needsCatalog: Bool = true
     ) async throws -> EntitlementStore {
         let host = try clock.host()
         var owner = account
         if owner == nil { owner = try await EntitlementStore.accountLoggedIn(in: local) }
-        let used = try server ?? remoteServer(of: owner?.name)
+        let used = try remote ?? remoteServer(of: owner?.name)
         let remoteStore: (any KeyValueBackend)? =
             if let used {
                 // Waiting for a server takes real time, whatever --at says.
@@ -76,9 +98,10 @@ struct StoreOptions: ParsableArguments {
                     }
                 }
             }
+        let products = needsCatalog ? try await catalog.load(orOf: used) : try catalog.loadIfNamed()
         return try await EntitlementStore(
-            catalog: try catalog.load(), local: local, remote: remoteStore, account: account,
-            environment: catalog.environmentID, clock: clock.source, host: host)
+            catalog: products, local: local, remote: remoteStore, account: account,
+            environment: catalog.environmentID, clock: clock.source, server: server, host: host)
     }
 
     /// Throws if the store is missing and was probably meant to be an existing server's store.
@@ -96,28 +119,40 @@ struct StoreOptions: ParsableArguments {
         throw Failure(.notFound, "--local: there is no store at \(text.singleLine)\(hint)")
     }
 
-    private func account(in store: any KeyValueBackend, creating creation: CreationOptions?) async throws -> Account? {
+    /// Returns the account of a command, `nil` for the one that is logged in; and `true` if `store` is a server's.
+    private func account(
+        in store: any KeyValueBackend, creating creation: CreationOptions?
+    ) async throws -> (account: Account?, isServer: Bool) {
         if let name = place.accountText {
             var account = Account.anonymous
             if name != "\(account)" {
                 do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
+                // The exact name of an account comes first, also of an erased one.
                 account = try await EntitlementStore.account(name, in: store)
             }
-            if creation?.create != true { try await requireKnown(account, in: store, mayCreate: creation != nil) }
-            return account
+            let isServer = try await isServer(store)
+            if isServer, !account.isAnonymous, try await !AccountDirectory(backend: store).isKnown(account) {
+                let own = try await AccountAliases.resolve(name, in: store)
+                account = try await EntitlementStore.account(own, in: store)
+            }
+            if isServer, creation?.create != true {
+                try await requireKnown(account, in: store, mayCreate: creation != nil)
+            }
+            return (account, isServer)
         }
         // The account that is logged in takes precedence over others with a ledger in this store.
-        guard try await EntitlementStore.accountLoggedIn(in: store) == nil else { return nil }
+        let isLoggedIn = try await EntitlementStore.accountLoggedIn(in: store) != nil
         let isServer = try await isServer(store)
+        guard !isLoggedIn else { return (nil, isServer) }
         let known = isServer ? [] : try await EntitlementStore.accounts(in: store)
-        guard isServer || known.count > 1 else { return known.first ?? .anonymous }
+        guard isServer || known.count > 1 else { return (known.first ?? .anonymous, isServer) }
         let names = isServer ? "the accounts of a server" : known.map { "\"\($0)\"" }.joined(separator: ", ")
         throw Failure(.usage, "--account is required: this store holds \(names)")
     }
 
-    /// Throws if `store` is a server's store and has no such account.
+    /// Throws if `store`, a server's store, has no such account.
     private func requireKnown(_ account: Account, in store: any KeyValueBackend, mayCreate: Bool) async throws {
-        guard try await isServer(store), try await !AccountDirectory(backend: store).isKnown(account) else { return }
+        guard try await !AccountDirectory(backend: store).isKnown(account) else { return }
         let hint = mayCreate ? "; pass --create to create it" : ""
         throw Failure(.notFound, "--account: this server's store has no account \"\(account)\"\(hint)")
     }
@@ -180,17 +215,43 @@ struct CatalogOptions: ParsableArguments {
 
     var environmentID: EnvironmentID { EnvironmentID(environment ?? "production") }
 
+    private var path: String? { file ?? environmentVariable("SYNCD_CATALOG") }
+
+    /// Reads the catalogue that is named.
     func load() throws -> Catalog {
-        guard let path = file ?? environmentVariable("SYNCD_CATALOG") else {
+        guard let path else {
             throw Failure(.usage, "--catalog is required: a JSON or .storekit file (or set SYNCD_CATALOG)")
         }
-        do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
-        let supplement = try supplement.supplement()
-        let catalog = try readDocument(path) { bytes in
-            path.hasSuffix(".storekit")
-                ? try Catalog(storeKitConfiguration: bytes, supplement: supplement)
-                : try Catalog(anyJSON: bytes, supplement: supplement)
+        return try configured { supplement in
+            try readDocument(path) { bytes in
+                path.hasSuffix(".storekit")
+                    ? try Catalog(storeKitConfiguration: bytes, supplement: supplement)
+                    : try Catalog(anyJSON: bytes, supplement: supplement)
+            }
         }
+    }
+
+    /// Reads the catalogue that is named; empty if none is.
+    func loadIfNamed() throws -> Catalog {
+        path == nil ? try configured { _ in try Catalog(products: []) } : try load()
+    }
+
+    /// Reads the catalogue that is named. If none is, fetches that of `server`.
+    func load(orOf server: RemoteServer?) async throws -> Catalog {
+        guard path == nil, let server else { return try load() }
+        do {
+            guard let bytes = try await server.client.catalog() else { return try load() }
+            return try configured { try Catalog(anyJSON: bytes, supplement: $0) }
+        } catch let error where error is AccountError || error is InputError {
+            let reason = error is InputError ? "\(server.origin)/v1/catalog: \(error)" : "\(error)"
+            throw Failure(Failure(error).code, "\(reason) (without --catalog, the server's catalogue is used)")
+        }
+    }
+
+    /// Applies the options to the catalogue that `read` returns.
+    private func configured(_ read: (StoreKitSupplement) throws -> Catalog) throws -> Catalog {
+        do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
+        let catalog = try read(try supplement.supplement())
         var policy = catalog.policy
         if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, option: "--expiry") {
             policy.rules.expiry = rule

@@ -36,14 +36,16 @@ struct RemoteServer {
 
     /// The access token for requests. Without a session it throws an error that explains how to log in.
     var token: HTTPBackend.Token {
-        let (tokens, name, origin) = (tokens, account, origin)
+        let (tokens, credentials, name, origin) = (tokens, credentials, account, origin)
         return { (refused) throws(BackendError) in
             do throws(BackendError) {
                 return try await tokens.token(refused: refused)
             } catch {
                 guard let cause = error.cause as? AccountError, cause.kind == .sessionOver else { throw error }
                 var hint = "log in first: syncd account login \((name ?? "NAME").singleLine)"
-                if let name, let owner = try await tokens.session()?.account, owner != name {
+                // The session of another server throws an error that names it.
+                let kept = try await credentials.load()
+                if let name, let owner = kept?.session.account, owner != name {
                     let (owner, name) = (owner.singleLine, name.singleLine)
                     hint =
                         "the session at \(origin) is that of \(owner), not of \(name): pass --account \(owner), "
@@ -54,7 +56,7 @@ struct RemoteServer {
         }
     }
 
-    /// The stored session; `nil` if there is none, or if it is another account's.
+    /// The stored session; `nil` if there is none, or if it is another account's or another server's.
     func session() async throws(BackendError) -> ServerSession? {
         guard let session = try await tokens.session() else { return nil }
         return account.map { $0.utf8.elementsEqual(session.account.utf8) } == false ? nil : session
@@ -63,7 +65,7 @@ struct RemoteServer {
     /// Stores `session` while `body` runs. If `body` succeeds, the session that was stored before ends; otherwise it is
     /// stored again, and `session` ends.
     func begin<Result>(_ session: ServerSession, _ body: () async throws -> Result) async throws -> Result {
-        let former = try await credentials.load()?.session
+        let former = try await tokens.session()
         try await tokens.begin(session)
         do {
             let result = try await body()
@@ -90,7 +92,7 @@ struct RemoteServer {
 
     /// Stores `session` and ends the one that was stored before.
     func begin(_ session: ServerSession) async throws(BackendError) {
-        if try await credentials.load() != nil {
+        if try await tokens.session() != nil {
             let former = SessionTokens(client, store: credentials, retries: RetryPolicy(maximumAttempts: 1))
             // An error does not matter: the former session may have ended, and is no longer used.
             try? await client.logOut { (refused) throws(BackendError) in try await former.token(refused: refused) }

@@ -159,7 +159,7 @@ extension ServerOptions {
             try credentials ?? environmentVariable("SYNCD_CREDENTIALS")
             ?? Self.usualSessionPath(local: local.identity, server: origin)
         let session = SessionFile(
-            path, local: local.identity, server: origin, adviceForOthers: "pass another --credentials")
+            path, local: local.identity, server: origin, adviceForOtherStores: "pass another --credentials")
         return try RemoteServer(origin, transport: transport(), credentials: session, account: account)
     }
 }

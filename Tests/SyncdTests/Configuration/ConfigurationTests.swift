@@ -106,7 +106,9 @@ struct ConfigurationTests {
             {"serve": {"store": "sqlite:store.sqlite", "listen": "127.0.0.1:0", "operator-token-file": "token",
               "password-cost": 10, "catalog": "\(Sandbox.example)", "log-level": "info"}}
             """, to: "etc/syncd.json")
-        #expect(try run("config check --config etc/syncd.json") == .done("etc/syncd.json: no mistakes"))
+        #expect(
+            try run("config check --config etc/syncd.json")
+                == .done("etc/syncd.json: no mistakes, checked for user \(NSUserName())"))
         let server = try sandbox.start(["serve", "--config", "etc/syncd.json"], environment: none)
         defer { server.kill() }
         #expect(server.firstOutputLine()?.hasPrefix("listening on http://127.0.0.1:") == true)

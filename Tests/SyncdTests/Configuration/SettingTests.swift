@@ -83,6 +83,6 @@ struct SettingTests {
         try sandbox.writeConfiguration(String(example))
         #expect(
             try sandbox.run("config check --config syncd.json", environment: ["SYNCD_CATALOG": ""])
-                == .done("syncd.json: no mistakes"))
+                == .done("syncd.json: no mistakes, checked for user \(NSUserName())"))
     }
 }

@@ -78,12 +78,16 @@ struct DoctorRemoteFaultTests {
         #expect(try report(days: 90).names("warning") == [])
     }
 
-    @Test("A session file that other users can read")
+    @Test("A session file of another address, and one that other users can read")
     func credentials() throws {
         let server = try ServerProcess(sandbox)
         try sandbox.logIn("alice", local: "file:phone", remote: server.url)
         let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.path("state/syncd"))
         let file = sandbox.path("state/syncd/" + (try #require(names.first { $0.hasSuffix(".json") })))
+        let moved = "run \(local) --remote http://localhost:\(server.port) --credentials \(file)"
+        let remedy = try sandbox.doctor(moved)["credentials"]
+        #expect(remedy.contains("\(server.url), not to ") && !remedy.contains("name another file"), "\(remedy)")
+        #expect(remedy.contains("syncd account login"), "\(remedy)")
         chmod(file, 0o644)
         let report = try sandbox.doctor("run \(local) --remote \(server.url)")
         expectFailure(of: "credentials", "\(file) must be your own file, which other users cannot access", in: report)

@@ -32,6 +32,45 @@ struct DoctorServerFaultTests {
         try expect("listen", "listen", store + ["--listen", "127.0.0.1"])
     }
 
+    @Test("A port on which syncd serves another store, or does not answer, or a program that speaks HTTP answers")
+    func otherServer() throws {
+        let server = try ServerProcess(store: store[1])
+        let place = ["--listen", "127.0.0.1:\(server.port)"]
+        try expect(
+            "listen", "is already listening at 127.0.0.1:\(server.port) with another store",
+            ["--store", "sqlite:\(sandbox.path("other.sqlite"))"] + place)
+        kill(server.processID, SIGSTOP)
+        defer { kill(server.processID, SIGCONT) }
+        try expect(
+            "listen",
+            "syncd, process \(server.processID), is listening at 127.0.0.1:\(server.port), but does not answer",
+            store + place)
+        let web = try RawServer { connection, _ in
+            while connection.read() != nil { connection.answer(status: "200 OK") }
+        }
+        try expect(
+            "listen", "listening on port \(web.authority.split(separator: ":")[1]), so syncd serve cannot start",
+            store + ["--listen", web.authority])
+    }
+
+    @Test("A public URL whose certificate a private authority has signed needs --ca-file, which is accepted")
+    func privateAuthority() throws {
+        let certificate = try DoctorCertificate(in: sandbox, days: 90)
+        let server = try ServerProcess(store: store[1], options: certificate.options)
+        func report(_ more: [String]) throws -> DoctorReport {
+            let place = ["--listen", "127.0.0.1:\(server.port)", "--name", server.url]
+            return try sandbox.doctor(["serve", "--password-cost", "10"] + store + place + certificate.options + more)
+        }
+        let untrusted = try report([])
+        #expect(untrusted.names("warning") == ["public-tls"], "\(untrusted.checks)")
+        #expect(untrusted["public-tls"].contains("pass --ca-file"), "\(untrusted.checks)")
+        #expect(untrusted["listen"].contains("is ready"), "\(untrusted.checks)")
+        let trusted = try report(["--ca-file", certificate.path])
+        #expect(trusted.names("failed") + trusted.names("warning") == [], "\(trusted.checks)")
+        #expect(trusted["public-url"].hasPrefix("\(server.url) answers"))
+        #expect(try report(["--ca-file", "none.pem"])["public-url"].hasPrefix("none.pem: no such file"))
+    }
+
     @Test("A certificate that has expired, and a key that every user can read")
     func certificate() throws {
         let certificate = try DoctorCertificate(in: sandbox, days: -1)

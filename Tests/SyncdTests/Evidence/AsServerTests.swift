@@ -119,13 +119,75 @@ struct AsServerTests {
         #expect(lines.last?.hasPrefix("3 entries, intact; ") == true)
     }
 
-    @Test("Support grants paid time, and the same grant adds nothing")
+    @Test("Support grants paid time: a duration is added each time, a covered end adds nothing")
     func grant() throws {
-        let granted = try support("record grant random --for P1M")
+        let granted = try support("record grant random --until 2090-01-01")
         #expect(granted.exitCode == 0, "\(granted)")
+        #expect(granted.output.hasSuffix("\n  paid until 2090-01-01T00:00:00.000Z\n"), "\(granted)")
         #expect(try has("random-owls", "alice"))
-        let until = try support("record grant random --until 2020-01-01")
-        #expect(until.exitCode == 0, "\(until)")
+        let covered = try support("record grant random --until 2020-01-01")
+        #expect(covered.output.hasSuffix(": the time is already covered\n"), "\(covered)")
+        for end in ["2090-02-01", "2090-03-01"] {
+            let added = try support("record grant random --for P1M")
+            #expect(added.output.contains("for alice: grant of random for P1M (audit entry"), "\(added)")
+            #expect(added.output.hasSuffix("\n  paid until \(end)T00:00:00.000Z\n"), "\(added)")
+        }
+        #expect(try audit().output.split(separator: "\n").last?.hasPrefix("3 entries, intact") == true)
+    }
+
+    @Test("Commands on the server's store join the server ledger, say so, and answer as the customer's device does")
+    func serverLedger() throws {
+        let onServer = "--local sqlite:server.sqlite --account alice"
+        _ = try device("record purchase \(Owls.night) --transaction t1 --store app-store", "alice")
+        #expect(try !has("night-owl", "alice"))
+        let unverified = try support("check night-owl", onServer, reason: nil)
+        #expect(unverified.exitCode == 10 && unverified.output == "denied: not purchased\n", "\(unverified)")
+        #expect(unverified.error == "syncd: alice: the server ledger counts (1 record)\n")
+        let ignored = try support("conflicts", onServer, reason: nil)
+        #expect(ignored.output.hasPrefix("  unverified  purchase t1  "), "\(ignored)")
+        #expect(ignored.output.hasSuffix("  the server has not verified it\n"), "\(ignored)")
+        let omitted = try support("export", onServer, reason: nil)
+        #expect(omitted.output == "[]\n" && omitted.error.contains("omitted 1 purchase"), "\(omitted)")
+
+        #expect(try support("record purchase \(Owls.night) --transaction t2 --store app-store").exitCode == 0)
+        #expect(try has("night-owl", "alice"))
+        #expect(try support("check night-owl", onServer, reason: nil).exitCode == 0)
+        #expect(try support("record refund t2 --store app-store").exitCode == 0)
+        #expect(try !has("night-owl", "alice"))
+        for command in ["check night-owl", "explain night-owl", "conflicts"] {
+            let phone = try device("\(command) --at 2100-01-01", "alice")
+            let support = try support("\(command) --at 2100-01-01", onServer, reason: nil)
+            #expect(support.output == phone.output && support.exitCode == phone.exitCode, "\(support) \(phone)")
+            if command != "conflicts" { #expect(support.output.contains("denied: revoked"), "\(support)") }
+        }
+        #expect(try support("facts", onServer, reason: nil).output.contains("  server\n"))
+        let history = try support("export", onServer, reason: nil)
+        #expect(history.output.contains("\"revokedAt\"") && history.output.contains("\"t2\""), "\(history)")
+        // Bob's account has no server ledger yet. The policy of the server counts nevertheless.
+        let store = "--local sqlite:server.sqlite --account bob"
+        _ = try support("record purchase \(Owls.night) --transaction t3", store, reason: nil)
+        #expect(try support("check night-owl", store, reason: nil).exitCode == 10)
+    }
+
+    @Test("A purchase of another account is taken only with --transfer, and the former owner is named")
+    func transfer() throws {
+        let bob = Self.support.replacing("alice", with: "bob")
+        let purchase = "record purchase \(Owls.night) --transaction t1 --store app-store --date 2026-01-01"
+        #expect(try support(purchase, bob).exitCode == 0)
+        #expect(
+            try support(purchase)
+                == .refused(
+                    4,
+                    #"app-store/production/t1 belongs to "bob"; nothing was changed; "#
+                        + #"to move it to "alice", repeat with --transfer"#))
+        let taken = try support(purchase + " --transfer")
+        #expect(taken.output.hasSuffix("\n  taken from bob\n"), "\(taken)")
+        #expect(try has("night-owl", "alice"))
+        #expect(try !has("night-owl", "bob"))
+        #expect(try audit().output.contains(#"purchase of 1 \#(Owls.night), taken from "bob": ticket 7"#))
+        #expect(
+            try support("\(purchase) --transfer", "--local file:phone", reason: nil)
+                == .refused(2, "--transfer applies to --as-server only"))
     }
 
     @Test("Support refunds a purchase that the account does not have, with a warning")
@@ -201,7 +263,11 @@ struct AsServerTests {
         let bob = "--as-server --local sqlite:server.sqlite --account bob"
         let other = try support("import receipt.der --format receipt \(apple) --evidence-root roots.pem", bob)
         #expect(
-            other == .refused(4, "app-store/production/11 belongs to another account; nothing was changed"))
+            other
+                == .refused(
+                    4,
+                    #"app-store/production/11 belongs to "alice"; nothing was changed; "#
+                        + #"to move it to "bob", repeat with --transfer"#))
         #expect(try audit().output == list)
         // Unless the server shares purchases.
         let shared = try support(

@@ -34,9 +34,9 @@ struct StoreKitCommandTests {
                     """
                     valid: 5 products, 4 entitlements
                       coins    5 units                           Coins
-                      half     P6M in random                     half
                       owl      for good                          owl
                       quarter  P3M in random                     quarter
+                      half     P6M in random                     half
                       weekly   P7D in 20999999, level 1, renews  weekly
 
                       coins    units:coins

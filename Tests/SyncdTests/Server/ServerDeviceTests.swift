@@ -53,7 +53,8 @@ struct ServerDeviceTests {
                 == .done("logged in: alice, with facts that the remote lacks (syncd sync)"))
         #expect(try run("sync") == .done("synced alice: received nothing, sent what the remote lacked"))
         #expect(
-            try run("account login alice", on: "tablet", password: "correct horse") == .done("logged in: alice"))
+            try run("account login Alice", on: "tablet", password: "correct horse")
+                == .done("logged in: alice (Alice)"))
         #expect(try run("check night-owl", on: "tablet").exitCode == 10)
         #expect(try run("restore", on: "tablet").output.hasPrefix("restored for alice: 1 purchase\n"))
         #expect(try run("check night-owl", on: "tablet").exitCode == 0)
@@ -82,7 +83,7 @@ struct ServerDeviceTests {
                 == .refused(5, "this name is taken; log in, or choose another name"))
         #expect(
             try run("account create bob", on: "other", password: "short")
-                == .refused(2, "a password must be 8 to 1024 bytes, not 5"))
+                == .refused(2, "this password is too short; choose one of at least 8 characters"))
         #expect(try run("account create bob").exitCode == 4, "alice is logged in at the server from here")
         #expect(try run("sync", on: "other").exitCode == 4)
         #expect(try run("sync --account alice", on: "other") == .refused(4, logInFirst))
@@ -121,6 +122,47 @@ struct ServerDeviceTests {
         #expect(try run("sync") == .refused(4, logInFirst), "also when the file is gone")
         #expect(try run("account login alice", password: "correct horse") == .done("logged in: alice"))
         #expect(try run("sync").exitCode == 0)
+    }
+
+    @Test("The session of another address asks for a log-in, which replaces it")
+    func newAddress() throws {
+        _ = try run("account create alice", password: "correct horse")
+        _ = try run("account login alice")
+        let moved = "http://localhost:\(server.port)"
+        let shared = ["SYNCD_CREDENTIALS": try credentials(of: "phone")]
+        let refused = try run("sync", to: moved, shared)
+        #expect(refused.exitCode == 4)
+        #expect(refused.error.contains("phone at \(server.url), not to file:"), "\(refused)")
+        #expect(refused.error.hasSuffix("phone at \(moved); log in again\n"), "\(refused)")
+        let logIn = try run("account login alice", password: "correct horse", to: moved, shared)
+        #expect(logIn == .done("logged in: alice"))
+        #expect(try run("sync", to: moved, shared).exitCode == 0)
+        #expect(try run("sync", [:]).error.hasSuffix("phone at \(server.url); log in again\n"))
+        #expect(try run("account logout", [:]).output.hasPrefix("logged out: alice"))
+    }
+
+    @Test("Commands about accounts need no catalogue, and others use that of the server")
+    func withoutCatalogue() throws {
+        let shop = try ServerProcess(store: "memory:", options: ["--catalog", Sandbox.example])
+        let none = ["SYNCD_CATALOG": ""]
+        for url in [shop.url, server.url] {
+            let phone = url == shop.url ? "phone" : "other"
+            _ = try run("account create alice", on: phone, password: "correct horse", to: url, none)
+            #expect(try run("account login alice", on: phone, to: url, none) == .done("logged in: alice"))
+            #expect(try run("account list", on: phone, to: url, none).output.contains("  alice  logged in"))
+        }
+        #expect(
+            try run("sync", on: "other", none)
+                == .refused(2, "--catalog is required: a JSON or .storekit file (or set SYNCD_CATALOG)"))
+        let purchase = "record purchase \(Owls.night) --transaction t1 --date 2026-01-01"
+        #expect(try run(purchase, to: shop.url, none).exitCode == 0)
+        #expect(try run("check night-owl", to: shop.url, none).exitCode == 0)
+        #expect(try run("record grant random --for P1M", to: shop.url, none).exitCode == 0)
+        #expect(try run("account logout", to: shop.url, none) == .done("logged out: alice"))
+        let unreachable = try run("check night-owl", to: "http://127.0.0.1:9", none)
+        #expect(unreachable.exitCode == 75)
+        #expect(unreachable.error.hasSuffix(" (without --catalog, the server's catalogue is used)\n"))
+        #expect(try run("account erase alice --yes", password: "correct horse", to: shop.url, none).exitCode == 0)
     }
 
     @Test("A password change, new recovery codes and a recovery end older credentials")

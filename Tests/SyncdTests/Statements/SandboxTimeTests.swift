@@ -32,24 +32,24 @@ struct SandboxTimeTests {
         #expect(
             try run("record grant owls --for P1M", at: "2026-01-01T00:01:00Z")
                 == .done(
-                    "recorded: owls paid until 2026-01-01T00:06:00.000Z for anonymous, "
-                        + "its end is 2026-01-01T00:06:00.000Z"))
+                    "recorded: owls paid until 2026-01-01T00:08:00.000Z for anonymous, "
+                        + "its end is 2026-01-01T00:08:00.000Z"))
         #expect(
             try run("check owls", at: "2026-01-01T00:04:00Z")
-                == .done("granted until 2026-01-01T00:06:00.000Z by group:owls"))
-        #expect(try run("check owls", at: "2026-01-01T00:06:00Z").exitCode == 10)
+                == .done("granted until 2026-01-01T00:08:00.000Z by group:owls"))
+        #expect(try run("check owls", at: "2026-01-01T00:08:00Z").exitCode == 10)
         #expect(
             try run("timeline", at: "2026-01-01T00:02:00Z")
                 == .done(
                     """
-                    owls: active until 2026-01-01T00:06:00.000Z, 1 day left
+                    owls: active until 2026-01-01T00:08:00.000Z, 1 day left
 
-                                      00:00:00       00:01:30       00:03:00       00:04:30
+                                      00:00:00       00:02:00       00:04:00       00:06:00
                                       ┬──────────────┬──────────────┬──────────────┬──────────────
-                    A                 ██████████████████████████████
-                    promotion                                       ██████████████████████████████
+                    A                 ███████████████████████
+                    promotion                               ██████████████████████████████████████
                     covered           ████████████████████████████████████████████████████████████
-                    now                                   ▲ 00:02:00
+                    now                              ▲ 00:02:00
 
                     █ a period   × revoked   · a gap
                     """))
@@ -57,16 +57,16 @@ struct SandboxTimeTests {
             try run("explain owls", at: "2026-01-01T00:02:00Z")
                 == .done(
                     """
-                    owls at 2026-01-01T00:02:00.000Z: granted until 2026-01-01T00:06:00.000Z by group:owls
+                    owls at 2026-01-01T00:02:00.000Z: granted until 2026-01-01T00:08:00.000Z by group:owls
                     rules: stackPurchases, purchasedWins, consumables deviceLocal, sandboxTime accelerated
 
                     group:owls
                       purchase   A  week  2026-01-01T00:00:00.000Z\
                                                                           \
                     → 2026-01-01T00:00:00.000Z to 2026-01-01T00:03:00.000Z
-                      assertion  owls  until 2026-01-01T00:06:00.000Z, \
+                      assertion  owls  until 2026-01-01T00:08:00.000Z, \
                     stated by promotion on 2026-01-01T00:01:00.000Z  \
-                    → 2026-01-01T00:03:00.000Z to 2026-01-01T00:06:00.000Z
+                    → 2026-01-01T00:03:00.000Z to 2026-01-01T00:08:00.000Z
                     """))
         #expect(
             try run("explain owls --json", at: "2026-01-01T00:02:00Z").output.contains(
@@ -83,7 +83,7 @@ struct SandboxTimeTests {
                 == .done("granted until 2026-01-08T00:00:00.000Z by group:owls"))
         #expect(
             try run("record grant owls --for P1M", at: "2026-01-01", in: "production").output.hasPrefix(
-                "recorded: owls paid until 2026-02-01T00:00:00.000Z"))
+                "recorded: owls paid until 2026-02-08T00:00:00.000Z"))
         #expect(try !run("explain owls", at: "2026-01-02", in: "production").output.contains("sandboxTime"))
     }
 

@@ -51,9 +51,12 @@ struct StatementCommandTests {
         try expect(
             command,
             prints: "no time added: random is already covered until 2026-02-10T00:00:00.000Z for anonymous")
-        try expect(
-            "record grant random --for P1M --date 2026-01-05 --at 2026-01-06",
-            prints: "no time added: random is already covered until 2026-02-10T00:00:00.000Z for anonymous")
+        for end in ["2026-03-10", "2026-04-10"] {
+            try expect(
+                "record grant random --for P1M --date 2026-01-05 --at 2026-01-06",
+                prints: "recorded: random paid until \(end)T00:00:00.000Z for anonymous, its end is "
+                    + "\(end)T00:00:00.000Z")
+        }
         try expect(
             "record grant rage --for P1M --at 2026-01-15 --local file:other --catalog groups.json",
             prints: "recorded: rage paid until 2026-02-15T00:00:00.000Z for anonymous, its end is "

@@ -42,7 +42,7 @@ struct AccountErase: AsyncParsableCommand {
 
     private func erase(at kept: RemoteServer) async throws {
         // Local errors are reported before anything is erased.
-        _ = try options.catalog.load()
+        _ = try options.catalog.loadIfNamed()
         let local = try options.openLocal()
         let password = try passwords.read(.password(of: name))[0]
         var (server, session) = (kept, try await kept.session())
@@ -69,7 +69,7 @@ struct AccountErase: AsyncParsableCommand {
     private func eraseLocally(_ account: Account, in local: any KeyValueBackend, at server: RemoteServer) async throws {
         let isKnown = try await AccountDirectory(backend: local).isKnown(account)
         guard isKnown else { return }
-        let store = try await options.open(local, account: account, at: server)
+        let store = try await options.open(local, account: account, at: server, needsCatalog: false)
         do throws(EntitlementError) { _ = try await store.sync() } catch {
             guard error.kind == .accountErased else { throw error }
         }

@@ -33,7 +33,7 @@ struct AccountLogIn: AsyncParsableCommand {
             return try await logIn(try required(), to: try await options.openDeviceStore(as: .anonymous))
         }
         // Local errors are reported before any request.
-        _ = try options.catalog.load()
+        _ = try options.catalog.loadIfNamed()
         if device {
             guard name == nil else { throw Failure(.usage, "--device takes no name: the approving account is used") }
             return try await begin(try await approvedSession(at: server), at: server)
@@ -79,7 +79,9 @@ struct AccountLogIn: AsyncParsableCommand {
     }
 
     private func logIn(_ account: String, at server: RemoteServer) async throws {
-        try await logIn(account, to: try await options.open(try options.openLocal(), account: .anonymous, at: server))
+        let local = try options.openLocal()
+        try await logIn(
+            account, to: try await options.open(local, account: .anonymous, at: server, needsCatalog: false))
     }
 
     private func logIn(_ account: String, to store: EntitlementStore) async throws {
@@ -132,11 +134,11 @@ struct AccountLogOut: AsyncParsableCommand {
             guard !everywhere else {
                 throw Failure(.usage, "--everywhere requires a server: pass --remote https://HOST")
             }
-            let store = try await options.openDeviceStore()
+            let store = try await options.openDeviceStore(needsCatalog: true)
             guard !store.account.isAnonymous else { throw Failure(.refused, "no account is logged in") }
             return try show(try await store.logOut(), note: nil)
         }
-        let store = try await options.openDeviceStore()
+        let store = try await options.openDeviceStore(needsCatalog: true)
         let hasSession = try await server.session() != nil
         guard !store.account.isAnonymous || hasSession else { throw Failure(.refused, "no account is logged in") }
         let report = store.account.isAnonymous ? nil : try await store.logOut()
@@ -148,10 +150,9 @@ struct AccountLogOut: AsyncParsableCommand {
             if error.kind != .sessionOver {
                 guard !everywhere else {
                     throw Failure(
-                        .tryAgain,
-                        "logged out here; the other sessions at \(server.origin) could not be ended: try again "
-                            + "(\(error))"
-                    )
+                        error.isTransient ? .tryAgain : .failed,
+                        "logged out here; the other sessions at \(server.origin) could not be ended"
+                            + (error.isTransient ? ": try again" : "") + " (\(error))")
                 }
                 note = "its session at \(server.origin) will expire: \(error)"
             }

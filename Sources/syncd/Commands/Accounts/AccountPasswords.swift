@@ -58,7 +58,8 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
         if let name {
             try options.refuseAccount()
             let (server, token) = try options.operatedServer()
-            return try show(name, [try await server.client.addRecoveryCode(to: name, token: { _ in token })])
+            let added = try await server.client.addRecoveryCode(to: name, token: { _ in token })
+            return try show(added.account, [added.code])
         }
         let (server, session) = try await options.requiredServer()
         let password = try passwords.read(.password(of: session.account))[0]
@@ -93,13 +94,13 @@ struct AccountRecover: AsyncParsableCommand {
             throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
         }
         // Local errors are reported before the code is spent.
-        _ = try options.catalog.load()
+        _ = try options.catalog.loadIfNamed()
         let local = try options.openLocal()
         let secrets = try passwords.read(.recoveryCode(of: name), .newPassword(of: name))
         let session = try await server.client.recover(name, code: secrets[0], newPassword: secrets[1])
         let own = try server.of(session.account)
         try await own.begin(session)
-        let store = try await options.open(local, account: .anonymous, at: own)
+        let store = try await options.open(local, account: .anonymous, at: own, needsCatalog: false)
         try await options.showLogIn(
             try await store.logIn(session.account), by: name, in: store, adopted: false)
     }
