@@ -74,10 +74,10 @@ public enum Conflict: Hashable, Sendable {
     case transferred(Purchase, to: String)
     /// The account's server refused a purchase.
     case refused(Purchase, reason: String)
-    /// The account's server states something else than a client, and its statement counts.
+    /// The account's server contradicts a client, and the server's statement counts.
     case overridden(Fact, by: Fact)
-    /// A client's statement does not count, because the account's server counts verified statements only, and has not
-    /// verified this one.
+    /// A client's statement does not count, because the account's server has not verified it and its policy is
+    /// ``TrustPolicy/verified``.
     case unverified(Fact)
     /// Devices that were out of contact spent more units than existed, and the excess was written off.
     case overspent(Spend, writtenOff: Int64)

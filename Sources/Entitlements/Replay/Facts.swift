@@ -361,7 +361,7 @@ public struct Facts: Sendable {
     /// The statements of clients that the server ledger contradicts, each with its replacement.
     var replaced: [(stated: Fact, replacement: Fact)] {
         read.server.records.filter { FactKey.overrides($0.key) }.compactMap { record in
-            // What this device has verified may count instead of the server ledger.
+            // A statement that this device verified later takes precedence over the server ledger.
             guard let held = read.account[record.key] ?? read.device[record.key], held.payload != record.payload,
                 read.verified[record.key] == record
             else { return nil }

@@ -180,8 +180,8 @@ package struct ConfigurationError: Error, Hashable, Sendable, CustomStringConver
 extension ServiceConfiguration {
     /// Checks that the parts of the configuration fit together.
     ///
-    /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only. Their
-    ///   units are in the ledger of that device, which the server never sees, and what the server has verified is not.
+    /// - Throws: ``ConfigurationError`` for the policy `verified` with consumables that count on one device only. Such
+    ///   units count in the ledger of that device. The server neither sees nor writes it.
     package func check() throws(ConfigurationError) {
         guard policy == .verified, let catalog, catalog.policy.rules.consumables == .deviceLocal,
             catalog.products.contains(where: \.isConsumable)

@@ -62,8 +62,8 @@ struct LineOwners: Sendable {
         case claimed(by: Account)
         /// The account becomes a further owner.
         case shared([Account], with: Account)
-        /// The line moves. `isRestore` is `false` if that is so because the owner's server ledger lacks the line, and
-        /// true for a restore and for support.
+        /// The line moves: by a restore or by support if `isRestore` is true, or else because the owner's server ledger
+        /// lacks the line.
         case moved(from: Account, to: Account, isRestore: Bool)
     }
 

@@ -49,8 +49,8 @@ package struct SupportActs: Sendable {
         package var unknown: [TransactionReference] = []
         /// The accounts from which a transfer took purchases, in ascending order.
         package var formerOwners: [Account] = []
-        /// The end of the time without a gap that a grant prolonged, by the ledgers after the act; `nil` for other
-        /// acts, and if nothing of it counts.
+        /// The end of the group's paid time after a grant; `nil` for other acts, and if none of the granted time
+        /// counts.
         package var end: Timestamp?
     }
 
