@@ -73,8 +73,8 @@ enum Main {
         }
         let isUsage = SyncSim.exitCode(for: error) == .validationFailure
         let failure = isUsage ? Failure(.usage, SyncSim.message(for: error) + " (see \(helpCommand))") : Failure(error)
-        let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
-        FileHandle.standardError.write(Data("syncsim: \(line)\n".utf8))
+        let line = failure.message.onOneLine
+        writeNotice("syncsim: \(line)\n")
         exit(failure.code.rawValue)
     }
 

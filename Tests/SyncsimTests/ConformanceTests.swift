@@ -2,27 +2,14 @@ import Foundation
 import TestSupport
 import Testing
 
+@testable import syncsim
+
 @Suite("syncsim conformance")
 struct ConformanceTests {
     private let program: Program
 
     init() throws {
         program = try Program()
-    }
-
-    private struct Printed: Decodable {
-        struct Check: Decodable {
-            var check: String
-            var result: String
-            var reason: String?
-            var milliseconds: Double
-        }
-        var store: String
-        var seed: UInt64
-        var passed: Int
-        var failed: Int
-        var skipped: Int
-        var checks: [Check]
     }
 
     private func names(in folder: String) throws -> [String] {
@@ -54,8 +41,10 @@ struct ConformanceTests {
     func json() throws {
         let outcome = try program.run("conformance memory: --seed 7 --json")
         #expect(outcome.exitCode == 0)
-        let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        let printed = try outcome.decoded(as: ConformanceOutput.self)
         #expect(printed.store == "memory:" && printed.seed == 7 && printed.failed == 0)
+        #expect(
+            outcome.members == ["checks", "failed", "passed", "retried", "sealed", "seed", "skipped", "store"])
         #expect(printed.checks.count == printed.passed + printed.skipped)
         #expect(printed.checks.count { $0.result == "passed" } == printed.passed)
         #expect(printed.checks.allSatisfy { ($0.reason == nil) == ($0.result == "passed") && $0.milliseconds >= 0 })
@@ -66,7 +55,7 @@ struct ConformanceTests {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance file:\(empty) --kills 3 --json")
         #expect(outcome.exitCode == 0, "\(outcome.output)")
-        let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        let printed = try outcome.decoded(as: ConformanceOutput.self)
         #expect(printed.failed == 0)
         let killed = printed.checks.first { $0.check.hasPrefix("processes that are killed while writing") }
         #expect(killed?.result == "passed")
@@ -91,7 +80,7 @@ struct ConformanceTests {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance sqlite:\(empty) --kills 2 --json")
         #expect(outcome.exitCode == 0, "\(outcome.output)")
-        let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        let printed = try outcome.decoded(as: ConformanceOutput.self)
         let inner = printed.checks.filter { check in Self.reallyFailing.contains { check.check.hasPrefix($0) } }
         #expect(inner.count == 3 && inner.allSatisfy { $0.result == "passed" }, "\(inner)")
         #expect(try names(in: empty) == [])

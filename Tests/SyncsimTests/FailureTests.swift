@@ -3,6 +3,8 @@ import Foundation
 import SyncSimulation
 import Testing
 
+@testable import syncsim
+
 /// These tests use the tutorials' rule, which loses paid time.
 @Suite("syncsim with failing seeds")
 struct FailureTests {
@@ -37,13 +39,9 @@ struct FailureTests {
         #expect(outcome.lines.first?.hasPrefix("\(expected.count) of 30 seeds fail") == true)
         let listed = outcome.lines.dropFirst().prefix { $0.hasPrefix("  ") }
         #expect(listed.compactMap { $0.split(separator: " ").first.flatMap { UInt64($0) } } == expected)
-        struct Summary: Decodable {
-            struct Failing: Decodable { var seed: UInt64, oracle: String, message: String }
-            var failing: [Failing]
-        }
         let printed = try program.run("run --seeds 1..30 --jobs 2 --json \(rules)")
         #expect(printed.exitCode == 1)
-        let summary = try JSONDecoder().decode(Summary.self, from: Data(printed.output.utf8))
+        let summary = try printed.decoded(as: RunSummary.self)
         #expect(summary.failing.map(\.seed) == expected)
         for failing in summary.failing {
             let violation = try #require(violations(Swarm().scenario(seed: failing.seed)).first)

@@ -16,6 +16,14 @@ struct Program {
 
         /// The lines of the output.
         var lines: [Substring] { output.split(separator: "\n") }
+
+        /// The members of the JSON object in the output, in their order.
+        var members: [String] { lines.compactMap { $0.firstMatch(of: #/^ {2}"(\w+)"/#).map { String($0.1) } } }
+
+        /// The JSON in the output.
+        func decoded<Value: Decodable>(as type: Value.Type) throws -> Value {
+            try JSONDecoder().decode(type, from: Data(output.utf8))
+        }
     }
 
     let folder: TemporaryFolder
@@ -49,12 +57,7 @@ struct Program {
         try RunningProgram(Self.program, command.split(separator: " ").map(String.init), folder: folder.path)
     }
 
-    /// The program, which is built next to the tests.
-    private static let program: URL = {
-        let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
-        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests
-        return URL(filePath: bundle).deletingLastPathComponent().appending(path: "syncsim")
-    }()
+    private static let program = URL(filePath: BuiltProgram.path(of: "syncsim"))
 }
 
 /// A process whose output goes to files, so that it never blocks on a pipe.

@@ -2,38 +2,14 @@ import Foundation
 import SyncSimulation
 import Testing
 
+@testable import syncsim
+
 @Suite("syncsim run")
 struct RunTests {
     private let program: Program
 
     init() throws {
         program = try Program()
-    }
-
-    /// The output of `run --json`.
-    private struct Summary: Decodable {
-        struct Failing: Decodable {
-            var seed: UInt64
-            var oracle: String
-            var message: String
-        }
-        struct Hash: Decodable, Equatable {
-            var seed: UInt64
-            var hash: String
-        }
-        var failing: [Failing]
-        var seeds: Int
-        var firstSeed: UInt64
-        var rules: String
-        var jobs: Int
-        var seconds: Double
-        var seedsPerSecond: Double
-        var virtualDays: Double
-        var timesRealTime: Double
-        var marks: [String: Int]
-        var missingMarks: [String]
-        var isInterrupted: Bool
-        var hashes: [Hash]?
     }
 
     @Test("The hashes of 40 seeds are the same in all processes and with any number of threads")
@@ -75,7 +51,7 @@ struct RunTests {
         let outcome = try program.run("run --seeds 5..6 --json --hashes --rules stackPurchases --replicas 2 --days 30")
         #expect(outcome.exitCode == 0)
         #expect(outcome.error == "")
-        let summary = try JSONDecoder().decode(Summary.self, from: Data(outcome.output.utf8))
+        let summary = try outcome.decoded(as: RunSummary.self)
         #expect(summary.failing.isEmpty)
         #expect(summary.seeds == 2)
         #expect(summary.firstSeed == 5)
@@ -86,8 +62,11 @@ struct RunTests {
         #expect(summary.missingMarks == Mark.allCases.map(\.rawValue).filter { summary.marks[$0] == 0 })
         #expect(!summary.isInterrupted)
         #expect(summary.hashes?.map(\.seed) == [5, 6])
-        let members = outcome.lines.filter { $0.hasPrefix("  \"") }.map { String($0.prefix { $0 != ":" }) }
-        #expect(members == members.sorted() && members.count == 13)
+        #expect(
+            outcome.members == [
+                "failing", "firstSeed", "hashes", "isInterrupted", "jobs", "marks", "missingMarks", "rules", "seconds",
+                "seeds", "seedsPerSecond", "timesRealTime", "virtualDays",
+            ])
     }
 
     @Test("With --require-marks the exit code is 1 if a rare state was never reached")
@@ -104,7 +83,7 @@ struct RunTests {
         let outcome = try running.outcome()
         #expect(outcome.exitCode == 130)
         #expect(outcome.error == "")
-        let summary = try JSONDecoder().decode(Summary.self, from: Data(outcome.output.utf8))
+        let summary = try outcome.decoded(as: RunSummary.self)
         #expect(summary.isInterrupted)
         #expect(summary.seeds < 1_000_000)
     }

@@ -2,6 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
+@testable import syncsim
+
 @Suite("syncsim conformance of wrapped stores")
 struct WrappedConformanceTests {
     private let program: Program
@@ -10,23 +12,10 @@ struct WrappedConformanceTests {
         program = try Program()
     }
 
-    private struct Printed: Decodable {
-        struct Check: Decodable {
-            var check: String
-            var result: String
-        }
-        var retried: Bool
-        var sealed: Bool
-        var failed: Int
-        var checks: [Check]
-
-        func result(of prefix: String) -> String? { checks.first { $0.check.hasPrefix(prefix) }?.result }
-    }
-
-    private func printed(_ command: String) throws -> Printed {
+    private func printed(_ command: String) throws -> ConformanceOutput {
         let outcome = try program.run("conformance \(command) --seed 7 --json")
         #expect(outcome.exitCode == 0 && outcome.error == "", "\(outcome)")
-        return try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        return try outcome.decoded(as: ConformanceOutput.self)
     }
 
     /// A key file that only its owner may read.
@@ -101,4 +90,8 @@ struct WrappedConformanceTests {
         let outcome = try program.run("conformance memory: --sealed")
         #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim conformance --help)"))
     }
+}
+
+extension ConformanceOutput {
+    fileprivate func result(of prefix: String) -> String? { checks.first { $0.check.hasPrefix(prefix) }?.result }
 }

@@ -36,27 +36,17 @@ struct ConformanceCommand: AsyncParsableCommand {
 
     func run() async throws {
         let store = try TrialStore(url, wrapping: wrapping)
-        let seed = try Self.seed(seed)
-        guard (1...100_000).contains(kills) else {
-            throw Failure(.usage, "--kills must be 1 to 100000, not \(kills)")
-        }
+        let seed = try seed.map { text throws(Failure) in try seedNumber(text, "--seed must be a number") }
+        try check("--kills", kills, in: 1...100_000)
         Interruption.watch()
-        let report = try await store.report(seed: seed, kills: kills)
+        let report = try await store.report(seed: seed ?? HostServices.system.randomBits(), kills: kills)
         if Interruption.isAsked {
             writeNotice("interrupted\n")
             throw ExitCode(Interruption.exitCode)
         }
         let output = ConformanceOutput(report, store: url, wrapping: wrapping)
         try writeOutput(json ? try output.json() : output.table)
-        if !report.hasPassed { throw ExitCode(Failure.Code.failed.rawValue) }
-    }
-
-    private static func seed(_ text: String?) throws(Failure) -> UInt64 {
-        guard let text else { return HostServices.system.randomBits() }
-        guard let seed = UInt64(digits: text) else {
-            throw Failure(.usage, "--seed must be a number from 0 to \(UInt64.max), not \"\(text.singleLine)\"")
-        }
-        return seed
+        if !report.hasPassed { throw ExitCode.failure }
     }
 }
 

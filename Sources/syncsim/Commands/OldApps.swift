@@ -25,10 +25,23 @@ struct OldApps: ParsableCommand {
     var trace = false
 
     private static let names = OldAppKind.allCases.map(\.rawValue).joined(separator: ", ")
+
+    func run() throws {
+        #if Parse
+        try runHistories()
+        #else
+        throw Failure(
+            .usage, "old-apps: this syncsim was built without the Parse trait; build with --traits Parse")
+        #endif
+    }
+}
+
+#if Parse
+extension OldApps {
     /// The maximum number of failing seeds that are listed.
     private static let listed = 20
 
-    func run() throws {
+    private func runHistories() throws {
         let (seeds, kinds, table) = (try SeedRange(seeds), try kinds(), try OldAppTable())
         if trace {
             guard kinds.count == 1, seeds.first == seeds.last else {
@@ -36,13 +49,13 @@ struct OldApps: ParsableCommand {
             }
             let (outcome, lines) = table.outcome(kinds[0], seed: seeds.first, isRecording: true)
             try writeOutput((lines + ["\(outcome)"]).joined(separator: "\n") + "\n")
-            if kinds[0].mustHold, !outcome.isEven { throw ExitCode(Failure.Code.failed.rawValue) }
+            if kinds[0].mustHold, !outcome.isEven { throw ExitCode.failure }
             return
         }
         Interruption.watch()
         let rows = kinds.map { table.row($0, seeds: seeds.first...seeds.last) { Interruption.isAsked } }
         try writeOutput(Self.text(rows))
-        if rows.contains(where: { !$0.failures.isEmpty }) { throw ExitCode(Failure.Code.failed.rawValue) }
+        if rows.contains(where: { !$0.failures.isEmpty }) { throw ExitCode.failure }
         if Interruption.isAsked { throw ExitCode(Interruption.exitCode) }
     }
 
@@ -65,16 +78,13 @@ struct OldApps: ParsableCommand {
         let failures = rows.flatMap { row in row.failures.map { "  \($0.seed)  \(row.kind): \($0.outcome)" } }
         if !failures.isEmpty {
             lines.append(failures.count == 1 ? "1 history fails:" : "\(failures.count) histories fail:")
-            lines += failures.prefix(listed)
+            lines += shortened(failures)
         }
-        if failures.count > listed { lines.append("  and \(failures.count - listed) more") }
         return lines.joined(separator: "\n") + "\n"
     }
 
     private static func line(_ cells: String...) -> String {
-        zip(cells, [-19, 9, 6, 6, 17, 6]).map { cell, width in
-            let padding = String(repeating: " ", count: max(0, abs(width) - cell.count))
-            return width < 0 ? cell + padding : padding + cell
-        }.joined(separator: " ")
+        zip(cells, [19, -9, -6, -6, -17, -6]).map { $0.padded($1) }.joined(separator: " ")
     }
 }
+#endif

@@ -21,14 +21,17 @@ struct Replay: ParsableCommand {
         let outcome = Simulation(scenario).run(isRecording: true)
         let trace = outcome.trace ?? Trace(lanes: [])
         if json {
-            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome).json())
+            let output = ReplayOutput(
+                scenario: scenario, rules: scenario.rules ?? SubjectOptions.defaultName, hash: outcome.traceHash.hash,
+                trace: outcome.trace, violations: outcome.violations, marks: outcome.marks.counts)
+            try writeOutput(try output.json())
         } else {
             let lines =
                 [options.title(of: scenario)] + trace.lines + Self.end(of: outcome, trace)
                 + ["trace \(outcome.traceHash.hash)"]
             try writeOutput(lines.joined(separator: "\n") + "\n")
         }
-        if !outcome.violations.isEmpty { throw ExitCode(Failure.Code.failed.rawValue) }
+        if !outcome.violations.isEmpty { throw ExitCode.failure }
     }
 
     private static func end(of outcome: Simulation.Outcome, _ trace: Trace) -> [String] {
@@ -39,20 +42,11 @@ struct Replay: ParsableCommand {
 }
 
 /// The output of `replay --json`.
-private struct ReplayOutput: Encodable {
+struct ReplayOutput: Codable {
     var scenario: Scenario
     var rules: String
     var hash: String
     var trace: Trace?
     var violations: [Violation]
     var marks: [String: Int]
-
-    init(scenario: Scenario, outcome: Simulation.Outcome) {
-        self.scenario = scenario
-        rules = scenario.rules ?? SubjectOptions.defaultName
-        hash = outcome.traceHash.hash
-        trace = outcome.trace
-        violations = outcome.violations
-        marks = outcome.marks.counts
-    }
 }

@@ -19,12 +19,12 @@ struct Report: ParsableCommand {
         let scenario = try options.load()
         let outcome = Simulation(scenario).run(isRecording: true)
         let title = options.title(of: scenario)
-        let diagram = SpaceTimeDiagram(
-            outcome.trace ?? Trace(lanes: []), title: "Seed \(scenario.seed)", subtitle: title,
-            violations: outcome.violations, epoch: Simulation.epoch)
-        try writeFile(Array(diagram.html.utf8), to: out)
+        let drawing = Drawing(
+            title: "Seed \(scenario.seed)", subtitle: title, trace: outcome.trace ?? Trace(lanes: []),
+            violations: outcome.violations)
+        try writeFile(Array(drawing.html().utf8), to: out)
         let result = outcome.violations.isEmpty ? "all held" : plural(outcome.violations.count, "violation")
         try writeOutput("\(out): \(title): \(result)\n")
-        if !outcome.violations.isEmpty { throw ExitCode(Failure.Code.failed.rawValue) }
+        if !outcome.violations.isEmpty { throw ExitCode.failure }
     }
 }

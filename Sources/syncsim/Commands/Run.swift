@@ -25,10 +25,7 @@ struct Run: ParsableCommand {
     @Flag(help: "Print one JSON object.")
     var json = false
 
-    @Flag(
-        help:
-            "Print each seed with the hash of its trace; the summary goes to standard error."
-    )
+    @Flag(help: "Print each seed with the hash of its trace; the summary goes to standard error.")
     var hashes = false
 
     @Flag(help: "List the number of times that each rare state was reached.")
@@ -50,13 +47,13 @@ struct Run: ParsableCommand {
         if json {
             try writeOutput(try summary.json())
         } else if hashes {
-            try writeOutput(tally.hashes.map { "\($0.seed) \($0.hash.hash)\n" }.joined())
+            try writeOutput(tally.hashes.map { "\($0.seed) \($0.hash)\n" }.joined())
             writeNotice(summary.text(listsMarks: marks))
         } else {
             try writeOutput(summary.text(listsMarks: marks))
         }
         if !tally.failures.isEmpty || (requireMarks && !tally.marks.missing.isEmpty) {
-            throw ExitCode(Failure.Code.failed.rawValue)
+            throw ExitCode.failure
         }
         if summary.isInterrupted { throw ExitCode(Interruption.exitCode) }
     }
@@ -71,7 +68,7 @@ struct Run: ParsableCommand {
             seeds.last = .max
         }
         let jobs = jobs ?? ProcessInfo.processInfo.activeProcessorCount
-        guard (1...256).contains(jobs) else { throw Failure(.usage, "--jobs must be 1 to 256, not \(jobs)") }
+        try check("--jobs", jobs, in: 1...256)
         return SeedRunner.Plan(
             seeds: seeds, swarm: try swarm.swarm(), subject: try subject.subject(),
             jobs: Int(min(UInt64(jobs), seeds.count ?? .max)), stopsAtFailure: untilFailure, keepsHashes: hashes)

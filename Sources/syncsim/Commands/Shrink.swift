@@ -23,9 +23,7 @@ struct Shrink: ParsableCommand {
     var attempts: Int = 2_000
 
     func run() throws {
-        guard (1...1_000_000).contains(attempts) else {
-            throw Failure(.usage, "--attempts must be 1 to 1000000, not \(attempts)")
-        }
+        try check("--attempts", attempts, in: 1...1_000_000)
         let scenario = try options.load()
         let progress = Progress()
         let found = Shrinker(attempts: attempts).shrink(scenario) { state in
@@ -44,9 +42,8 @@ struct Shrink: ParsableCommand {
 
     private static func text(of shrunk: Shrinker.Shrunk) -> String {
         // The test's name may be truncated, so the whole message stands above it.
-        let words = "\(shrunk.violation)".split(whereSeparator: \.isNewline).joined(separator: " ")
-        return "    // For a suite in a file that imports SyncSimulation and Testing.\n    // \(words)\n"
-            + shrunk.scenario.regressionTest(for: shrunk.violation)
+        "    // For a suite in a file that imports SyncSimulation and Testing.\n"
+            + "    // \("\(shrunk.violation)".onOneLine)\n" + shrunk.scenario.regressionTest(for: shrunk.violation)
     }
 
     private static func summary(of shrunk: Shrinker.Shrunk, from scenario: Scenario) -> String {

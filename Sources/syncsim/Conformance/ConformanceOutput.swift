@@ -1,8 +1,8 @@
 import SyncCoreTesting
 
 /// The output of `conformance`.
-struct ConformanceOutput: Encodable {
-    struct Check: Encodable {
+struct ConformanceOutput: Codable {
+    struct Check: Codable {
         var check: String
         /// `passed`, `failed` or `skipped`.
         var result: String
@@ -31,7 +31,7 @@ struct ConformanceOutput: Encodable {
         checks = report.results.map { result in
             Check(
                 check: result.check, result: result.outcome.word,
-                reason: result.outcome.reason?.split(whereSeparator: \.isNewline).joined(separator: " "),
+                reason: result.outcome.reason?.onOneLine,
                 milliseconds: (result.duration.inSeconds * 1e6).rounded() / 1e3)
         }
     }
@@ -41,9 +41,8 @@ struct ConformanceOutput: Encodable {
         let width = checks.map(\.check.count).max() ?? 0
         let rows = [("check", "result", String?.some("reason"))] + checks.map { ($0.check, $0.result, $0.reason) }
         let lines = rows.map { check, result, reason in
-            let padded = check + String(repeating: " ", count: max(0, width - check.count))
-            guard let reason else { return "\(padded)  \(result)" }
-            return "\(padded)  \(result + String(repeating: " ", count: 7 - result.count))  \(reason)"
+            let words = "\(check.padded(width))  \(result)"
+            return reason.map { "\(words.padded(width + 9))  \($0)" } ?? words
         }
         let summary =
             "\(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed), store \(store)"

@@ -22,44 +22,13 @@ final class FaultyStore: ForwardingBackend {
         generator = Mutex(SeededGenerator(seed: seed))
     }
 
-    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await withFaults { store throws(BackendError) in try await store.read(key, unless: known) }
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await withFaults { store throws(BackendError) in try await store.write(value, to: key, if: precondition) }
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await withFaults { store throws(BackendError) in try await store.delete(key, if: precondition) }
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await withFaults { store throws(BackendError) in
-            try await store.list(prefix: prefix, after: cursor, limit: limit)
-        }
-    }
-
-    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await withFaults { store throws(BackendError) in
-            try await store.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await withFaults { store throws(BackendError) in try await store.latestCursor() }
-    }
-
-    private func withFaults<Outcome>(
-        _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
-        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await body(base) }
+        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await call(base) }
         defer { FileSizeLimit.end() }
-        return try await body(reopens ? open() : base)
+        return try await call(reopens ? open() : base)
     }
 
     /// For one call in four: the limit on file sizes, and whether to reopen the store.

@@ -24,6 +24,12 @@ struct Failure: Error, CustomStringConvertible {
     var description: String { message }
 }
 
+/// Rejects a value of `option` outside `range`.
+func check(_ option: String, _ number: Int, in range: ClosedRange<Int>) throws(Failure) {
+    guard !range.contains(number) else { return }
+    throw Failure(.usage, "\(option) must be \(range.lowerBound) to \(range.upperBound), not \(number)")
+}
+
 /// Reads a whole file, or a pipe.
 func readFile(_ path: String) throws(Failure) -> [UInt8] {
     guard !path.isEmpty else { throw Failure(.usage, "the file name is empty") }

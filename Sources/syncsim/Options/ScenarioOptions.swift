@@ -41,12 +41,8 @@ struct SwarmOptions: ParsableArguments {
     var days: Int?
 
     func swarm() throws(Failure) -> Swarm {
-        if let replicas, !(1...20).contains(replicas) {
-            throw Failure(.usage, "--replicas must be 1 to 20, not \(replicas)")
-        }
-        if let days, !(1...36_500).contains(days) {
-            throw Failure(.usage, "--days must be 1 to 36500, not \(days)")
-        }
+        if let replicas { try check("--replicas", replicas, in: 1...20) }
+        if let days { try check("--days", days, in: 1...36_500) }
         return Swarm(replicas: replicas, days: days)
     }
 
@@ -79,10 +75,7 @@ struct ScenarioOptions: ParsableArguments {
         case (nil, nil): throw Failure(.usage, "pass a seed, or --scenario with a file")
         case (.some, .some): throw Failure(.usage, "a seed and --scenario cannot be combined")
         case (let seed?, nil):
-            guard let number = UInt64(digits: seed) else {
-                throw Failure(.usage, "the seed must be a number from 0 to \(UInt64.max), not \"\(seed.singleLine)\"")
-            }
-            return try swarm.swarm().scenario(seed: number)
+            return try swarm.swarm().scenario(seed: try seedNumber(seed, "the seed must be a number"))
         case (nil, let path?):
             guard !swarm.isGiven else {
                 throw Failure(.usage, "--replicas and --days need a seed; a scenario file has both")

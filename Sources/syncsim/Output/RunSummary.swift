@@ -1,14 +1,14 @@
 import SyncSimulation
 
 /// The output of `run`.
-struct RunSummary: Encodable {
-    struct Failing: Encodable {
+struct RunSummary: Codable {
+    struct Failing: Codable, Sendable {
         var seed: UInt64
         var oracle: String
         var message: String
     }
 
-    struct Hash: Encodable {
+    struct Hash: Codable, Sendable {
         var seed: UInt64
         var hash: String
     }
@@ -33,9 +33,7 @@ struct RunSummary: Encodable {
     var hashes: [Hash]?
 
     init(_ tally: Tally, plan: SeedRunner.Plan, rules: String, elapsed: Duration) {
-        failing = tally.failures.map {
-            Failing(seed: $0.seed, oracle: $0.violation.oracle.rawValue, message: $0.violation.message)
-        }
+        failing = tally.failures
         seeds = tally.seeds
         firstSeed = plan.seeds.first
         self.rules = rules
@@ -47,21 +45,15 @@ struct RunSummary: Encodable {
         marks = tally.marks.counts
         missingMarks = tally.marks.missing.map(\.rawValue)
         isInterrupted = Interruption.isAsked
-        hashes = plan.keepsHashes ? tally.hashes.map { Hash(seed: $0.seed, hash: $0.hash.hash) } : nil
+        hashes = plan.keepsHashes ? tally.hashes : nil
     }
 
-    /// The maximum number of failing seeds in text; JSON has all of them.
-    static let listed = 20
-
+    /// The summary, with the first failing seeds; JSON has all of them.
     func text(listsMarks: Bool) -> String {
         var lines: [String] = []
         if !failing.isEmpty {
             lines.append("\(failing.count) of \(plural(seeds, "seed")) fail\(failing.count == 1 ? "s" : ""):")
-            lines += failing.prefix(Self.listed).map { failing in
-                let words = failing.message.split(whereSeparator: \.isNewline).joined(separator: " ")
-                return "  \(failing.seed)  \(failing.oracle): \(words)"
-            }
-            if failing.count > Self.listed { lines.append("  and \(failing.count - Self.listed) more") }
+            lines += shortened(failing.map { "  \($0.seed)  \($0.oracle): \($0.message.onOneLine)" })
         } else {
             lines.append(seeds == 1 ? "the seed holds" : "all \(seeds) seeds hold")
         }
@@ -78,10 +70,7 @@ struct RunSummary: Encodable {
         var lines = ["\(marks.count - missingMarks.count) of \(marks.count) rare states reached"]
         if listsMarks {
             let width = Mark.allCases.map(\.rawValue.count).max() ?? 0
-            lines += Mark.allCases.map { mark in
-                let padding = String(repeating: " ", count: width - mark.rawValue.count)
-                return "  \(mark.rawValue)\(padding)  \(marks[mark.rawValue] ?? 0)"
-            }
+            lines += Mark.allCases.map { "  \($0.rawValue.padded(width))  \(marks[$0.rawValue] ?? 0)" }
         }
         if !missingMarks.isEmpty { lines.append("never reached: \(missingMarks.joined(separator: ", "))") }
         return lines

@@ -6,10 +6,23 @@ func plural(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count =
 
 extension UInt64 {
     /// A trace's hash as 16 hexadecimal digits.
-    var hash: String {
-        let digits = String(self, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
+    var hash: String { String(format: "%016llx", self) }
+}
+
+extension String {
+    /// The text with spaces in place of line breaks.
+    var onOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
+
+    /// The text, followed by spaces up to `width` characters, or preceded by them up to `-width`.
+    func padded(_ width: Int) -> String {
+        let padding = String(repeating: " ", count: max(0, abs(width) - count))
+        return width < 0 ? padding + self : self + padding
     }
+}
+
+/// The first 20 of `lines`, and the number of the others.
+func shortened(_ lines: [String]) -> [String] {
+    lines.count > 20 ? lines.prefix(20) + ["  and \(lines.count - 20) more"] : lines
 }
 
 extension Double {
@@ -29,9 +42,9 @@ extension Marks {
 
 extension Encodable {
     /// A JSON object with sorted members.
-    func json() throws -> String {
+    func json(_ formatting: JSONEncoder.OutputFormatting = .prettyPrinted) throws -> String {
         let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        encoder.outputFormatting = formatting.union([.sortedKeys, .withoutEscapingSlashes])
         return String(decoding: try encoder.encode(self), as: UTF8.self) + "\n"
     }
 }

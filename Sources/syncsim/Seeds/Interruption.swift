@@ -45,38 +45,24 @@ enum CrashNotice {
         }
     }()
 
-    /// Allocates the thread-local place for the seed, which is never freed.
+    /// Enough for the notice with the largest seed.
+    private static let capacity = 64
+
+    /// Allocates the notice of this thread, which is never freed.
     static func begin() {
         _ = isWatching
-        guard pthread_getspecific(key) == nil else { return }
-        let place = UnsafeMutablePointer<UInt64>.allocate(capacity: 2)
-        place.initialize(repeating: 0, count: 2)
-        pthread_setspecific(key, place)
+        if pthread_getspecific(key) == nil { pthread_setspecific(key, calloc(1, capacity)) }
     }
 
     /// Sets the seed that this thread runs; `nil` for none.
     static func runs(_ seed: UInt64?) {
-        guard let place = pthread_getspecific(key)?.assumingMemoryBound(to: UInt64.self) else { return }
-        place[0] = seed ?? 0
-        place[1] = seed == nil ? 0 : 1
+        guard let notice = pthread_getspecific(key)?.assumingMemoryBound(to: CChar.self) else { return }
+        strncpy(notice, seed.map { "\nsyncsim: it crashed in seed \($0)\n" } ?? "", capacity - 1)
     }
 
     /// Runs in a signal handler, so it allocates nothing and takes no lock.
     private static func tell() {
-        guard let place = pthread_getspecific(key)?.assumingMemoryBound(to: UInt64.self), place[1] == 1 else { return }
-        let words: StaticString = "\nsyncsim: it crashed in seed "
-        write(STDERR_FILENO, words.utf8Start, words.utf8CodeUnitCount)
-        var digits: (UInt64, UInt64, UInt64) = (0, 0, 0)
-        withUnsafeMutableBytes(of: &digits) { bytes in
-            var start = bytes.count - 1
-            bytes[start] = 0x0A
-            var rest = place[0]
-            repeat {
-                start -= 1
-                bytes[start] = UInt8(truncatingIfNeeded: 0x30 + rest % 10)
-                rest /= 10
-            } while rest > 0
-            if let base = bytes.baseAddress { write(STDERR_FILENO, base + start, bytes.count - start) }
-        }
+        guard let notice = pthread_getspecific(key) else { return }
+        write(STDERR_FILENO, notice, strlen(notice.assumingMemoryBound(to: CChar.self)))
     }
 }

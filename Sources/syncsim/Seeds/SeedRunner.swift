@@ -75,35 +75,31 @@ final class SeedRunner: Sendable {
     }
 
     private func take(_ outcome: Simulation.Outcome, of seed: UInt64) {
-        let text = state.withLock { state in
-            state.tally.add(outcome, of: seed, keepsHash: plan.keepsHashes)
-            return ProgressLine(tally: state.tally, total: plan.stopsAtFailure ? nil : plan.seeds.count)
-        }
-        progress.show(text.text(after: progress.elapsed))
+        state.withLock { $0.tally.add(outcome, of: seed, keepsHash: plan.keepsHashes) }
+        let total = plan.stopsAtFailure ? nil : plan.seeds.count
+        progress.show(state.withLock { $0.tally.progress(of: total, after: progress.elapsed) })
     }
 }
 
 /// The combined results of seeds.
 struct Tally: Sendable {
-    /// A failing seed and its first violation.
-    struct Failing: Sendable {
-        var seed: UInt64
-        var violation: Violation
-    }
-
     var seeds = 0
-    var failures: [Failing] = []
+    /// The failing seeds, each with its first violation.
+    var failures: [RunSummary.Failing] = []
     var marks = Marks()
     /// The total virtual time, in seconds.
     var virtualSeconds = 0.0
-    var hashes: [(seed: UInt64, hash: UInt64)] = []
+    var hashes: [RunSummary.Hash] = []
 
     mutating func add(_ outcome: Simulation.Outcome, of seed: UInt64, keepsHash: Bool) {
         seeds += 1
-        if let violation = outcome.violations.first { failures.append(Failing(seed: seed, violation: violation)) }
+        if let first = outcome.violations.first {
+            failures.append(
+                RunSummary.Failing(seed: seed, oracle: first.oracle.rawValue, message: first.message))
+        }
         marks.add(outcome.marks)
         virtualSeconds += outcome.virtualTime.inSeconds
-        if keepsHash { hashes.append((seed, outcome.traceHash)) }
+        if keepsHash { hashes.append(RunSummary.Hash(seed: seed, hash: outcome.traceHash.hash)) }
     }
 
     /// Makes the output independent of the order in which threads finished.
@@ -111,22 +107,10 @@ struct Tally: Sendable {
         failures.sort { $0.seed < $1.seed }
         hashes.sort { $0.seed < $1.seed }
     }
-}
 
-/// The progress of a run of many seeds, in one line.
-struct ProgressLine {
-    var seeds: Int
-    var failing: Int
-    /// The total number of seeds; `nil` if unlimited.
-    var total: UInt64?
-
-    init(tally: Tally, total: UInt64?) {
-        seeds = tally.seeds
-        failing = tally.failures.count
-        self.total = total
-    }
-
-    func text(after elapsed: Duration) -> String {
+    /// The progress of the run in one line. `total` is the number of all seeds; `nil` if unlimited.
+    func progress(of total: UInt64?, after elapsed: Duration) -> String {
+        let failing = failures.count
         let rate = Double(seeds) / max(elapsed.inSeconds, 0.001)
         let result = failing == 0 ? "none fails" : "\(failing) fail\(failing == 1 ? "s" : "")"
         guard let total else { return "\(seeds) seeds, \(rate.text(digits: 1)) a second, \(result)" }
