@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "Docs/Operations.md"
 PASSWORD = "correct horse battery"
 
