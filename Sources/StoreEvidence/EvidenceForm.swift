@@ -1,4 +1,6 @@
 #if Evidence
+import Entitlements
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else

@@ -32,9 +32,7 @@ package struct EvidenceItem: Sendable {
         let evidence = try verifier.receipt(receipt, now: now, expiryTime: expiryTime, deviceID: deviceID)
         // Apple removes finished consumables from later receipts, so only a receipt with the same purchases replaces
         // one that was not sent yet.
-        let purchases = evidence.facts.compactMap { fact -> TransactionReference? in
-            if case .purchase(let purchase) = fact { purchase.transaction } else { nil }
-        }
+        let purchases = evidence.facts.compactMap(\.purchase?.transaction)
         let names = purchases.sorted().map { "\($0.environment)/\($0.id)" }.joined(separator: "\n")
         self.init(evidence, hexadecimalDigest(of: names), [("data", Data(receipt).base64EncodedString())])
     }
@@ -58,7 +56,7 @@ package struct EvidenceItem: Sendable {
 extension VerifiedEvidence {
     /// The transaction of the first purchase.
     fileprivate var firstTransaction: TransactionReference? {
-        facts.lazy.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }.first
+        facts.lazy.compactMap(\.purchase?.transaction).first
     }
 }
 

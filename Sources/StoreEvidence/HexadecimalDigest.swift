@@ -1,8 +1,10 @@
 #if Evidence
 internal import Crypto
+import Entitlements
 
 /// Returns the SHA-256 digest of a text as 64 hexadecimal digits.
-func hexadecimalDigest(of text: String) -> String {
-    SHA256.hash(data: Array(text.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-}
+package func hexadecimalDigest(of text: String) -> String { hexadecimalDigest(of: Array(text.utf8)) }
+
+/// Returns the SHA-256 digest of `bytes` as 64 hexadecimal digits.
+package func hexadecimalDigest(of bytes: [UInt8]) -> String { Hexadecimal.text(SHA256.hash(data: bytes)) }
 #endif

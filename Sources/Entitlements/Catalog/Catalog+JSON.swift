@@ -11,7 +11,7 @@ extension Catalog {
     /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value. An
     ///   unknown member is an error too, because it is usually a misspelling.
     public init(json: some Collection<UInt8>) throws(InputError) {
-        try self.init(try Self.root(of: json))
+        try self.init(try JSONReader(parsing: json))
     }
 
     init(_ root: JSONReader) throws(InputError) {

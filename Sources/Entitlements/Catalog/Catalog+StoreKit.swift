@@ -22,7 +22,7 @@ extension Catalog {
     )
         throws(InputError)
     {
-        try self.init(storeKitConfiguration: try Self.root(of: json), supplement: supplement)
+        try self.init(storeKitConfiguration: try JSONReader(parsing: json), supplement: supplement)
     }
 
     /// Reads a catalogue in either format. A StoreKit configuration is recognized by its `version` member.
@@ -32,8 +32,8 @@ extension Catalog {
     public init(anyJSON json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement())
         throws(InputError)
     {
-        let root = try Self.root(of: json)
-        if case .object(let members) = root.value, members["version"] != nil {
+        let root = try JSONReader(parsing: json)
+        if root.value["version"] != nil {
             try self.init(storeKitConfiguration: root, supplement: supplement)
             return
         }
@@ -43,12 +43,6 @@ extension Catalog {
                 path: "",
                 reason:
                     "durations, groups and units are for .storekit files only; this catalogue contains them")
-        }
-    }
-
-    static func root(of json: some Collection<UInt8>) throws(InputError) -> JSONReader {
-        do { return JSONReader(try JSONValue(parsing: json)) } catch {
-            throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
         }
     }
 

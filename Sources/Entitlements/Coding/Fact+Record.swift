@@ -4,59 +4,33 @@ extension Fact {
     /// The encoded form of the fact. Equal facts give equal bytes.
     public var record: Record {
         switch self {
-        case .purchase(let purchase):
+        case .purchase(let fact): Record(.purchase(fact.transaction), FactOrder.bytes(fact.stamp), fact.payload)
+        case .recording(let fact):
             Record(
-                key: FactKey.purchase(purchase.transaction).bytes, order: FactOrder.bytes(purchase.stamp),
-                payload: purchase.payload)
-        case .recording(let recording):
+                .recording(fact.transaction, fact.replica), FactOrder.bytes(earlierWins: fact.logicalTime),
+                fact.payload)
+        case .revocation(let fact): Record(.revocation(fact.transaction), FactOrder.bytes(fact.stamp), fact.payload)
+        case .renewalState(let fact): Record(.renewalState(fact.line), FactOrder.bytes(fact.stamp), fact.payload)
+        case .assertion(let fact):
+            Record(.assertion(fact.reference), FactOrder.bytes(earlierWins: fact.assertedAt), fact.payload)
+        case .flag(let fact):
             Record(
-                key: FactKey.recording(recording.transaction, recording.replica).bytes,
-                order: FactOrder.bytes(earlierWins: recording.logicalTime), payload: recording.payload)
-        case .revocation(let revocation):
+                .flag(fact.product, fact.environment, isSet: fact.isSet),
+                FactOrder.bytes(fact.logicalTime, fact.replica), fact.payload)
+        case .spend(let fact): Record(.spend(fact.id), FactOrder.bytes(fact.logicalTime), fact.payload)
+        case .pending(let fact): Record(.pending(fact.product), FactOrder.bytes(fact.logicalTime), fact.payload)
+        case .claim(let fact): Record(.claim, FactOrder.bytes(earlierWins: fact.logicalTime), fact.payload)
+        case .acceptance(let fact):
+            Record(.acceptance(fact.transaction), FactOrder.bytes(fact.logicalTime), fact.payload)
+        case .reset(let fact): Record(.reset(fact.environment), FactOrder.bytes(fact.logicalTime), fact.payload)
+        case .contradiction(let fact):
             Record(
-                key: FactKey.revocation(revocation.transaction).bytes, order: FactOrder.bytes(revocation.stamp),
-                payload: revocation.payload)
-        case .renewalState(let state):
-            Record(
-                key: FactKey.renewalState(state.line).bytes, order: FactOrder.bytes(state.stamp),
-                payload: state.payload)
-        case .assertion(let assertion):
-            Record(
-                key: FactKey.assertion(assertion.reference).bytes,
-                order: FactOrder.bytes(earlierWins: assertion.assertedAt), payload: assertion.payload)
-        case .flag(let flag):
-            Record(
-                key: (flag.isSet
-                    ? FactKey.flagSet(flag.product, flag.environment) : .flagCleared(flag.product, flag.environment))
-                    .bytes,
-                order: FactOrder.bytes(flag.logicalTime, flag.replica), payload: flag.payload)
-        case .spend(let spend):
-            Record(
-                key: FactKey.spend(spend.id).bytes, order: FactOrder.bytes(spend.logicalTime), payload: spend.payload)
-        case .pending(let pending):
-            Record(
-                key: FactKey.pending(pending.product).bytes, order: FactOrder.bytes(pending.logicalTime),
-                payload: pending.payload)
-        case .claim(let claim):
-            Record(
-                key: FactKey.claim.bytes, order: FactOrder.bytes(earlierWins: claim.logicalTime),
-                payload: claim.payload)
-        case .acceptance(let acceptance):
-            Record(
-                key: FactKey.acceptance(acceptance.transaction).bytes,
-                order: FactOrder.bytes(acceptance.logicalTime), payload: acceptance.payload)
-        case .reset(let reset):
-            Record(
-                key: FactKey.reset(reset.environment).bytes, order: FactOrder.bytes(reset.logicalTime),
-                payload: reset.payload)
-        case .contradiction(let note):
-            Record(
-                key: FactKey.contradiction(note.kept.transaction, dropped: note.dropped.payload.digest).bytes,
-                order: FactOrder.bytes(earlierWins: note.logicalTime), payload: note.payload)
-        case .policy(let statement): statement.record
-        case .evidence(let evidence): evidence.record
-        case .unreadable(let record, _):
-            record
+                .contradiction(fact.kept.transaction, dropped: fact.dropped.payload.digest),
+                FactOrder.bytes(earlierWins: fact.logicalTime), fact.payload)
+        case .policy(let fact): Record(.policy, FactOrder.bytes(fact.logicalTime), fact.payload)
+        case .evidence(let fact):
+            Record(.evidence(kind: fact.kind, subject: fact.subject), FactOrder.bytes(fact.stamp), fact.payload)
+        case .unreadable(let record, _): record
         }
     }
 
@@ -78,53 +52,27 @@ extension Fact {
 
     private init(_ key: consuming FactKey, _ record: RawRecord) throws(ProtoError) {
         switch consume key {
-        case .purchase(let transaction):
-            let stamp = try FactOrder.stamp(record.order)
-            self = .purchase(try Purchase(transaction: transaction, stamp: stamp, payload: record.payload))
+        case .purchase(let transaction): self = .purchase(try Purchase(transaction, record))
         case .recording(let transaction, let replica):
-            let time = try FactOrder.timeWhereEarlierWins(record.order)
-            self = .recording(
-                try Recording(transaction: transaction, replica: replica, time: time, payload: record.payload))
-        case .revocation(let transaction):
-            let stamp = try FactOrder.stamp(record.order)
-            self = .revocation(try Revocation(transaction: transaction, stamp: stamp, payload: record.payload))
-        case .renewalState(let line):
-            let stamp = try FactOrder.stamp(record.order)
-            self = .renewalState(try RenewalState(line: line, stamp: stamp, payload: record.payload))
-        case .assertion(let reference):
-            self = .assertion(try Assertion(reference, record: record))
-        case .flagSet(let product, let environment):
-            self = .flag(try Flag(product: product, environment: environment, isSet: true, record: record))
-        case .flagCleared(let product, let environment):
-            self = .flag(try Flag(product: product, environment: environment, isSet: false, record: record))
-        case .spend(let id):
-            let time = try FactOrder.time(record.order)
-            self = .spend(try Spend(id: id, time: time, payload: record.payload))
-        case .pending(let product):
-            let time = try FactOrder.time(record.order)
-            self = .pending(try PendingPurchase(product: product, time: time, payload: record.payload))
-        case .claim:
-            let time = try FactOrder.timeWhereEarlierWins(record.order)
-            self = .claim(try Claim(time: time, payload: record.payload))
-        case .acceptance(let transaction):
-            let time = try FactOrder.time(record.order)
-            self = .acceptance(try Acceptance(transaction: transaction, time: time, payload: record.payload))
-        case .reset(let environment):
-            let time = try FactOrder.time(record.order)
-            self = .reset(try EnvironmentReset(environment: environment, time: time, payload: record.payload))
+            self = .recording(try Recording(transaction, by: replica, record))
+        case .revocation(let transaction): self = .revocation(try Revocation(transaction, record))
+        case .renewalState(let line): self = .renewalState(try RenewalState(line, record))
+        case .assertion(let reference): self = .assertion(try Assertion(reference, record))
+        case .flag(let product, let environment, let isSet):
+            self = .flag(try Flag(product, environment, isSet: isSet, record))
+        case .spend(let id): self = .spend(try Spend(id, record))
+        case .pending(let product): self = .pending(try PendingPurchase(product, record))
+        case .claim: self = .claim(try Claim(record))
+        case .acceptance(let transaction): self = .acceptance(try Acceptance(transaction, record))
+        case .reset(let environment): self = .reset(try EnvironmentReset(environment, record))
         case .contradiction(let transaction, let dropped):
-            let time = try FactOrder.timeWhereEarlierWins(record.order)
-            let note = try Contradiction(transaction: transaction, time: time, payload: record.payload)
+            let note = try Contradiction(transaction, record)
             guard note.dropped.payload.digest == dropped else {
                 throw ProtoError(reason: "a contradiction does not hold what its key names")
             }
             self = .contradiction(note)
-        case .policy:
-            self = .policy(try PolicyStatement(time: try FactOrder.time(record.order), payload: record.payload))
-        case .evidence(let kind, let subject):
-            let stamp = try FactOrder.stamp(record.order)
-            self = .evidence(
-                try StoredEvidence(kind: kind, subject: subject, stamp: stamp, payload: record.payload))
+        case .policy: self = .policy(try PolicyStatement(record))
+        case .evidence(let kind, let subject): self = .evidence(try StoredEvidence(kind: kind, subject, record))
         }
     }
 
@@ -147,5 +95,11 @@ extension Fact {
         case .evidence(let evidence): evidence.stamp.logicalTime
         case .unreadable: .zero
         }
+    }
+}
+
+extension Record {
+    fileprivate init(_ key: FactKey, _ order: [UInt8], _ payload: [UInt8]) {
+        self.init(key: key.bytes, order: order, payload: payload)
     }
 }

@@ -7,8 +7,7 @@ enum FactKey: Hashable {
     case revocation(TransactionReference)
     case renewalState(TransactionReference)
     case assertion(Assertion.Reference)
-    case flagSet(ProductID, EnvironmentID)
-    case flagCleared(ProductID, EnvironmentID)
+    case flag(ProductID, EnvironmentID, isSet: Bool)
     case spend(SpendID)
     case claim
     case acceptance(TransactionReference)
@@ -58,10 +57,11 @@ enum FactKey: Hashable {
             writer.message(field: Field.renewalState) { $0.write(line) }
         case .assertion(let reference):
             writer.message(field: Field.assertion) { $0.write(reference) }
-        case .flagSet(let product, let environment):
-            writer.message(field: Field.flagSet) { $0.write(product, environment) }
-        case .flagCleared(let product, let environment):
-            writer.message(field: Field.flagCleared) { $0.write(product, environment) }
+        case .flag(let product, let environment, let isSet):
+            writer.message(field: isSet ? Field.flagSet : Field.flagCleared) {
+                $0.text(product.rawValue, field: 1)
+                $0.text(environment.rawValue, field: 2)
+            }
         case .spend(let id):
             writer.text(id.rawValue, field: Field.spend, isOptional: true)
         case .pending(let product):
@@ -101,12 +101,8 @@ enum FactKey: Hashable {
         case Field.revocation: self = .revocation(try TransactionReference(try value.data()))
         case Field.renewalState: self = .renewalState(try TransactionReference(try value.data()))
         case Field.assertion: self = .assertion(try Assertion.Reference(try value.data()))
-        case Field.flagSet:
-            let (product, environment) = try Self.flag(try value.data())
-            self = .flagSet(product, environment)
-        case Field.flagCleared:
-            let (product, environment) = try Self.flag(try value.data())
-            self = .flagCleared(product, environment)
+        case Field.flagSet, Field.flagCleared:
+            self = try Self.flag(try value.data(), isSet: field == Field.flagSet)
         case Field.spend: self = .spend(try value.identifier())
         case Field.claim:
             guard try value.data().isEmpty else { throw Self.notCanonical }
@@ -128,53 +124,35 @@ enum FactKey: Hashable {
     fileprivate static let notCanonical = ProtoError(reason: "the key is not written canonically")
 
     private static func recording(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
-        var transaction: TransactionReference?
-        var replica: ReplicaID?
         var reader = ProtoReader(bytes)
-        while let (field, value) = try reader.nextField() {
-            switch field {
-            case 1: transaction = try TransactionReference(try value.data())
-            case 2: replica = try value.replica()
-            default: throw FactKey.notCanonical
-            }
-        }
+        let missing = "a recording lacks a transaction or a replica"
+        let transaction = try TransactionReference(try reader.required(1, missing).data())
+        let replica = try reader.required(2, missing).replica()
         try reader.endCanonical()
-        guard let transaction, let replica else {
-            throw ProtoError(reason: "a recording lacks a transaction or a replica")
-        }
         return .recording(transaction, replica)
     }
 
     private static func contradiction(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
-        var transaction: TransactionReference?
-        var dropped: [UInt8] = []
         var reader = ProtoReader(bytes)
-        while let (field, value) = try reader.nextField() {
-            switch field {
-            case 1: transaction = try TransactionReference(try value.data())
-            case 2: dropped = Array(try value.nonempty())
-            default: throw FactKey.notCanonical
-            }
-        }
+        let missing = "a contradiction lacks its transaction"
+        let transaction = try TransactionReference(try reader.required(1, missing).data())
+        let dropped = reader.isAtEnd ? [] : Array(try reader.required(2, missing).nonempty())
         try reader.endCanonical()
-        guard let transaction else { throw ProtoError(reason: "a contradiction lacks its transaction") }
         return .contradiction(transaction, dropped: dropped)
     }
 
     private static func evidence(_ bytes: RawBytes) throws(ProtoError) -> FactKey {
-        var (kind, subject) = ("", "")
         var reader = ProtoReader(bytes)
-        while let (field, value) = try reader.nextField() {
-            switch field {
-            case 1: kind = try value.text()
-            case 2:
-                _ = try value.nonempty()
-                subject = try value.text()
-            default: throw FactKey.notCanonical
-            }
+        let missing = "stored evidence lacks its kind"
+        let kind = try reader.required(1, missing).text()
+        guard !kind.isEmpty else { throw ProtoError(reason: missing) }
+        var subject = ""
+        if !reader.isAtEnd {
+            let value = try reader.required(2, missing)
+            _ = try value.nonempty()
+            subject = try value.text()
         }
         try reader.endCanonical()
-        guard !kind.isEmpty else { throw ProtoError(reason: "stored evidence lacks its kind") }
         return .evidence(kind: kind, subject: subject)
     }
 
@@ -191,19 +169,13 @@ enum FactKey: Hashable {
     /// Returns `true` if the tag in the first byte of an encoded key is that of a purchase.
     static func isPurchase(_ bytes: [UInt8]) -> Bool { bytes.first == UInt8(Field.purchase << 3 | 2) }
 
-    private static func flag(_ bytes: RawBytes) throws(ProtoError) -> (ProductID, EnvironmentID) {
-        var (product, environment): (ProductID?, EnvironmentID?)
+    private static func flag(_ bytes: RawBytes, isSet: Bool) throws(ProtoError) -> FactKey {
         var reader = ProtoReader(bytes)
-        while let (field, value) = try reader.nextField() {
-            switch field {
-            case 1: product = try value.identifier()
-            case 2: environment = try value.identifier()
-            default: throw FactKey.notCanonical
-            }
-        }
+        let missing = "a flag lacks a product or an environment"
+        let product: ProductID = try reader.required(1, missing).identifier()
+        let environment: EnvironmentID = try reader.required(2, missing).identifier()
         try reader.endCanonical()
-        guard let product, let environment else { throw ProtoError(reason: "a flag lacks a product or an environment") }
-        return (product, environment)
+        return .flag(product, environment, isSet: isSet)
     }
 }
 
@@ -216,11 +188,6 @@ extension ProtoWriter {
 }
 
 extension ProtoWriter {
-    fileprivate mutating func write(_ product: ProductID, _ environment: EnvironmentID) {
-        text(product.rawValue, field: 1)
-        text(environment.rawValue, field: 2)
-    }
-
     fileprivate mutating func write(_ reference: Assertion.Reference) {
         text(reference.group.rawValue, field: 1)
         text(reference.source.rawValue, field: 2)
@@ -256,25 +223,26 @@ extension Assertion.Reference {
 
 extension TransactionReference {
     init(_ bytes: RawBytes) throws(ProtoError) {
-        var (store, environment, id): (StoreID?, EnvironmentID?, TransactionID?)
         var reader = ProtoReader(bytes)
-        while let (field, value) = try reader.nextField() {
-            switch field {
-            case 1: store = try value.identifier()
-            case 2: environment = try value.identifier()
-            case 3: id = try value.identifier()
-            default: throw FactKey.notCanonical
-            }
-        }
+        let missing = "a transaction lacks a store, an environment or an id"
+        let store: StoreID = try reader.required(1, missing).identifier()
+        let environment: EnvironmentID = try reader.required(2, missing).identifier()
+        let id: TransactionID = try reader.required(3, missing).identifier()
         try reader.endCanonical()
-        guard let store, let environment, let id else {
-            throw ProtoError(reason: "a transaction lacks a store, an environment or an id")
-        }
         self.init(store: store, environment: environment, id: id)
     }
 }
 
 extension ProtoReader {
+    /// The value of the next field, which must be `field`.
+    ///
+    /// - Parameter missing: The reason to throw if the message has ended.
+    fileprivate mutating func required(_ field: Int, _ missing: String) throws(ProtoError) -> Value {
+        guard let (next, value) = try nextField() else { throw ProtoError(reason: missing) }
+        guard next == field else { throw FactKey.notCanonical }
+        return value
+    }
+
     /// Ends the reading of a part of a key.
     fileprivate func endCanonical() throws(ProtoError) {
         guard isAtEnd, isCanonical else { throw FactKey.notCanonical }

@@ -15,7 +15,8 @@ extension Purchase {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
+    init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
+        let stamp = try FactOrder.stamp(record.order)
         var product: ProductID?
         var terms: Terms?
         var date = Timestamp(milliseconds: 0)
@@ -25,7 +26,7 @@ extension Purchase {
         var isIntroductory = false
         var lineItemID: TransactionID?
         var isNonConsumable = false
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: product = try value.identifier()

@@ -8,11 +8,11 @@ extension Recording {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: RawBytes) throws(ProtoError)
-    {
+    init(_ transaction: TransactionReference, by replica: ReplicaID, _ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.timeWhereEarlierWins(record.order)
         var recordedAt = Timestamp(milliseconds: 0)
         var knownEnd: Timestamp?
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: recordedAt = try value.timestamp()
@@ -35,12 +35,13 @@ extension Revocation {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
+    init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
+        let stamp = try FactOrder.stamp(record.order)
         var revokedAt: Timestamp?
         var reason = ""
         var isReinstated = false
         var upgradedAt: Timestamp?
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: revokedAt = try value.timestamp()
@@ -66,7 +67,7 @@ extension Flag {
         return writer.bytes
     }
 
-    init(product: ProductID, environment: EnvironmentID, isSet: Bool, record: RawRecord) throws(ProtoError) {
+    init(_ product: ProductID, _ environment: EnvironmentID, isSet: Bool, _ record: RawRecord) throws(ProtoError) {
         let time = try FactOrder.time(record.order, trailing: 16)
         let origin = try Origin(record.payload, replica: 1, date: 2)
         self.init(
@@ -86,12 +87,13 @@ extension Spend {
         return writer.bytes
     }
 
-    init(id: SpendID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
-        let origin = try Origin(payload, replica: 3, date: 4)
+    init(_ id: SpendID, _ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.time(record.order)
+        let origin = try Origin(record.payload, replica: 3, date: 4)
         var product: ProductID?
         var units: Int64 = 0
         var environment: EnvironmentID?
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: product = try value.identifier()
@@ -117,10 +119,11 @@ extension PendingPurchase {
         return writer.bytes
     }
 
-    init(product: ProductID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ product: ProductID, _ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.time(record.order)
         var requestedAt = Timestamp(milliseconds: 0)
         var isWithdrawn = false
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: requestedAt = try value.timestamp()

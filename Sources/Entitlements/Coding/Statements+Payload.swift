@@ -11,9 +11,9 @@ extension RenewalState {
         return writer.bytes
     }
 
-    init(line: TransactionReference, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
-        self.init(line: line, willRenew: false, stamp: stamp)
-        var reader = ProtoReader(payload)
+    init(_ line: TransactionReference, _ record: RawRecord) throws(ProtoError) {
+        self.init(line: line, willRenew: false, stamp: try FactOrder.stamp(record.order))
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: willRenew = try value.number() != 0
@@ -35,7 +35,7 @@ extension Assertion {
         return writer.bytes
     }
 
-    init(_ reference: Reference, record: RawRecord) throws(ProtoError) {
+    init(_ reference: Reference, _ record: RawRecord) throws(ProtoError) {
         let assertedAt = try FactOrder.dateWhereEarlierWins(record.order)
         let origin = try Origin(record.payload, replica: 1, date: 2)
         var logicalTime = LogicalTime.zero
@@ -58,9 +58,10 @@ extension Claim {
         return writer.bytes
     }
 
-    init(time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.timeWhereEarlierWins(record.order)
         self.init(account: "", incarnation: "", date: Timestamp(milliseconds: 0), logicalTime: time)
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: account = try value.text()
@@ -88,10 +89,11 @@ extension Acceptance {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.time(record.order)
         var decision = Decision.accepted
         var date = Timestamp(milliseconds: 0)
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: date = try value.timestamp()
@@ -112,13 +114,13 @@ extension EnvironmentReset {
         return writer.bytes
     }
 
-    init(environment: EnvironmentID, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ environment: EnvironmentID, _ record: RawRecord) throws(ProtoError) {
         var date = Timestamp(milliseconds: 0)
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             if field == 1 { date = try value.timestamp() }
         }
-        self.init(environment: environment, date: date, logicalTime: time)
+        self.init(environment: environment, date: date, logicalTime: try FactOrder.time(record.order))
     }
 }
 
@@ -131,11 +133,12 @@ extension Contradiction {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
+        let time = try FactOrder.timeWhereEarlierWins(record.order)
         var kept: Purchase?
         var dropped: Purchase?
         var noticedAt = Timestamp(milliseconds: 0)
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: kept = try Purchase(transaction: transaction, statement: try value.data())
@@ -159,7 +162,8 @@ extension ProtoWriter {
 extension Purchase {
     /// Decodes a purchase from the payload and order that a contradiction stores.
     fileprivate init(transaction: TransactionReference, statement: RawBytes) throws(ProtoError) {
-        var (payload, order) = (RawBytes(start: nil, count: 0), RawBytes(start: nil, count: 0))
+        let none = RawBytes(start: nil, count: 0)
+        var (payload, order) = (none, none)
         var reader = ProtoReader(statement)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -168,7 +172,7 @@ extension Purchase {
             default: break
             }
         }
-        try self.init(transaction: transaction, stamp: try FactOrder.stamp(order), payload: payload)
+        try self.init(transaction, RawRecord(key: none, order: order, payload: payload))
     }
 }
 

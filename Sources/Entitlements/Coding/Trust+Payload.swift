@@ -1,34 +1,24 @@
 import ProtoCoding
 
 extension PolicyStatement {
-    var record: Record {
-        Record(key: FactKey.policy.bytes, order: FactOrder.bytes(logicalTime), payload: payload)
-    }
-
     var payload: [UInt8] {
         var writer = ProtoWriter()
         writer.text(policy.rawValue, field: 1)
         return writer.bytes
     }
 
-    init(time: LogicalTime, payload: RawBytes) throws(ProtoError) {
+    init(_ record: RawRecord) throws(ProtoError) {
         var policy: TrustPolicy?
-        var reader = ProtoReader(payload)
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             if field == 1 { policy = TrustPolicy(rawValue: try value.text()) }
         }
         guard let policy else { throw ProtoError(reason: "a trust policy that this version does not know") }
-        self.init(policy, logicalTime: time)
+        self.init(policy, logicalTime: try FactOrder.time(record.order))
     }
 }
 
 extension StoredEvidence {
-    var record: Record {
-        Record(
-            key: FactKey.evidence(kind: kind, subject: subject).bytes, order: FactOrder.bytes(stamp),
-            payload: payload)
-    }
-
     var payload: [UInt8] {
         var writer = ProtoWriter()
         writer.data(data, field: 1)
@@ -36,9 +26,10 @@ extension StoredEvidence {
         return writer.bytes
     }
 
-    init(kind: String, subject: String, stamp: Stamp, payload: RawBytes) throws(ProtoError) {
-        self.init(kind: kind, subject: subject, data: [], facts: Ledger(), stamp: stamp)
-        var reader = ProtoReader(payload)
+    init(kind: String, _ subject: String, _ record: RawRecord) throws(ProtoError) {
+        self.init(
+            kind: kind, subject: subject, data: [], facts: Ledger(), stamp: try FactOrder.stamp(record.order))
+        var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: data = Array(try value.data())

@@ -33,14 +33,14 @@ extension Contradiction {
     {
         // The common case of an idle sync.
         guard !theirs.isEmpty else { return [] }
-        let purchases = mine.records.filter { FactKey.isPurchase($0.key) }
+        let purchases = mine.records.filter(\.isPurchase)
         guard !purchases.isEmpty else { return [] }
         let known = Dictionary(uniqueKeysWithValues: purchases.map { ($0.key, $0) })
         var found: [Contradiction] = []
         var time = time
         for record in theirs.records {
             guard let other = known[record.key], other.payload != record.payload,
-                case .purchase(let left) = Fact(other), case .purchase(let right) = Fact(record),
+                let left = other.purchase, let right = record.purchase,
                 left.hasOtherContent(than: right)
             else { continue }
             let isMineStronger = record.precedes(other)
@@ -138,12 +138,9 @@ extension Fact {
     /// The environment of a statement that the account's server can override; `nil` for other facts.
     fileprivate var environment: EnvironmentID? {
         switch self {
-        case .purchase(let purchase): purchase.transaction.environment
-        case .revocation(let revocation): revocation.transaction.environment
-        case .renewalState(let state): state.line.environment
         case .assertion(let assertion): assertion.reference.environment
         case .flag(let flag): flag.environment
-        default: nil
+        default: transaction?.environment
         }
     }
 
@@ -152,7 +149,7 @@ extension Fact {
     /// A statement that a store signed later is news, not a contradiction. Reasons do not contradict, nor do terms that
     /// one of them lacks.
     func contradicts(_ other: Fact) -> Bool {
-        if let mine = signedDate, let theirs = other.signedDate, mine <= theirs { return false }
+        if let mine = stamp?.signedDate, let theirs = other.stamp?.signedDate, mine <= theirs { return false }
         switch (self, other) {
         case (.purchase(var mine), .purchase(let theirs)):
             if mine.terms == nil || theirs.terms == nil { mine.terms = theirs.terms }
@@ -162,16 +159,6 @@ extension Fact {
         case (.renewalState(let mine), .renewalState(let theirs)): return mine.payload != theirs.payload
         case (.assertion(let mine), .assertion(let theirs)): return mine.assertedAt != theirs.assertedAt
         default: return false
-        }
-    }
-
-    /// The date of a store's signature; `nil` for unsigned statements.
-    private var signedDate: Timestamp? {
-        switch self {
-        case .purchase(let purchase): purchase.stamp.signedDate
-        case .revocation(let revocation): revocation.stamp.signedDate
-        case .renewalState(let state): state.stamp.signedDate
-        default: nil
         }
     }
 }

@@ -95,6 +95,6 @@ public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible
 
     /// The bytes in lower-case hexadecimal.
     public var description: String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        Hexadecimal.text(bytes)
     }
 }

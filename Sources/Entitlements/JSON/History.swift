@@ -48,15 +48,9 @@ public struct History: Hashable, Sendable {
     ///
     /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value.
     public init(json: some Collection<UInt8>, catalog: Catalog) throws(InputError) {
-        let root: JSONValue
-        do {
-            root = try JSONValue(parsing: json)
-        } catch {
-            throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
-        }
         entries = []
         var seen: Set<TransactionReference> = []
-        for reader in try JSONReader(root).array() {
+        for reader in try JSONReader(parsing: json).array() {
             let entry = try Entry(reader, catalog: catalog)
             guard seen.insert(TransactionReference(store: entry.store, id: entry.transaction)).inserted else {
                 throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" is repeated")

@@ -6,10 +6,18 @@ public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The error at this place and the expected value.
     public let reason: String
 
+    /// The line and the column of a syntax error, from 1; `nil` for other errors.
+    package let (line, column): (Int?, Int?)
+
     /// Creates an error at `path`.
     package init(path: String, reason: String) {
-        self.path = path
-        self.reason = reason
+        (self.path, self.reason, line, column) = (path, reason, nil, nil)
+    }
+
+    /// Creates a syntax error.
+    init(line: Int, column: Int, reason: String) {
+        (path, self.reason) = ("line \(line), column \(column)", reason)
+        (self.line, self.column) = (line, column)
     }
 
     /// The place and the reason, on one line.

@@ -1,21 +1,42 @@
+extension JSON {
+    /// Parses one JSON text (RFC 8259) with at most 64 levels of nesting. Repeated member names are rejected.
+    ///
+    /// Foundation's parser is not used, because on Linux it does not report the location of an error, and it would
+    /// choose one of two members with the same name.
+    ///
+    /// - Parameter firstLine: The number of the first line in errors.
+    /// - Throws: ``InputError`` with the path `line 4, column 7`. Columns are counted in bytes, from 1.
+    package init(parsing bytes: some Collection<UInt8>, firstLine: Int = 1) throws(InputError) {
+        var parser = JSONParser(bytes: Array(bytes), firstLine: firstLine)
+        self = try parser.document()
+    }
+
+    /// Parses a text as ``init(parsing:firstLine:)`` does, and returns the line of each member and element by its path,
+    /// such as `["products", "[3]", "duration"]`, counted from 1.
+    package static func located(parsing bytes: [UInt8]) throws(InputError) -> (value: JSON, lines: [[String]: Int]) {
+        var parser = JSONParser(bytes: bytes, isLocating: true)
+        return (try parser.document(), parser.lines)
+    }
+}
+
 /// A recursive-descent parser for JSON (RFC 8259).
-struct JSONParser {
+private struct JSONParser {
     private let bytes: [UInt8]
+    private let firstLine: Int
     private var position = 0
     private static let maximumDepth = 64
     /// `true` if the lines of members and elements are kept.
     private let isLocating: Bool
     private var path: [String] = []
-    /// The line of each member and element by its path, such as `["products", "[3]", "duration"]`.
     private(set) var lines: [[String]: Int] = [:]
     /// A position, and the number of line feeds before it.
     private var counted = (position: 0, lineFeeds: 0)
 
-    init(bytes: [UInt8], isLocating: Bool = false) {
-        (self.bytes, self.isLocating) = (bytes, isLocating)
+    init(bytes: [UInt8], firstLine: Int = 1, isLocating: Bool = false) {
+        (self.bytes, self.firstLine, self.isLocating) = (bytes, firstLine, isLocating)
     }
 
-    mutating func document() throws(JSONSyntaxError) -> JSONValue {
+    mutating func document() throws(InputError) -> JSON {
         guard String(validating: bytes, as: UTF8.self) != nil else {
             position = validUTF8Count
             throw failure("the text is not UTF-8")
@@ -26,7 +47,7 @@ struct JSONParser {
         return value
     }
 
-    private mutating func value(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+    private mutating func value(depth: Int) throws(InputError) -> JSON {
         skipSpace()
         switch peek {
         case UInt8(ascii: "{") where depth == Self.maximumDepth, UInt8(ascii: "[") where depth == Self.maximumDepth:
@@ -44,9 +65,10 @@ struct JSONParser {
         }
     }
 
-    private mutating func object(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+    private mutating func object(depth: Int) throws(InputError) -> JSON {
         position += 1
-        var members: [String: JSONValue] = [:]
+        var members: [(String, JSON)] = []
+        var names: Set<String> = []
         skipSpace()
         if take("}") { return .object(members) }
         repeat {
@@ -56,8 +78,8 @@ struct JSONParser {
             let name = try string()
             skipSpace()
             guard take(":") else { throw failure("\":\" is expected after a member name") }
-            let value = try value(named: name, from: start, depth: depth + 1)
-            guard members.updateValue(value, forKey: name) == nil else {
+            members.append((name, try value(named: name, from: start, depth: depth + 1)))
+            guard names.insert(name).inserted else {
                 position = start
                 throw failure("\"\(name.singleLine)\" is repeated")
             }
@@ -67,9 +89,9 @@ struct JSONParser {
         return .object(members)
     }
 
-    private mutating func array(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+    private mutating func array(depth: Int) throws(InputError) -> JSON {
         position += 1
-        var elements: [JSONValue] = []
+        var elements: [JSON] = []
         skipSpace()
         if take("]") { return .array(elements) }
         repeat {
@@ -84,7 +106,7 @@ struct JSONParser {
     /// Parses the value of a member or element whose text starts at `start`.
     private mutating func value(
         named name: @autoclosure () -> String, from start: Int, depth: Int
-    ) throws(JSONSyntaxError) -> JSONValue {
+    ) throws(InputError) -> JSON {
         guard isLocating else { return try value(depth: depth) }
         path.append(name())
         counted.lineFeeds += bytes[counted.position..<start].count { $0 == 0x0A }
@@ -95,7 +117,7 @@ struct JSONParser {
         return value
     }
 
-    private mutating func string() throws(JSONSyntaxError) -> String {
+    private mutating func string() throws(InputError) -> String {
         position += 1
         var text: [UInt8] = []
         while let byte = peek {
@@ -116,7 +138,7 @@ struct JSONParser {
         throw failure("the string is not terminated")
     }
 
-    private mutating func escapedScalar() throws(JSONSyntaxError) -> Unicode.Scalar {
+    private mutating func escapedScalar() throws(InputError) -> Unicode.Scalar {
         guard let byte = peek else { throw failure("the string is not terminated") }
         position += 1
         switch byte {
@@ -142,7 +164,7 @@ struct JSONParser {
         }
     }
 
-    private mutating func hexUnit() throws(JSONSyntaxError) -> UInt32 {
+    private mutating func hexUnit() throws(InputError) -> UInt32 {
         var unit: UInt32 = 0
         for _ in 0..<4 {
             guard let byte = peek, let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
@@ -154,7 +176,7 @@ struct JSONParser {
         return unit
     }
 
-    private mutating func number() throws(JSONSyntaxError) -> JSONValue {
+    private mutating func number() throws(InputError) -> JSON {
         let start = position
         _ = take("-")
         if take("0") {
@@ -173,16 +195,16 @@ struct JSONParser {
             try digits()
         }
         let text = String(decoding: bytes[start..<position], as: UTF8.self)
-        if isInteger, let integer = Int64(text) { return .integer(integer) }
-        return .number(text)
+        if isInteger, let integer = Int64(text) { return .number(integer) }
+        return .decimal(text)
     }
 
-    private mutating func digits() throws(JSONSyntaxError) {
+    private mutating func digits() throws(InputError) {
         guard isDigit(peek) else { throw failure("a digit is expected") }
         while isDigit(peek) { position += 1 }
     }
 
-    private mutating func word(_ word: String, _ value: JSONValue) throws(JSONSyntaxError) -> JSONValue {
+    private mutating func word(_ word: String, _ value: JSON) throws(InputError) -> JSON {
         guard bytes[position...].starts(with: word.utf8) else { throw failure("a value is expected here") }
         position += word.utf8.count
         return value
@@ -213,10 +235,10 @@ struct JSONParser {
         return count
     }
 
-    private func failure(_ reason: String) -> JSONSyntaxError {
+    private func failure(_ reason: String) -> InputError {
         let before = bytes[..<position]
-        let line = before.count { $0 == 0x0A } + 1
+        let line = before.count { $0 == 0x0A } + firstLine
         let column = before.reversed().prefix { $0 != 0x0A }.count + 1
-        return JSONSyntaxError(line: line, column: column, reason: reason)
+        return InputError(line: line, column: column, reason: reason)
     }
 }

@@ -1,13 +1,16 @@
 /// A JSON value with its path, for decoders that report the place of an error.
 package struct JSONReader: Sendable {
-    package let value: JSONValue
+    package let value: JSON
     /// The path of the value, for example `products[3].duration`; empty for the whole document.
     package let path: String
 
-    package init(_ value: JSONValue, path: String = "") {
+    package init(_ value: JSON, path: String = "") {
         self.value = value
         self.path = path
     }
+
+    /// Parses a whole document. Throws like ``JSON/init(parsing:firstLine:)``.
+    package init(parsing bytes: some Collection<UInt8>) throws(InputError) { self.init(try JSON(parsing: bytes)) }
 
     package func error(_ reason: String) -> InputError {
         InputError(path: path, reason: reason)
@@ -19,8 +22,8 @@ package struct JSONReader: Sendable {
     }
 
     package func object() throws(InputError) -> JSONObjectReader {
-        guard case .object(let members) = value else { throw error("an object is expected, not \(value.typeName)") }
-        return JSONObjectReader(members: members, path: path)
+        guard case .object = value else { throw error("an object is expected, not \(value.typeName)") }
+        return JSONObjectReader(value: value, path: path)
     }
 
     package func string() throws(InputError) -> String {
@@ -33,19 +36,16 @@ package struct JSONReader: Sendable {
     /// Many JSON implementations round numbers from 2^53 on, which could turn two ids into one, so these are rejected.
     package func identifier() throws(InputError) -> String {
         switch value {
-        case .integer(let number) where (0..<(1 << 53)).contains(number): return String(number)
-        case .integer(let number): throw inexactIdentifier("\(number)")
-        case .number(let text): throw inexactIdentifier(text)
+        case .number(let number) where (0..<(1 << 53)).contains(number): return String(number)
+        case .number, .decimal:
+            throw error(
+                "an id is a text, or a whole number below 2^53 that no program rounds, not \(value.line.singleLine)")
         default: return try string()
         }
     }
 
-    private func inexactIdentifier(_ text: String) -> InputError {
-        error("an id is a text, or a whole number below 2^53 that no program rounds, not \(text.singleLine)")
-    }
-
     package func integer() throws(InputError) -> Int64 {
-        guard case .integer(let number) = value else {
+        guard case .number(let number) = value else {
             throw error("a whole number is expected, not \(value.typeName)")
         }
         return number
@@ -69,17 +69,12 @@ package struct JSONReader: Sendable {
 
 /// The members of a JSON object. Unknown names are errors, because they are usually misspellings.
 package struct JSONObjectReader: Sendable {
-    private let members: [String: JSONValue]
-    private let path: String
-
-    fileprivate init(members: [String: JSONValue], path: String) {
-        self.members = members
-        self.path = path
-    }
+    fileprivate let value: JSON
+    fileprivate let path: String
 
     /// Rejects members other than `known`.
     package func allow(_ known: String...) throws(InputError) {
-        guard let unknown = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
+        guard let unknown = value.members?.keys.filter({ !known.contains($0) }).min() else { return }
         throw InputError(
             path: memberPath(unknown),
             reason: "unknown member (known: \(known.joined(separator: ", ")))")
@@ -87,12 +82,12 @@ package struct JSONObjectReader: Sendable {
 
     /// The member; `nil` if it is missing or null.
     package subscript(name: String) -> JSONReader? {
-        guard let value = members[name], value != .null else { return nil }
-        return JSONReader(value, path: memberPath(name))
+        guard let member = value[name], member != .null else { return nil }
+        return JSONReader(member, path: memberPath(name))
     }
 
     /// Returns `true` if there is a member, even if it is null.
-    package func contains(_ name: String) -> Bool { members[name] != nil }
+    package func contains(_ name: String) -> Bool { value[name] != nil }
 
     /// Returns the member.
     ///
@@ -104,9 +99,7 @@ package struct JSONObjectReader: Sendable {
 
     /// All members, in ascending order of their names.
     package var all: [(name: String, value: JSONReader)] {
-        members.keys.sorted().compactMap { name in
-            members[name].map { (name, JSONReader($0, path: memberPath(name))) }
-        }
+        (value.members ?? [:]).sorted { $0.key < $1.key }.map { ($0, JSONReader($1, path: memberPath($0))) }
     }
 
     private func memberPath(_ name: String) -> String {

@@ -40,11 +40,6 @@ extension Ledger {
     }
 }
 
-extension Record {
-    /// True if the first byte of the key marks the record as a purchase.
-    package var isPurchase: Bool { FactKey.isPurchase(key) }
-}
-
 extension Ledger {
     /// The difference between two ledgers.
     struct Difference {

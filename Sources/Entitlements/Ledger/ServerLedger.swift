@@ -87,10 +87,7 @@ package struct ServerLedger: Hashable, Sendable {
     /// The verified facts about one line: its purchases, their revocations and its renewal state.
     package func facts(ofLine line: TransactionReference) -> [Fact] {
         let facts = self.facts
-        let transactions = Set(
-            facts.compactMap { fact -> TransactionReference? in
-                if case .purchase(let purchase) = fact, purchase.line == line { purchase.transaction } else { nil }
-            })
+        let transactions = Set(facts.compactMap(\.purchase).filter { $0.line == line }.map(\.transaction))
         return facts.filter { fact in
             switch fact {
             case .purchase(let purchase): transactions.contains(purchase.transaction)
@@ -104,8 +101,7 @@ package struct ServerLedger: Hashable, Sendable {
 
     /// The verified transactions of one line, in ascending order.
     package func transactions(ofLine line: TransactionReference) -> [TransactionReference] {
-        facts(ofLine: line).compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
-            .sorted()
+        facts(ofLine: line).compactMap(\.purchase?.transaction).sorted()
     }
 
     /// All facts of the ledger.

@@ -30,13 +30,10 @@ extension RecordingPlan {
     /// account's.
     private var unitsOfDevice: Set<TransactionReference> {
         guard catalog.policy.rules.consumables == .deviceLocal else { return [] }
-        let purchases = verified.lazy.flatMap(\.facts).compactMap { fact -> TransactionReference? in
-            guard case .purchase(let purchase) = fact,
-                case .consumable? = catalog.terms(of: purchase.product)?.kind
-            else { return nil }
-            return purchase.transaction
+        let units = verified.flatMap(\.facts).compactMap(\.purchase).filter { purchase in
+            if case .consumable? = catalog.terms(of: purchase.product)?.kind { true } else { false }
         }
-        return Set(purchases)
+        return Set(units.map(\.transaction))
     }
 
     /// The facts that `target` lacks. The evidence itself goes to the device ledger.
@@ -99,18 +96,9 @@ extension Fact {
 extension Fact {
     /// The fact with the terms of its product and the logical time of its recording.
     fileprivate func completed(by catalog: Catalog, known facts: Facts, at time: LogicalTime) -> Fact {
-        switch self {
-        case .purchase(var purchase):
-            purchase.terms = facts[purchase.transaction]?.terms ?? catalog.terms(of: purchase.product)
-            purchase.stamp.logicalTime = time
-            return .purchase(purchase)
-        case .revocation(var revocation):
-            revocation.stamp.logicalTime = time
-            return .revocation(revocation)
-        case .renewalState(var state):
-            state.stamp.logicalTime = time
-            return .renewalState(state)
-        default: return self
-        }
+        let fact = stamped(Stamp(signedDate: stamp?.signedDate, logicalTime: time))
+        guard case .purchase(var purchase) = fact else { return fact }
+        purchase.terms = facts[purchase.transaction]?.terms ?? catalog.terms(of: purchase.product)
+        return .purchase(purchase)
     }
 }

@@ -97,7 +97,7 @@ package struct RecordingPlan: Sendable {
     /// reliable.
     package var latestSignature: Timestamp? {
         let sold = sales.filter { $0.transaction.environment == .production }
-        let evidence = verified.filter { $0.facts.contains(where: \.isOfProduction) }
+        let evidence = verified.filter { $0.facts.contains { $0.purchase?.transaction.environment == .production } }
         return
             (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)
             + evidence.compactMap(\.evidence.stamp.signedDate)).max()
@@ -180,13 +180,6 @@ package struct RecordingPlan: Sendable {
             }
         }
         return facts
-    }
-}
-
-extension Fact {
-    /// True for a purchase in production. The clocks of test environments are not reliable.
-    fileprivate var isOfProduction: Bool {
-        if case .purchase(let purchase) = self { purchase.transaction.environment == .production } else { false }
     }
 }
 

@@ -31,7 +31,7 @@ package struct VerifiedStatement: Sendable {
 
     /// The transactions of the purchases.
     package var transactions: [TransactionReference] {
-        facts.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
+        facts.compactMap(\.purchase?.transaction)
     }
 
     /// Returns `true` if the server ledger, or the evidence that waits already, says the same. Where both state

@@ -106,8 +106,8 @@ public struct Facts: Sendable {
         device.reduce(Ledger()) { proven, fact in
             guard case .evidence(let evidence) = fact else { return proven }
             let records = evidence.facts.records.map { record in
-                guard let known = server[record.key], case .purchase(let held) = Fact(known),
-                    case .purchase(var stated) = Fact(record), stated.terms == nil, stated.product == held.product
+                guard let held = server[record.key]?.purchase, var stated = record.purchase, stated.terms == nil,
+                    stated.product == held.product
                 else { return record }
                 stated.terms = held.terms
                 return Fact.purchase(stated).record

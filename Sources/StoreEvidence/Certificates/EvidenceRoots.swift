@@ -1,4 +1,5 @@
 #if Evidence
+import Entitlements
 import SwiftASN1
 import X509
 

@@ -11,13 +11,11 @@ struct StoreObject {
     ///
     /// - Throws: ``EvidenceError`` with the check `format`.
     init(parsing bytes: some Collection<UInt8>) throws(EvidenceError) {
-        do {
-            members = try JSONReader(JSONValue(parsing: bytes)).object()
-        } catch let error as JSONSyntaxError {
+        let root: JSONReader
+        do throws(InputError) { root = try JSONReader(parsing: bytes) } catch {
             throw EvidenceError(.format, "the JSON text is invalid at \(error)")
-        } catch {
-            throw EvidenceError(.format, "\(error)")
         }
+        do throws(InputError) { members = try root.object() } catch { throw EvidenceError(.format, "\(error)") }
     }
 
     private init(_ reader: JSONReader) throws(InputError) {
@@ -95,7 +93,7 @@ struct StoreObject {
     /// missing or null.
     func milliseconds(_ name: String) throws(EvidenceError) -> Timestamp? {
         guard let reader = members[name] else { return nil }
-        guard case .number(let text) = reader.value else { return try date(name, unit: 1) }
+        guard case .decimal(let text) = reader.value else { return try date(name, unit: 1) }
         guard let number = Double(text), number >= 0, number < Double(Timestamp.latest.milliseconds) else {
             throw EvidenceError(.content, "\(reader.path): the date must be in the years 1970 to 9999, not \(text)")
         }

@@ -23,15 +23,13 @@ package enum VerifyReceiptAnswer {
     /// - Throws: ``EvidenceError`` with the JSON path of the wrong member.
     package static func evidence(_ json: [UInt8], bundleIDs: Set<String>) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(json.count, limit: maximumByteCount, "the answer of verifyReceipt")
-        let value: JSONValue
-        do {
-            value = try JSONValue(parsing: json)
-        } catch {
+        let root: JSONReader
+        do throws(InputError) { root = try JSONReader(parsing: json) } catch {
             throw EvidenceError(.format, "the answer of verifyReceipt is not valid JSON: \(error)")
                 .naming(json, insteadOf: .answer)
         }
         do {
-            return try evidence(JSONReader(value).object(), bundleIDs: bundleIDs)
+            return try evidence(root.object(), bundleIDs: bundleIDs)
         } catch let error as InputError {
             throw EvidenceError(.content, "\(error)")
         } catch let error as EvidenceError {
