@@ -59,8 +59,8 @@ public final class CurlClient: HTTPStreamingTransport {
     ///
     /// - Parameters:
     ///   - request: method, address and header.
-    ///   - idleTimeout: the maximum silence of the server, more than zero. The time during which the reader does not
-    ///     read and enough pieces are buffered does not count.
+    ///   - idleTimeout: the maximum silence of the server, more than zero. The timeout is paused while the buffer is
+    ///     full.
     public func stream(
         _ request: HTTPRequest, idleTimeout: Duration
     ) async throws(TransportError) -> TransportStream {

@@ -40,9 +40,9 @@ extension FileBackend {
         /// lock file (writers of this machine lock the folder itself), and temporary files with names that tools
         /// ignore. Other files are ignored.
         ///
-        /// **Conflict copies** that the tool creates are listed and read, but never written or deleted. Each has its
-        /// own key beside that of the original, which ends in the copy's file name and cannot be written. A conflict
-        /// copy may have data that is nowhere else.
+        /// **Conflict copies** that the tool creates are listed and read, but never written or deleted. Each copy has a
+        /// read-only key: the original's folder and the copy's file name. A conflict copy may have data that is nowhere
+        /// else.
         ///
         /// **Half-copied files** are listed too, and reading one throws an error.
         ///

@@ -37,7 +37,7 @@ public final class FileBackend: KeyValueBackend {
     public let label: String
 
     private let folder: StoreFolder
-    private let lock: StoreLock
+    private let lock: WriterLock
     private let changeReader: ChangeReader
     private let watch: StoreWatch
     private let host: HostServices
@@ -83,7 +83,7 @@ public final class FileBackend: KeyValueBackend {
         self.folder = StoreFolder(
             root: root, fileSystem: fileSystem, sharing: sharing, mayBeCreated: creation != .never,
             requiresMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
-        self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
+        self.lock = WriterLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.changeReader = ChangeReader(folder: self.folder)
         self.watch = StoreWatch(folder: self.folder)
         self.host = host

@@ -20,19 +20,20 @@ public final class AccessTokens: Sendable {
     private struct State {
         var token: String?
         var isRefreshing = false
-        var nextID: UInt64 = 0
-        /// In order of arrival.
-        var waiters: [(id: UInt64, continuation: CheckedContinuation<Outcome?, Never>)] = []
     }
 
     /// The next step of a caller that needs a token.
     private enum Step {
         case use(String)
         case refresh
-        case waitForRefresh
+        case waitForRefresh(Waiting.Waiter)
     }
 
+    /// The value is the outcome of the refresh; `nil` if the caller must check again.
+    private typealias Waiting = WaitList<Void, Outcome?>
+
     private let state: Mutex<State>
+    private let waiting = Waiting()
     private let refresh: Refresh
 
     /// Creates a cache.
@@ -56,8 +57,8 @@ public final class AccessTokens: Sendable {
             switch nextStep(refused) {
             case .use(let token): return token
             case .refresh: return try await refreshForAll(refused)
-            case .waitForRefresh:
-                if let outcome = await runningRefresh() { return try outcome.get() }
+            case .waitForRefresh(let waiter):
+                if let outcome = await waiter.value(ifCancelled: .some(nil)) { return try outcome.get() }
                 try BackendError.throwIfCancelled(.open)
             }
         }
@@ -67,7 +68,7 @@ public final class AccessTokens: Sendable {
         state.withLock { state in
             // Another request may already have replaced the refused token.
             if let token = state.token, token != refused { return .use(token) }
-            if state.isRefreshing { return .waitForRefresh }
+            if state.isRefreshing { return .waitForRefresh(waiting.add()) }
             state.isRefreshing = true
             return .refresh
         }
@@ -80,44 +81,14 @@ public final class AccessTokens: Sendable {
         } catch {
             outcome = .failure(error)
         }
-        var shared: Outcome? = outcome
+        var shared = Outcome?.some(outcome)
         // Other callers are not cancelled with this task, so one of them refreshes again.
         if case .failure = outcome, Task.isCancelled { shared = nil }
-        let waiters = state.withLock { state in
+        state.withLock { state in
             if case .success(let token) = outcome { state.token = token }
             state.isRefreshing = false
-            defer { state.waiters = [] }
-            return state.waiters
+            waiting.resumeAll(returning: shared)
         }
-        for waiter in waiters { waiter.continuation.resume(returning: shared) }
         return try outcome.get()
-    }
-
-    /// Waits for the running refresh.
-    ///
-    /// - Returns: its outcome. `nil` if the refresh had already ended, if its task was cancelled, or if this task was
-    ///   cancelled; the caller then checks again.
-    private func runningRefresh() async -> Outcome? {
-        let id = state.withLock { state in
-            state.nextID += 1
-            return state.nextID
-        }
-        return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                // The check is under the lock that `onCancel` takes. A cancellation is therefore either visible here,
-                // or its handler runs later and finds the waiter.
-                let isWaiting = state.withLock { state in
-                    guard state.isRefreshing, !Task.isCancelled else { return false }
-                    state.waiters.append((id, continuation))
-                    return true
-                }
-                if !isWaiting { continuation.resume(returning: nil) }
-            }
-        } onCancel: {
-            let waiter = state.withLock { state in
-                state.waiters.firstIndex { $0.id == id }.map { state.waiters.remove(at: $0) }
-            }
-            waiter?.continuation.resume(returning: nil)
-        }
     }
 }

@@ -12,12 +12,13 @@ extension HTTPBackend {
     /// cancelled.
     public func signals() -> AsyncStream<Void> {
         guard let transport = transport as? any HTTPStreamingTransport else { return lifetime.subscribe() }
-        let feed = ChangeFeed(ChangeFeed.Source(address: address, transport: transport, token: token, host: host))
+        let subscription = ChangeSubscription(
+            ChangeSubscription.Source(address: address, transport: transport, token: token, host: host))
         let lifetime = Lifetime(hub: lifetime)
         return AsyncStream {
             guard let end = lifetime.end else { return nil }
             return await withTaskGroup(of: Void?.self) { group in
-                group.addTask { await feed.next() }
+                group.addTask { await subscription.next() }
                 group.addTask {
                     for await _ in end {}
                     return nil

@@ -65,13 +65,19 @@ public struct ObservedBackend: ForwardingBackend {
         ObservedBackend(base.requiringExisting, name, logger, showsKeys, meters, host)
     }
 
-    /// Reads one key.
-    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
-        -> Answer<ReadOutcome>
-    {
-        try await observing(.read, key, \.outcome.name) { () async throws(BackendError) in
-            let answer = try await base.read(key, unless: knownVersion)
-            meters.didRead(answer.outcome)
+    /// Performs a read, a delete or a request for changes.
+    public func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        try await observing(ObservedOperation(rawValue: operation.rawValue) ?? .read, key) {
+            () async throws(BackendError) in
+            let answer = try await call(base)
+            switch answer.outcome {
+            case let outcome as ReadOutcome: meters.didRead(outcome)
+            case let outcome as WriteOutcome: meters.didWrite(nil, outcome)
+            default: break
+            }
             return answer
         }
     }
@@ -80,20 +86,9 @@ public struct ObservedBackend: ForwardingBackend {
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await observing(.write, key, \.outcome.name) { () async throws(BackendError) in
+        try await observing(.write, key) { () async throws(BackendError) in
             let answer = try await base.write(value, to: key, if: precondition)
             meters.didWrite(value, answer.outcome)
-            return answer
-        }
-    }
-
-    /// Deletes one key.
-    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await observing(.delete, key, \.outcome.name) { () async throws(BackendError) in
-            let answer = try await base.delete(key, if: precondition)
-            meters.didWrite(nil, answer.outcome)
             return answer
         }
     }
@@ -102,7 +97,7 @@ public struct ObservedBackend: ForwardingBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        try await observing(.list, cursor, { _ in "page" }) { () async throws(BackendError) in
+        try await observing(.list, cursor) { () async throws(BackendError) in
             try await base.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
@@ -111,7 +106,7 @@ public struct ObservedBackend: ForwardingBackend {
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
-        try await observing(.readBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
+        try await observing(.readBatch, nil) { () async throws(BackendError) in
             let answer = try await base.read(requests)
             for (request, result) in zip(requests, answer.outcome) {
                 switch result {
@@ -129,7 +124,7 @@ public struct ObservedBackend: ForwardingBackend {
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
-        try await observing(.writeBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
+        try await observing(.writeBatch, nil) { () async throws(BackendError) in
             let answer = try await base.write(requests)
             for (request, result) in zip(requests, answer.outcome) {
                 switch result {
@@ -142,40 +137,24 @@ public struct ObservedBackend: ForwardingBackend {
             return answer
         }
     }
-
-    /// Reads changes.
-    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await observing(.changes, nil, { _ in "page" }) { () async throws(BackendError) in
-            try await base.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    /// Reads the position of the latest change.
-    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await observing(.changes, nil, { _ in "cursor" }) { () async throws(BackendError) in
-            try await base.latestCursor()
-        }
-    }
 }
 
 extension ObservedBackend {
     private func observing<Outcome: Sendable>(
-        _ operation: ObservedOperation, _ key: EntryKey?, _ outcome: (Answer<Outcome>) -> String,
+        _ operation: ObservedOperation, _ key: EntryKey?,
         _ body: () async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         let span = startSpan("storage.\(operation.rawValue)", ofKind: .client)
         span.attributes["storage.store"] = name
         if showsKeys, let key { span.attributes["storage.key"] = key.text }
-        let stopwatch = stopwatch(host.timer)
+        let elapsed = host.stopwatch()
         let result: Result<Answer<Outcome>, BackendError> = await InstrumentationContext.withValue(span.context) {
             do throws(BackendError) { return .success(try await body()) } catch { return .failure(error) }
         }
-        let took = stopwatch()
+        let took = elapsed()
         switch result {
         case .success(let answer):
-            let outcome = outcome(answer)
+            let outcome = Self.name(of: answer.outcome)
             span.attributes["storage.outcome"] = outcome
             meters.time(operation, outcome, took)
             logger.trace("storage request", metadata: metadata(operation, key, ["outcome": "\(outcome)"]))
@@ -193,10 +172,14 @@ extension ObservedBackend {
         return try result.get()
     }
 
-    /// Returns a function that measures the time since this call.
-    private func stopwatch(_ clock: some Clock<Duration>) -> () -> Duration {
-        let began = clock.now
-        return { began.duration(to: clock.now) }
+    private static func name(of outcome: some Sendable) -> String {
+        switch outcome {
+        case let outcome as ReadOutcome: outcome.name
+        case let outcome as WriteOutcome: outcome.name
+        case is KeyPage, is ChangePage: "page"
+        case is [Result<ReadOutcome, BackendError>], is [Result<WriteOutcome, BackendError>]: "answered"
+        default: "cursor"
+        }
     }
 
     /// Logs the failure of one item of a batch.

@@ -139,13 +139,13 @@ public final class PostgreSQLBackend: KeyValueBackend {
         -> Answer<ChangePage>
     {
         precondition(limit >= 1, "limit must be 1 or more, not \(limit)")
-        return Answer(try await ChangeFeed(store: store).page(since: cursor, prefix: prefix, limit: limit))
+        return Answer(try await ChangeQueries(store: store).page(since: cursor, prefix: prefix, limit: limit))
     }
 
     /// Returns the position after the latest change, and the time of the database server; `nil` if nothing has ever
     /// changed.
     public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await ChangeFeed(store: store).latest()
+        try await ChangeQueries(store: store).latest()
     }
 
     /// Signals after every change of this process or another one.

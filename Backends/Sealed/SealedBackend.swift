@@ -72,12 +72,6 @@ public struct SealedBackend: ForwardingBackend {
     /// The wrapped backend's form that requires an existing store, sealed with the same keys.
     public var requiringExisting: any KeyValueBackend { SealedBackend(base.requiringExisting, keyring, host) }
 
-    /// `nil`: a server that verifies evidence writes values that are not sealed.
-    public var evidenceReceiver: (any EvidenceReceiver)? { nil }
-
-    /// `nil`: a server cannot read sealed facts, so it cannot sign what they grant.
-    public var grantIssuer: (any GrantIssuer)? { nil }
-
     /// Reads and opens one value.
     ///
     /// - Throws: the errors of the wrapped backend; `damaged` for a value that was changed or moved, `permissionDenied`

@@ -1,4 +1,6 @@
 #if Sealed
+internal import SyncCore
+
 #if canImport(FoundationEssentials)
 internal import FoundationEssentials
 #else
@@ -45,16 +47,8 @@ extension SealingKey {
 
     private static func fromHexadecimal(_ text: [UInt8]) throws(SealingKeyError) -> [UInt8] {
         let end = text.lastIndex { !UInt8.whitespace.contains($0) }.map { $0 + 1 } ?? 0
-        let digits = text[..<end].map(\.hexadecimalValue)
-        guard digits.count == 2 * byteCount else {
+        guard let bytes = Hexadecimal.bytes(text[..<end]), bytes.count == byteCount else {
             throw SealingKeyError("a key must be 64 hexadecimal digits or 32 bytes")
-        }
-        var bytes: [UInt8] = []
-        for index in stride(from: 0, to: digits.count, by: 2) {
-            guard let high = digits[index], let low = digits[index + 1] else {
-                throw SealingKeyError("a key must be 64 hexadecimal digits or 32 bytes")
-            }
-            bytes.append(high << 4 | low)
         }
         return bytes
     }
@@ -62,14 +56,5 @@ extension SealingKey {
 
 extension UInt8 {
     fileprivate static let whitespace = Array(" \t\r\n".utf8)
-
-    fileprivate var hexadecimalValue: UInt8? {
-        switch self {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): self - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): self - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): self - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
 }
 #endif

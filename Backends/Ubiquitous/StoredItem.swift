@@ -36,11 +36,7 @@ struct StoredItem {
     static func name(of key: EntryKey) -> String {
         let bytes = Array(key.text.utf8)
         let words = [1, 2].map { XXHash64.digest(of: bytes, seed: $0) }
-        return namePrefix
-            + words.map { word in
-                let digits = String(word, radix: 16)
-                return String(repeating: "0", count: 16 - digits.count) + digits
-            }.joined()
+        return namePrefix + words.map { Hexadecimal.text($0) }.joined()
     }
 
     /// Returns `true` if `name` may be the key of an entry.

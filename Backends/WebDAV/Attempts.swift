@@ -6,32 +6,26 @@ struct Attempts {
     private static let most = 8
 
     private let host: HostServices
-    private let timeLeft: @Sendable () -> Duration
+    private let limit: Duration
+    private let elapsed: @Sendable () -> Duration
     private var count = 1
 
     /// - Parameter limit: the time limit for all attempts together.
     init(host: HostServices, limit: Duration) {
-        self.host = host
-        timeLeft = Self.timeLeft(of: limit, on: host.timer)
+        (self.host, self.limit) = (host, limit)
+        elapsed = host.stopwatch()
     }
 
     /// The time limit of the next request.
-    var remaining: Duration { timeLeft() }
+    var remaining: Duration { limit - elapsed() }
 
     /// Waits for the next attempt. Returns `false` if none is left.
     mutating func begin(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) -> Bool {
         guard count < Self.most else { return false }
         let pause = Duration.milliseconds(1 << (count - 1))
-        guard timeLeft() > pause * 2 else { return false }
+        guard remaining > pause * 2 else { return false }
         count += 1
         do { try await host.sleep(for: pause) } catch { throw .cancelled(operation, key: key, cause: error) }
         return true
-    }
-
-    private static func timeLeft<Timer: Clock<Duration>>(
-        of limit: Duration, on timer: Timer
-    ) -> @Sendable () -> Duration {
-        let end = timer.now.advanced(by: limit)
-        return { timer.now.duration(to: end) }
     }
 }

@@ -82,42 +82,27 @@ public final class CountingBackend: ForwardingBackend {
     /// The ``requiringExisting`` form of the wrapped backend, which shares these counters.
     public var requiringExisting: any KeyValueBackend { CountingBackend(base.requiringExisting, totals: totals) }
 
-    /// Reads one key and counts it.
-    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
-        -> Answer<ReadOutcome>
-    {
-        totals.counts.withLock { $0.reads += 1 }
-        let answer = try await base.read(key, unless: knownVersion)
-        note(answer.outcome)
+    /// Performs a call and counts it. The position of the latest change counts as a page of changes.
+    public func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        totals.counts.withLock { counts in
+            switch operation {
+            case .write: counts.writes += 1
+            case .delete: counts.deletes += 1
+            case .list: counts.lists += 1
+            case .changes: counts.changes += 1
+            default: counts.reads += 1
+            }
+        }
+        let answer = try await call(base)
+        if let outcome = answer.outcome as? ReadOutcome { note(outcome) }
         return answer
     }
 
     private func note(_ outcome: ReadOutcome) {
         if case .found(let entry) = outcome { totals.fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
-    }
-
-    /// Writes one key and counts it.
-    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        totals.counts.withLock { $0.writes += 1 }
-        return try await base.write(value, to: key, if: precondition)
-    }
-
-    /// Deletes one key and counts it.
-    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        totals.counts.withLock { $0.deletes += 1 }
-        return try await base.delete(key, if: precondition)
-    }
-
-    /// Lists a page and counts it.
-    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
-        -> Answer<KeyPage>
-    {
-        totals.counts.withLock { $0.lists += 1 }
-        return try await base.list(prefix: prefix, after: cursor, limit: limit)
     }
 
     /// Reads several keys and counts one request.
@@ -136,19 +121,5 @@ public final class CountingBackend: ForwardingBackend {
     {
         totals.counts.withLock { $0.writeBatches += 1 }
         return try await base.write(requests)
-    }
-
-    /// Reads a page of changes and counts it.
-    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        totals.counts.withLock { $0.changes += 1 }
-        return try await base.changes(since: cursor, prefix: prefix, limit: limit)
-    }
-
-    /// Reads the position of the latest change and counts it as a page of changes.
-    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        totals.counts.withLock { $0.changes += 1 }
-        return try await base.latestCursor()
     }
 }

@@ -109,68 +109,19 @@ public final class FaultyBackend: ForwardingBackend {
         FaultyBackend(base.requiringExisting, plan: plan, numbering: numbering)
     }
 
-    /// Reads one key, unless the plan lets the call fail.
-    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
-        -> Answer<ReadOutcome>
-    {
-        try await failing(.read, key) { () async throws(BackendError) in
-            try await base.read(key, unless: knownVersion)
-        }
-    }
-
-    /// Writes one key, unless the plan lets the call fail.
-    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await failing(.write, key) { () async throws(BackendError) in
-            try await base.write(value, to: key, if: precondition)
-        }
-    }
-
-    /// Deletes one key, unless the plan lets the call fail.
-    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await failing(.delete, key) { () async throws(BackendError) in
-            try await base.delete(key, if: precondition)
-        }
-    }
-
-    /// Lists a page, unless the plan lets the call fail.
-    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
-        -> Answer<KeyPage>
-    {
-        try await failing(.list, nil) { () async throws(BackendError) in
-            try await base.list(prefix: prefix, after: cursor, limit: limit)
-        }
-    }
-
-    /// Reads a page of changes, unless the plan lets the call fail.
-    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await failing(.changes, nil) { () async throws(BackendError) in
-            try await base.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    /// Reads the position of the latest change, unless the plan lets the call fail.
-    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await failing(.changes, nil) { () async throws(BackendError) in try await base.latestCursor() }
-    }
-
-    private func failing<Outcome>(
+    /// Performs a call, unless the plan lets it fail.
+    public func forward<Outcome: Sendable>(
         _ operation: BackendError.Operation, _ key: EntryKey?,
-        _ body: () async throws(BackendError) -> Answer<Outcome>
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         let number = numbering.next.withLock { number in
             defer { number += 1 }
             return number
         }
         guard let fault = await plan.fault(Call(number: number, operation: operation, key: key)) else {
-            return try await body()
+            return try await call(base)
         }
-        if fault == .lostAnswer { _ = try await body() }
+        if fault == .lostAnswer { _ = try await call(base) }
         throw fault.error(operation, key: key)
     }
 }

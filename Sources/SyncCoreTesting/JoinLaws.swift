@@ -1,3 +1,5 @@
+import SyncCore
+
 /// Checks that a merge of byte strings is a join, so that replicas which merge in any order and any number of times
 /// reach the same bytes.
 ///
@@ -112,6 +114,6 @@ extension JoinLaws.Law {
 }
 
 private func hexadecimal(_ bytes: [UInt8]) -> String {
-    let shown = bytes.prefix(256).map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+    let shown = Hexadecimal.text(bytes.prefix(256))
     return bytes.count > 256 ? "\(shown)… (\(bytes.count) bytes)" : (bytes.isEmpty ? "(empty)" : shown)
 }

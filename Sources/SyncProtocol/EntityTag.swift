@@ -23,7 +23,7 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
 
     /// The strong tag of a document whose bytes have this digest.
     package init(digest: [UInt8]) {
-        text = digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        text = Hexadecimal.text(digest)
         isWeak = false
     }
 
@@ -34,15 +34,10 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
 
     /// The version that this tag names; `nil` for a weak tag, and for a text other than 1 to 64 bytes in hexadecimal.
     public var version: EntryVersion? {
-        let digits = Array(text.utf8)
-        guard !isWeak, digits.count.isMultiple(of: 2), (2...128).contains(digits.count) else { return nil }
-        var bytes: [UInt8] = []
-        for index in stride(from: 0, to: digits.count, by: 2) {
-            guard let high = Self.value(of: digits[index]), let low = Self.value(of: digits[index + 1]) else {
-                return nil
-            }
-            bytes.append(high << 4 | low)
-        }
+        // Each version has one text, without capitals.
+        guard !isWeak, (2...128).contains(text.utf8.count), !text.utf8.contains(where: { (0x41...0x46).contains($0) }),
+            let bytes = Hexadecimal.bytes(text.utf8)
+        else { return nil }
         return EntryVersion(bytes: bytes)
     }
 
@@ -50,13 +45,6 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     public var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
 
     /// Accepts lower case only, so that each version has exactly one tag.
-    private static func value(of digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-        default: nil
-        }
-    }
 }
 
 /// The value of `If-Match` or `If-None-Match`.

@@ -14,8 +14,7 @@ public enum CursorText {
 
     /// The text of `cursor`.
     public static func text(of cursor: ChangeCursor) -> String {
-        let tag = String(cursor.tag, radix: 16)
-        return "\(cursor.sequence)-" + String(repeating: "0", count: 16 - tag.utf8.count) + tag
+        "\(cursor.sequence)-" + Hexadecimal.text(cursor.tag)
     }
 
     /// The cursor that `text` represents.

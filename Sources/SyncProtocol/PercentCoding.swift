@@ -1,3 +1,5 @@
+import SyncCore
+
 /// Percent-encoding (RFC 3986, section 2.1): `%` and two hexadecimal digits for each byte that is not unreserved.
 package enum PercentCoding {
     private static let digits = Array("0123456789ABCDEF".utf8)
@@ -25,20 +27,11 @@ package enum PercentCoding {
                 decoded.append(byte)
                 continue
             }
-            guard let high = iterator.next().flatMap(value), let low = iterator.next().flatMap(value) else {
-                return nil
-            }
+            guard let high = iterator.next().flatMap(Hexadecimal.value),
+                let low = iterator.next().flatMap(Hexadecimal.value)
+            else { return nil }
             decoded.append(high << 4 | low)
         }
         return decoded
-    }
-
-    private static func value(of digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
-        default: nil
-        }
     }
 }

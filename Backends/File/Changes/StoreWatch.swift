@@ -75,22 +75,11 @@ final class StoreWatch: Sendable {
             if let watch { return watch }
             let created = PathWatch(
                 folder: folder.root, names: [StoreFolder.changesName],
-                identify: { [folder] path in folder.identity(at: path) },
+                identify: { [folder] path in try? folder.fileSystem.identity(at: path) },
                 onChange: { [weak self] in self?.logFileChanged() })
             watch = created
             return created
         }
         watch.follow()
-    }
-}
-
-extension StoreFolder {
-    fileprivate func identity(at path: String) -> PathWatch.Identity? {
-        do throws(FileSystemError) {
-            let identity = try fileSystem.identity(at: path)
-            return PathWatch.Identity(device: identity.device, number: identity.number)
-        } catch {
-            return nil
-        }
     }
 }

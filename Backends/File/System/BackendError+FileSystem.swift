@@ -17,9 +17,6 @@ extension FileSystemError {
     /// True if the file already exists.
     var isExisting: Bool { code == EEXIST }
 
-    /// True if a folder was expected but there is a file.
-    var isNoFolder: Bool { code == ENOTDIR }
-
     /// True if the device or file server failed during the call, so that a rename or removal may have happened.
     var mayHaveHappened: Bool { [EIO, ESTALE, ETIMEDOUT].contains(code) }
 }

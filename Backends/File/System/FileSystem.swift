@@ -1,3 +1,5 @@
+package import FileWatching
+
 /// The system calls of the file store. A test replaces them to cut the power at any of them.
 ///
 /// Every call is synchronous, may be made from any thread, and either succeeds completely or throws. Paths may be
@@ -66,17 +68,7 @@ package struct OpenFile: Sendable {
 }
 
 /// The identity of a file, independent of its name.
-package struct FileIdentity: Hashable, Sendable {
-    /// The device that the file is on.
-    package let device: UInt64
-    /// The file's number on that device.
-    package let number: UInt64
-
-    package init(device: UInt64, number: UInt64) {
-        self.device = device
-        self.number = number
-    }
-}
+package typealias FileIdentity = PathWatch.Identity
 
 /// The error of a failed system call.
 package struct FileSystemError: Error, Hashable, CustomStringConvertible {

@@ -51,10 +51,10 @@ extension AccountClient {
     public func waitForApproval(
         of code: DeviceCode, host: HostServices = .system
     ) async throws(AccountError) -> ServerSession {
-        let stopwatch = Stopwatch(host.timer)
+        let elapsed = host.stopwatch()
         var interval = code.interval
         while true {
-            guard stopwatch.elapsed + interval < code.lifetime else {
+            guard elapsed() + interval < code.lifetime else {
                 throw AccountError(.codeExpired, "the code expired before the device was approved; start again")
             }
             do { try await host.sleep(for: interval) } catch {
@@ -109,21 +109,5 @@ extension AccountClient {
         var members: [String: Member] = ["user_code": .text(userCode), "approve": .flag(isApproved)]
         if let password { members["password"] = .text(password) }
         _ = try await exchange(.post, "/v1/devices/approvals", members, token: token)
-    }
-}
-
-/// Measures elapsed time by a timer, independently of the wall clock.
-struct Stopwatch: Sendable {
-    private let read: @Sendable () -> Duration
-
-    /// Starts the measurement.
-    init(_ timer: any Clock<Duration>) { read = Self.reading(timer) }
-
-    /// The time since the start.
-    var elapsed: Duration { read() }
-
-    private static func reading(_ timer: some Clock<Duration>) -> @Sendable () -> Duration {
-        let start = timer.now
-        return { start.duration(to: timer.now) }
     }
 }

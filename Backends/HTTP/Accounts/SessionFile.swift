@@ -129,10 +129,10 @@ public struct SessionFile: SessionStore {
 
     /// Waits for the lock. Returns a descriptor whose closing releases it.
     private func lock() async throws(BackendError) -> Int32 {
-        let stopwatch = Stopwatch(host.timer)
+        let elapsed = host.stopwatch()
         while true {
             if let lock = try file.tryLock() { return lock }
-            guard stopwatch.elapsed < .seconds(60) else {
+            guard elapsed() < .seconds(60) else {
                 throw BackendError(
                     .busy, operation: .open,
                     message: "\(path): another process has held the lock for a minute; try again")

@@ -22,7 +22,7 @@ public final class SessionTokens: Sendable {
     fileprivate struct Held {
         var session: ServerSession
         /// The time since the receipt of the access token; `nil` if another process received it.
-        var age: Stopwatch?
+        var age: (@Sendable () -> Duration)?
     }
 
     /// The state of a refresh, apart from the requests that wait for it.
@@ -69,7 +69,7 @@ public final class SessionTokens: Sendable {
     /// - Throws: the error of the store. The session is not used in that case.
     public func begin(_ session: ServerSession) async throws(BackendError) {
         let refresher = refresher
-        let age = Stopwatch(refresher.host.timer)
+        let age = refresher.host.stopwatch()
         try await refresher.store.exclusively { () async throws(BackendError) in
             try await refresher.store.save(KeptSession(session, received: refresher.host.now()))
         }
@@ -117,7 +117,7 @@ extension SessionTokens.Refresher {
             guard let held else { return retired.withLock { $0 } }
             guard let age = held.age else { return nil }
             let lifetime = held.session.lifetime
-            return age.elapsed >= lifetime - min(.seconds(30), lifetime / 10) ? held.session.accessToken : nil
+            return age() >= lifetime - min(.seconds(30), lifetime / 10) ? held.session.accessToken : nil
         }
     }
 
@@ -139,7 +139,7 @@ extension SessionTokens.Refresher {
             }
             throw error.backendError
         }
-        let age = Stopwatch(host.timer)
+        let age = host.stopwatch()
         guard Self.isSame(session.account, kept.session.account) else {
             throw AccountError(.server, "\(client.server): the server answered with a session of another account")
                 .backendError
@@ -170,7 +170,7 @@ extension SessionTokens.Refresher {
         }
     }
 
-    private func use(_ session: ServerSession, age: Stopwatch?) -> String {
+    private func use(_ session: ServerSession, age: (@Sendable () -> Duration)?) -> String {
         held.withLock { held in
             // The session is already in use, and its age is known.
             if held?.session == session, age == nil { return }

@@ -96,7 +96,7 @@ final class Follower: Sendable {
                 throw BackendError(failure, label: session.label, isWrite: false)
             }
             guard case .success(let rows) = replies.last, let latest = rows.first else { return .success(nil) }
-            return .success(ChangeFeed.cursor(in: latest, 0))
+            return .success(ChangeQueries.cursor(in: latest, 0))
         } catch {
             return .failure(error)
         }

@@ -13,15 +13,7 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     typealias Performer =
         @Sendable (_ works: [Work], _ session: Session, _ answer: (_ index: Int, _ answer: Answer) -> Void) -> Void
 
-    private struct Job {
-        let id: UInt64
-        let work: Work
-        let continuation: CheckedContinuation<Answer, Never>
-    }
-
     private struct State {
-        var jobs: [Job] = []
-        var nextID: UInt64 = 0
         /// The number of threads.
         var threadCount = 0
         /// The wake pipes of the threads that rest, the latest last.
@@ -43,6 +35,7 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     }
 
     private let state = Mutex(State())
+    private let jobs = WaitList<Work, Answer>()
     private let connector: Connector
     private let threadLimit: Int
     private let cost: @Sendable (Work) -> Cost
@@ -68,45 +61,27 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     /// Performs `work` on a thread, and returns the outcome. A job that no thread has taken is removed when the calling
     /// task is cancelled.
     func perform(_ work: Work, _ operation: BackendError.Operation) async throws(BackendError) -> Outcome {
-        let id = state.withLock { state in
-            state.nextID += 1
-            return state.nextID
-        }
-        let answer = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                add(Job(id: id, work: work, continuation: continuation), operation)
-            }
-        } onCancel: {
-            let job = state.withLock { state in
-                state.jobs.firstIndex { $0.id == id }.map { state.jobs.remove(at: $0) }
-            }
-            job?.continuation.resume(returning: .failure(.cancelled(operation)))
-        }
-        return try answer.get()
+        try BackendError.throwIfCancelled(operation)
+        return try await add(work).value(ifCancelled: .failure(.cancelled(operation))).get()
     }
 
     private enum Next {
         case wake(WakePipe)
         case start
         case nothing
-        case refuse(BackendError)
     }
 
-    private func add(_ job: Job, _ operation: BackendError.Operation) {
-        let next = state.withLock { state -> Next in
-            // A task is marked as cancelled before its handler runs. So the cancellation is either visible here, or the
-            // handler runs later and finds the job.
-            if Task.isCancelled { return .refuse(.cancelled(operation)) }
-            state.jobs.append(job)
-            if let pipe = state.resting.popLast() { return .wake(pipe) }
-            guard state.threadCount < threadLimit else { return .nothing }
+    private func add(_ work: Work) -> WaitList<Work, Answer>.Waiter {
+        let (job, next) = state.withLock { state in
+            let job = jobs.add(work)
+            if let pipe = state.resting.popLast() { return (job, Next.wake(pipe)) }
+            guard state.threadCount < threadLimit else { return (job, .nothing) }
             state.threadCount += 1
-            return .start
+            return (job, .start)
         }
         switch next {
         case .wake(let pipe): pipe.wake()
         case .nothing: break
-        case .refuse(let error): job.continuation.resume(returning: .failure(error))
         case .start:
             do throws(BackendError) {
                 let pipe = try WakePipe()
@@ -115,52 +90,46 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
                 abandon(error)
             }
         }
+        return job
     }
 
     /// Fails all jobs if there is no thread to perform them.
     private func abandon(_ error: BackendError) {
-        let jobs = state.withLock { state in
+        state.withLock { state in
             state.threadCount -= 1
-            guard state.threadCount == 0 else { return [Job]() }
-            defer { state.jobs = [] }
-            return state.jobs
+            if state.threadCount == 0 { jobs.resumeAll(returning: .failure(error)) }
         }
-        for job in jobs { job.continuation.resume(returning: .failure(error)) }
     }
 
     /// The main function of a thread.
     private func run(_ pipe: WakePipe) {
         let session = Session(connector, wake: pipe)
-        while let jobs = take(orRest: pipe) {
-            guard !jobs.isEmpty else {
+        while let taken = take(orRest: pipe) {
+            guard !taken.isEmpty else {
                 session.rest()
                 state.withLock { $0.resting.removeAll { $0 === pipe } }
                 continue
             }
-            performer(jobs.map(\.work), session) { jobs[$0].continuation.resume(returning: $1) }
+            performer(taken.map(\.payload), session) { taken[$0].resume(returning: $1) }
         }
     }
 
     /// The jobs of the next turn; empty if there are none, and the thread is then marked as resting; `nil` if the queue
     /// is closed.
-    private func take(orRest pipe: WakePipe) -> [Job]? {
+    private func take(orRest pipe: WakePipe) -> [WaitList<Work, Answer>.Waiter]? {
         state.withLock { state in
-            guard !state.jobs.isEmpty else {
-                guard !state.isClosed else { return nil }
-                state.resting.append(pipe)
-                return []
-            }
-            var total = Cost()
-            var count = 0
-            for job in state.jobs {
-                let cost = cost(job.work)
+            var (total, isFirst) = (Cost(), true)
+            let taken = jobs.take { work in
+                defer { isFirst = false }
+                let cost = cost(work)
                 total.statementCount += cost.statementCount
                 total.byteCount += cost.byteCount
-                if count > 0, total.isTooMuch { break }
-                count += 1
+                return isFirst || !total.isTooMuch
             }
-            defer { state.jobs.removeFirst(count) }
-            return Array(state.jobs[..<count])
+            guard taken.isEmpty else { return taken }
+            if state.isClosed { return nil }
+            state.resting.append(pipe)
+            return []
         }
     }
 }

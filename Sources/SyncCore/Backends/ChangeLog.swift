@@ -13,7 +13,6 @@ package struct ChangeLog: Sendable {
     /// In ascending order of sequence, with gaps where superseded changes were dropped.
     private var records: [Record] = []
     private var latestSequences: [EntryKey: UInt64] = [:]
-    private var lastSequence: UInt64 = 0
 
     /// The number of newest changes whose cursors are always recognized.
     package let recognizedCount: Int
@@ -26,11 +25,15 @@ package struct ChangeLog: Sendable {
     /// The number of records in the log.
     package var count: Int { records.count }
 
-    /// Records a change of `key`. Amortised O(1).
+    /// Records a change of `key` with the next sequence. Amortised O(1).
     package mutating func append(_ key: EntryKey, tag: UInt64) {
-        lastSequence += 1
-        records.append(Record(cursor: ChangeCursor(sequence: lastSequence, tag: tag), key: key))
-        latestSequences[key] = lastSequence
+        append(key, at: ChangeCursor(sequence: (latestCursor?.sequence ?? 0) + 1, tag: tag))
+    }
+
+    /// Records a change of `key` with a sequence that is greater than all before. Amortised O(1).
+    package mutating func append(_ key: EntryKey, at cursor: ChangeCursor) {
+        records.append(Record(cursor: cursor, key: key))
+        latestSequences[key] = cursor.sequence
         if records.count > 2 * (latestSequences.count + recognizedCount) { dropSuperseded() }
     }
 
@@ -70,7 +73,8 @@ package struct ChangeLog: Sendable {
     }
 
     private mutating func dropSuperseded() {
-        let threshold = lastSequence - min(lastSequence, UInt64(recognizedCount))
+        let latest = latestCursor?.sequence ?? 0
+        let threshold = latest - min(latest, UInt64(recognizedCount))
         records.removeAll { record in
             record.cursor.sequence <= threshold && latestSequences[record.key] != record.cursor.sequence
         }

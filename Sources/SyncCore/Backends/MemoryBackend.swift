@@ -29,8 +29,7 @@ public final class MemoryBackend: KeyValueBackend {
     ///     ``BackendError/Kind/tooLarge``. `nil` for no limit.
     public init(host: HostServices = .system, maximumValueByteCount: Int? = nil) {
         self.host = host
-        let digits = String(host.randomBits(), radix: 16)
-        label = "memory:" + String(repeating: "0", count: 16 - digits.count) + digits
+        label = "memory:" + Hexadecimal.text(host.randomBits())
         capabilities = Capabilities(
             compareAndSwap: true, durability: .process, changes: true, signals: .pushed,
             sharedBetweenProcesses: false, maximumValueByteCount: maximumValueByteCount)

@@ -33,56 +33,6 @@ public struct RetryBackend: ForwardingBackend {
         RetryBackend(base.requiringExisting, policy: policy, host: host)
     }
 
-    /// Reads one key. Retries after `transient` and `outcomeUnknown`.
-    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
-        -> Answer<ReadOutcome>
-    {
-        try await retrying(.read, key: key) { () async throws(BackendError) in
-            try await base.read(key, unless: knownVersion)
-        }
-    }
-
-    /// Writes one key. Retries after `transient`.
-    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await retrying(.write, key: key) { () async throws(BackendError) in
-            try await base.write(value, to: key, if: precondition)
-        }
-    }
-
-    /// Deletes one key. Retries after `transient`.
-    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await retrying(.delete, key: key) { () async throws(BackendError) in
-            try await base.delete(key, if: precondition)
-        }
-    }
-
-    /// Lists keys. Retries after `transient` and `outcomeUnknown`.
-    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
-        -> Answer<KeyPage>
-    {
-        try await retrying(.list) { () async throws(BackendError) in
-            try await base.list(prefix: prefix, after: cursor, limit: limit)
-        }
-    }
-
-    /// Reads the sequence of changes. Retries after `transient` and `outcomeUnknown`.
-    public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await retrying(.changes) { () async throws(BackendError) in
-            try await base.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    /// Reads the position of the latest change. Retries as ``changes(since:prefix:limit:)`` does.
-    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await retrying(.changes) { () async throws(BackendError) in try await base.latestCursor() }
-    }
-
     /// Reads several keys. Retries those that failed.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
@@ -103,14 +53,16 @@ public struct RetryBackend: ForwardingBackend {
 }
 
 extension RetryBackend {
-    private func retrying<Outcome>(
-        _ operation: BackendError.Operation, key: EntryKey? = nil,
-        _ attempt: () async throws(BackendError) -> Answer<Outcome>
+    /// Performs a call. Retries reads, listings and requests for changes after `transient` and `outcomeUnknown`, and
+    /// writes and deletes after `transient`.
+    public func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         var pauses = Pauses(policy: policy, host: host)
         while true {
             do {
-                return try await attempt()
+                return try await call(base)
             } catch {
                 guard error.allowsRepeating(operation) else { throw error }
                 try await pauses.wait(operation, key: key, after: error)

@@ -35,17 +35,5 @@ public struct EntryVersion: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The bytes in lower-case hexadecimal.
-    public var description: String {
-        String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
-            for (index, byte) in bytes.enumerated() {
-                text[2 * index] = Self.digit(byte >> 4)
-                text[2 * index + 1] = Self.digit(byte & 0xF)
-            }
-            return 2 * bytes.count
-        }
-    }
-
-    private static func digit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
-    }
+    public var description: String { Hexadecimal.text(bytes) }
 }

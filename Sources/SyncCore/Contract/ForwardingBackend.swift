@@ -1,19 +1,20 @@
 /// A backend that wraps another one and changes part of its behaviour.
 ///
 /// A wrapper implements ``base`` and the calls that it changes. All other calls go to ``base``: its capabilities and
-/// label, reads, writes, deletes, listings, changes, signals, and ``KeyValueBackend/evidenceReceiver``.
+/// label, reads, writes, deletes, listings, changes and signals.
+///
+/// A wrapper that treats all calls alike, for example measures or repeats them, implements ``forward(_:_:_:)`` only.
 ///
 /// **Batches** are divided into single calls of the wrapper, in order. A wrapper that changes `write(_:to:if:)`
-/// therefore also changes each write of a batch, and no call bypasses it. A wrapper that passes whole batches on
-/// implements the two batch methods itself, for example to keep one request to a server one request.
+/// therefore also changes each write of a batch, and no call bypasses it. To send a batch as one request, implement
+/// the two batch methods.
 ///
 /// **``KeyValueBackend/requiringExisting``** is the wrapper itself. If ``base`` may be a backend that creates its store
 /// on first use, the wrapper must implement this property and wrap the ``KeyValueBackend/requiringExisting`` of
 /// ``base``. Otherwise a share that is not mounted looks like an empty store.
 ///
 /// A wrapper answers for everything that it passes on. If it changes values, it also changes
-/// ``Capabilities/maximumValueByteCount`` and the entry of a conflict, leaves the sizes out of listings, and returns
-/// `nil` as ``KeyValueBackend/evidenceReceiver``: a server that verifies evidence writes values of its own.
+/// ``Capabilities/maximumValueByteCount`` and the entry of a conflict, and leaves the sizes out of listings.
 ///
 /// ```swift
 /// /// A wrapper that refuses all changes.
@@ -36,6 +37,20 @@
 public protocol ForwardingBackend: KeyValueBackend {
     /// The backend that this one wraps.
     var base: any KeyValueBackend { get }
+
+    /// Performs one call of ``base``.
+    ///
+    /// Reads, writes, deletes, listings and requests for changes that the wrapper does not implement go through this
+    /// method. By default it performs the call once.
+    ///
+    /// - Parameters:
+    ///   - operation: The operation of the call.
+    ///   - key: The key, if the operation concerns one.
+    ///   - call: Performs the call on a backend.
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome>
 }
 
 extension ForwardingBackend {
@@ -45,49 +60,59 @@ extension ForwardingBackend {
     /// The label of ``base``.
     public var label: String { base.label }
 
-    /// The wrapper itself if it receives evidence, otherwise the receiver of ``base``.
-    public var evidenceReceiver: (any EvidenceReceiver)? { self as? any EvidenceReceiver ?? base.evidenceReceiver }
-
-    /// The wrapper itself if it signs grants, otherwise the signer of ``base``.
-    public var grantIssuer: (any GrantIssuer)? { self as? any GrantIssuer ?? base.grantIssuer }
+    /// Performs the call on ``base``.
+    public func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        try await call(base)
+    }
 
     /// Reads one key from ``base``.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
-        try await base.read(key, unless: knownVersion)
+        try await forward(.read, key) { (base) throws(BackendError) in try await base.read(key, unless: knownVersion) }
     }
 
     /// Writes one key to ``base``.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await base.write(value, to: key, if: precondition)
+        try await forward(.write, key) { (base) throws(BackendError) in
+            try await base.write(value, to: key, if: precondition)
+        }
     }
 
     /// Deletes one key from ``base``.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await base.delete(key, if: precondition)
+        try await forward(.delete, key) { (base) throws(BackendError) in try await base.delete(key, if: precondition) }
     }
 
     /// Lists the keys of ``base``.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        try await base.list(prefix: prefix, after: cursor, limit: limit)
+        try await forward(.list, nil) { (base) throws(BackendError) in
+            try await base.list(prefix: prefix, after: cursor, limit: limit)
+        }
     }
 
     /// Returns the changes of ``base``.
     public func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
         -> Answer<ChangePage>
     {
-        try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        try await forward(.changes, nil) { (base) throws(BackendError) in
+            try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        }
     }
 
     /// Returns the position of the latest change of ``base``.
-    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> { try await base.latestCursor() }
+    public func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+        try await forward(.changes, nil) { (base) throws(BackendError) in try await base.latestCursor() }
+    }
 
     /// Returns the signals of ``base``.
     public func signals() -> AsyncStream<Void> { base.signals() }

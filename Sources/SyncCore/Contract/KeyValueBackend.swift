@@ -26,11 +26,10 @@
 ///   the listing fail.
 /// - Pass the conformance checks of `SyncCoreTesting`.
 ///
-/// **What has a default implementation:** ``requiringExisting``, ``evidenceReceiver``, ``grantIssuer``, the two batch
-/// methods, ``changes(since:prefix:limit:)``, ``latestCursor()`` and ``signals()``. A backend that keeps no sequence of
-/// changes and sends no signals implements two properties and four methods. ``MemoryBackend`` is a complete
-/// implementation to start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only
-/// what it changes.
+/// **What has a default implementation:** ``requiringExisting``, the two batch methods,
+/// ``changes(since:prefix:limit:)``, ``latestCursor()`` and ``signals()``. A backend that keeps no sequence of changes
+/// and sends no signals implements two properties and four methods. ``MemoryBackend`` is a complete implementation to
+/// start from. A wrapper of another backend conforms to ``ForwardingBackend`` and implements only what it changes.
 ///
 /// A caller that creates an entry unless it exists:
 ///
@@ -56,16 +55,6 @@ public protocol KeyValueBackend: Sendable {
     /// would otherwise look like an empty store. The default is the backend itself, for backends that never create a
     /// store. A wrapper wraps the ``requiringExisting`` of the backend that it wraps.
     var requiringExisting: any KeyValueBackend { get }
-
-    /// The receiver of evidence at the server of this store; `nil` if no server verifies evidence.
-    ///
-    /// The default is the backend itself if it conforms to ``EvidenceReceiver``.
-    var evidenceReceiver: (any EvidenceReceiver)? { get }
-
-    /// The signer of grants at the server of this store; `nil` if no server signs them.
-    ///
-    /// The default is the backend itself if it conforms to ``GrantIssuer``.
-    var grantIssuer: (any GrantIssuer)? { get }
 
     /// Reads one key.
     ///
@@ -161,12 +150,6 @@ public protocol KeyValueBackend: Sendable {
 extension KeyValueBackend {
     /// The backend itself.
     public var requiringExisting: any KeyValueBackend { self }
-
-    /// The backend itself if it receives evidence.
-    public var evidenceReceiver: (any EvidenceReceiver)? { self as? any EvidenceReceiver }
-
-    /// The backend itself if it signs grants.
-    public var grantIssuer: (any GrantIssuer)? { self as? any GrantIssuer }
 
     /// Reads one key unconditionally.
     public func read(_ key: EntryKey) async throws(BackendError) -> Answer<ReadOutcome> {

@@ -35,17 +35,14 @@ extension CrashTrial {
     static func lines(of history: WrittenHistory) -> String {
         let versions = history.versions.map { "version \($0)\n" }
         let tags = history.tags.map { tag in
-            "tag \(EntryVersion(bytes: withUnsafeBytes(of: tag.bigEndian) { Array($0) }))\n"
+            "tag \(Hexadecimal.text(tag))\n"
         }
         return (versions + tags).joined() + "end\n"
     }
 
     private static func bytes(of text: String, in line: String) throws(BackendError) -> [UInt8] {
-        let digits = text.compactMap(\.hexDigitValue)
-        guard digits.count == text.count, digits.count % 2 == 0, (1...64).contains(digits.count / 2) else {
-            throw unexpected(line)
-        }
-        return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+        guard let bytes = Hexadecimal.bytes(text.utf8), (1...64).contains(bytes.count) else { throw unexpected(line) }
+        return bytes
     }
 
     private static func unexpected(_ line: String) -> BackendError {

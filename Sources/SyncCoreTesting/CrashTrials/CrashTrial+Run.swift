@@ -31,12 +31,12 @@ extension CrashTrial {
         precondition(
             rounds >= 1 && processes >= 1 && (1...64).contains(tasks),
             "rounds and processes must be 1 or more, tasks 1 to 64")
-        let watch = Stopwatch(host.timer)
+        let elapsed = host.stopwatch()
         var audit = CrashAudit(seed: seed)
         var generator = SeededGenerator(seed: seed)
         let isShared = try await reopen().capabilities.sharedBetweenProcesses
         for round in 0..<rounds {
-            if let limit, watch.elapsed > limit, round > 0 { break }
+            if let limit, elapsed() > limit, round > 0 { break }
             let assignments = (0..<(isShared ? processes : 1)).map {
                 CrashAssignment(seed: seed, round: round, process: $0, taskCount: tasks)
             }
@@ -46,7 +46,7 @@ extension CrashTrial {
             let isEarly = round == 0 && rounds > 1
             let reported = try await killed(commands, atOnce: isEarly, host: host, using: &generator)
             let backend = try await reopen()
-            let isLast = round == rounds - 1 || (limit.map { watch.elapsed > $0 } ?? false)
+            let isLast = round == rounds - 1 || (limit.map { elapsed() > $0 } ?? false)
             let isThorough = isLast || round % 100 == 99
             guard await audit.settle(round, zip(assignments, reported).map { ($0, $1) }, backend, readsAll: isThorough)
             else {
@@ -89,18 +89,6 @@ extension CrashTrial {
             if status != -9 { lines[index].append("! it exited on its own with \(status)") }
         }
         return lines
-    }
-}
-
-/// Measures elapsed time with a clock of any type with `Duration`.
-private struct Stopwatch {
-    private let measure: () -> Duration
-
-    var elapsed: Duration { measure() }
-
-    init(_ clock: some Clock<Duration>) {
-        let begin = clock.now
-        measure = { begin.duration(to: clock.now) }
     }
 }
 #endif

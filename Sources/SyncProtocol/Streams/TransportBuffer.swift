@@ -1,3 +1,4 @@
+import SyncCore
 import Synchronization
 
 /// A bounded buffer for the bytes of a stream that have arrived and have not been read.
@@ -8,7 +9,6 @@ package final class TransportBuffer: Sendable {
         var bytes: [UInt8] = []
         var end: Result<Void, TransportError>?
         var isFull = false
-        var reader: CheckedContinuation<Void, Never>?
     }
 
     /// The result of ``take()``.
@@ -20,43 +20,42 @@ package final class TransportBuffer: Sendable {
     }
 
     private let state = Mutex(State())
+    private let reader = WaitList<Void, Void>()
 
     package init() {}
 
     /// Appends `bytes` if there is room for them; returns `false` otherwise.
     package func offer(_ bytes: some Collection<UInt8>) -> Bool {
-        let (isTaken, reader) = state.withLock { state in
+        state.withLock { state in
             guard state.bytes.isEmpty || state.bytes.count + bytes.count <= Self.capacity else {
                 state.isFull = true
-                return (false, nil as CheckedContinuation<Void, Never>?)
+                return false
             }
-            state.bytes.append(contentsOf: bytes)
-            return (true, state.reader.take())
+            append(bytes, to: &state)
+            return true
         }
-        reader?.resume()
-        return isTaken
     }
 
     /// Appends `bytes` unless the buffer would exceed `maximum` bytes. Returns `true` if they were appended.
     package func offer(_ bytes: some Collection<UInt8>, maximum: Int) -> Bool {
-        let (isTaken, reader) = state.withLock { state in
-            guard bytes.count <= maximum - state.bytes.count else {
-                return (false, nil as CheckedContinuation<Void, Never>?)
-            }
-            state.bytes.append(contentsOf: bytes)
-            return (true, state.reader.take())
+        state.withLock { state in
+            guard bytes.count <= maximum - state.bytes.count else { return false }
+            append(bytes, to: &state)
+            return true
         }
-        reader?.resume()
-        return isTaken
+    }
+
+    private func append(_ bytes: some Collection<UInt8>, to state: inout State) {
+        state.bytes.append(contentsOf: bytes)
+        reader.resumeAll(returning: ())
     }
 
     /// Ends the stream, with `error` or normally. No bytes follow.
     package func finish(_ error: TransportError?) {
-        let reader = state.withLock { state in
+        state.withLock { state in
             state.end = state.end ?? error.map { .failure($0) } ?? .success(())
-            return state.reader.take()
+            reader.resumeAll(returning: ())
         }
-        reader?.resume()
     }
 
     package func take() -> Found {
@@ -71,20 +70,11 @@ package final class TransportBuffer: Sendable {
 
     /// Returns when something can be taken or the task is cancelled. In the latter case it calls `onCancel`.
     package func wait(onCancel: @Sendable () -> Void) async {
+        let waiter = state.withLock { $0.bytes.isEmpty && $0.end == nil ? reader.add() : nil }
         await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                // Cancellation is checked under the lock. The cancellation handler either runs before, and is noticed
-                // here, or runs after, and finds the continuation.
-                let isReady = state.withLock { state in
-                    if !state.bytes.isEmpty || state.end != nil || Task.isCancelled { return true }
-                    state.reader = continuation
-                    return false
-                }
-                if isReady { continuation.resume() }
-            }
+            await waiter?.value(ifCancelled: ())
         } onCancel: {
             onCancel()
-            state.withLock { $0.reader.take() }?.resume()
         }
     }
 }

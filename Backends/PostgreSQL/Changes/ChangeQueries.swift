@@ -3,7 +3,7 @@ import SyncCore
 
 /// Reads the sequence of changes. Every read first numbers the pending changes, so that a change that was acknowledged
 /// is part of the next page.
-struct ChangeFeed {
+struct ChangeQueries {
     let store: PostgreSQLStore
 
     /// The number of changes that one statement looks at. A page ends there, although more changes may follow.

@@ -6,7 +6,7 @@ import SyncProtocol
 ///
 /// It works only while a caller waits in ``next()``. Events that arrive in between stay in the connection and become
 /// one signal.
-actor ChangeFeed {
+actor ChangeSubscription {
     /// The part of the backend that the subscription uses.
     struct Source: Sendable {
         var address: ServerAddress
