@@ -25,14 +25,11 @@ extension Shop {
     public func signUp(
         _ name: String, password: String, earlierPurchases: EarlierPurchases
     ) async throws(ShopError) -> [String] {
-        try await accountChanges.exclusively { () async throws(ShopError) in
-            let opened = try await open()
-            let client = try opened.accounts().client
-            let new: AccountClient.SignUp
-            do { new = try await client.signUp(name, password: password) } catch { throw ShopError(error) }
+        try await changingAccount { opened in
+            let new = try await opened.accounts().client.signUp(name, password: password)
             try await enter(new.session, earlierPurchases, opened)
             // The codes are shown only once, so a failed sync must not hide them.
-            do throws(ShopError) { try await synchronize(opened) } catch { note(error, in: .sync) }
+            await attempt(.sync) { try await synchronize(opened) }
             return new.recoveryCodes ?? []
         }
     }
@@ -43,11 +40,8 @@ extension Shop {
     public func logIn(
         _ name: String, password: String, earlierPurchases: EarlierPurchases
     ) async throws(ShopError) {
-        try await accountChanges.exclusively { () async throws(ShopError) in
-            let opened = try await open()
-            let client = try opened.accounts().client
-            let session: ServerSession
-            do { session = try await client.logIn(name, password: password) } catch { throw ShopError(error) }
+        try await changingAccount { opened in
+            let session = try await opened.accounts().client.logIn(name, password: password)
             try await enter(session, earlierPurchases, opened)
             try await synchronize(opened)
         }
@@ -67,19 +61,12 @@ extension Shop {
     public func resetPassword(
         of name: String, recoveryCode code: String, to newPassword: String, earlierPurchases: EarlierPurchases
     ) async throws(ShopError) -> [String] {
-        try await accountChanges.exclusively { () async throws(ShopError) in
-            let opened = try await open()
+        try await changingAccount { opened in
             let client = try opened.accounts().client
-            let session: ServerSession
-            do { session = try await client.recover(name, code: code, newPassword: newPassword) } catch {
-                throw ShopError(error)
-            }
-            try await enter(session, earlierPurchases, opened)
-            do throws(ShopError) { try await synchronize(opened) } catch { note(error, in: .sync) }
-            do throws(ShopError) { return try await renewRecoveryCodes(password: newPassword) } catch {
-                note(error, in: .account)
-                return []
-            }
+            try await enter(
+                try await client.recover(name, code: code, newPassword: newPassword), earlierPurchases, opened)
+            await attempt(.sync) { try await synchronize(opened) }
+            return await attempt(.account) { try await renewRecoveryCodes(password: newPassword) } ?? []
         }
     }
 
@@ -88,9 +75,9 @@ extension Shop {
     /// - Returns: The new codes. Show them to the user once. The former ones are invalid.
     /// - Throws: ``ShopError``.
     public func renewRecoveryCodes(password: String) async throws(ShopError) -> [String] {
-        let (client, tokens) = try await open().accounts()
-        do { return try await client.renewRecoveryCodes(password: password, token: tokens.token(refused:)) } catch {
-            throw ShopError(error)
+        try await whileOpen { opened in
+            let (client, tokens) = try opened.accounts()
+            return try await client.renewRecoveryCodes(password: password, token: tokens.token(refused:))
         }
     }
 
@@ -100,22 +87,20 @@ extension Shop {
     ///
     /// - Throws: ``ShopError``.
     public func logOut() async throws(ShopError) {
-        try await accountChanges.exclusively { () async throws(ShopError) in
-            let opened = try await open()
+        try await changingAccount { opened in
             // An interrupted log-out may have left the session.
             let hasSession = await opened.hasSession()
             do throws(EntitlementError) { try await opened.store.logOut() } catch {
-                guard error.kind == .signInNeeded, hasSession else { throw ShopError(error) }
+                guard error.kind == .signInNeeded, hasSession else { throw error }
             }
             account = opened.store.account.name
             await opened.model.refresh()
             guard let client = opened.client, let tokens = opened.tokens else { return }
-            var token: String?
-            do { token = try await tokens.session()?.accessToken } catch { note(ShopError(error), in: .account) }
-            do { try await tokens.forget() } catch { throw ShopError(error) }
+            let session = await attempt(.account) { try await tokens.session() } ?? nil
+            try await tokens.forget()
             // The token of this session only: another account may have logged in since.
-            guard let token else { return }
-            do { try await client.logOut { _ in token } } catch { note(ShopError(error), in: .account) }
+            guard let token = session?.accessToken else { return }
+            await attempt(.account) { try await client.logOut { _ in token } }
         }
     }
 
@@ -124,31 +109,26 @@ extension Shop {
     ///
     /// - Throws: ``ShopError``. After a failure, calling it again completes it.
     public func deleteAccount(password: String) async throws(ShopError) {
-        try await accountChanges.exclusively { () async throws(ShopError) in
-            let opened = try await open()
+        try await changingAccount { opened in
             let (client, tokens) = try opened.accounts()
             let name = account
             // An interrupted deletion may have left the session.
             let hasSession = await opened.hasSession()
             guard name != nil || hasSession else { throw ShopError(.logInNeeded, "no account is logged in") }
-            do {
-                do throws(AccountError) {
-                    try await client.erase(password: password, token: tokens.token(refused:))
-                } catch {
-                    // An earlier attempt has deleted the account, but was interrupted before this device was updated.
-                    guard error.kind == .notAllowed else { throw error }
-                }
-                do {
-                    try await opened.store.sync()
-                    throw ShopError(.notAllowed, "the server still has the account \((name ?? "").singleLine)")
-                } catch let error as EntitlementError {
-                    // A running shop may have noticed the deletion first, and have logged the account out.
-                    guard error.kind == .accountErased || opened.store.account.isAnonymous else { throw error }
-                }
-                try await tokens.forget()
+            do throws(AccountError) {
+                try await client.erase(password: password, token: tokens.token(refused:))
             } catch {
-                throw ShopError(error)
+                // An earlier attempt has deleted the account, but was interrupted before this device was updated.
+                guard error.kind == .notAllowed else { throw error }
             }
+            do {
+                try await opened.store.sync()
+                throw ShopError(.notAllowed, "the server still has the account \((name ?? "").singleLine)")
+            } catch let error as EntitlementError {
+                // A running shop may have noticed the deletion first, and have logged the account out.
+                guard error.kind == .accountErased || opened.store.account.isAnonymous else { throw error }
+            }
+            try await tokens.forget()
             account = opened.store.account.name
             await opened.model.refresh()
         }
@@ -158,37 +138,48 @@ extension Shop {
     /// unless this device has switched to the new account already.
     private func enter(
         _ session: ServerSession, _ earlier: EarlierPurchases, _ opened: OpenedShop
-    ) async throws(ShopError) {
+    ) async throws {
         let tokens = try opened.accounts().tokens
+        let former = try await tokens.session()
         do {
-            let former = try await tokens.session()
-            do {
-                try await tokens.begin(session)
-                try await opened.store.logIn(session.account, adoptAnonymous: earlier == .adopt)
-            } catch {
-                do {
-                    let now = try await EntitlementStore.accountLoggedIn(in: opened.local)?.name
-                    if now != session.account {
-                        if let former { try await tokens.begin(former) } else { try await tokens.forget() }
-                    }
-                } catch {
-                    note(ShopError(error), in: .account)
-                }
-                throw error
-            }
+            try await tokens.begin(session)
+            try await opened.store.logIn(session.account, adoptAnonymous: earlier == .adopt)
         } catch {
-            throw ShopError(error)
+            await attempt(.account) {
+                let now = try await EntitlementStore.accountLoggedIn(in: opened.local)?.name
+                guard now != session.account else { return }
+                if let former { try await tokens.begin(former) } else { try await tokens.forget() }
+            }
+            throw error
         }
         account = opened.store.account.name
         note(nil, in: .account)
     }
 
     /// Restores the purchases, and fetches the account's token for the App Store.
-    private func synchronize(_ opened: OpenedShop) async throws(ShopError) {
-        do { try await opened.store.restore() } catch { throw ShopError(error) }
+    private func synchronize(_ opened: OpenedShop) async throws {
+        try await opened.store.restore()
         note(nil, in: .sync)
         await opened.model.refresh()
         // Purchases do not depend on the token.
-        do throws(ShopError) { _ = try await appAccountToken() } catch { note(error, in: .account) }
+        await attempt(.account) { _ = try await appAccountToken() }
+    }
+
+    /// Changes the account while no other call does, and translates the error.
+    private func changingAccount<Outcome: Sendable>(
+        _ body: @MainActor (OpenedShop) async throws -> Outcome
+    ) async throws(ShopError) -> Outcome {
+        try await accountChanges.exclusively { () async throws(ShopError) in try await whileOpen(body) }
+    }
+
+    /// Calls `body`, whose failure is noted and fails no call. Returns `nil` after a failure.
+    @discardableResult
+    private func attempt<Outcome: Sendable>(
+        _ activity: Activity, _ body: @MainActor () async throws -> Outcome
+    ) async -> Outcome? {
+        do { return try await body() } catch {
+            note(ShopError(error), in: activity)
+            return nil
+        }
     }
 }

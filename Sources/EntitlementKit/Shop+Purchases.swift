@@ -30,26 +30,25 @@ extension Shop {
     ///   - `full` or `storage`: The purchase could not be saved. The App Store delivers it again.
     ///   - `otherEnvironment`: The purchase was saved, and grants nothing.
     public func buy(_ product: String) async throws(ShopError) -> Outcome {
-        let product = ProductID(product)
-        let opened = try await open()
-        guard let feed = opened.feed else {
-            throw ShopError(.appStore, "this system has no App Store: use record(_:transaction:date:)")
-        }
-        guard isRunning else {
-            throw ShopError(
-                .notRunning,
-                "run() does not run, so purchases that arrive later would be missed: call it in a task of "
-                    + "the app's root view")
-        }
-        guard let known = opened.store.catalog.products.first(where: { $0.id == product }) else {
-            throw ShopError(.catalog, "the catalogue has no product \(product.rawValue.singleLine): add it")
-        }
-        if known.requiresAccount, account == nil {
-            throw ShopError(.logInNeeded, "\(product.rawValue.singleLine) requires an account: log in first")
-        }
-        if offers[product.rawValue] == nil { try await loadOffers() }
-        if let mismatch = mismatch(of: known) { throw mismatch }
-        do {
+        try await whileOpen { opened in
+            let product = ProductID(product)
+            guard let feed = opened.feed else {
+                throw ShopError(.appStore, "this system has no App Store: use record(_:transaction:date:)")
+            }
+            guard isRunning else {
+                throw ShopError(
+                    .notRunning,
+                    "run() does not run, so purchases that arrive later would be missed: call it in a task of "
+                        + "the app's root view")
+            }
+            guard let known = opened.store.catalog.products.first(where: { $0.id == product }) else {
+                throw ShopError(.catalog, "the catalogue has no product \(product.rawValue.singleLine): add it")
+            }
+            if known.requiresAccount, account == nil {
+                throw ShopError(.logInNeeded, "\(product.rawValue.singleLine) requires an account: log in first")
+            }
+            if offers[product.rawValue] == nil { try await loadOffers() }
+            if let mismatch = mismatch(of: known) { throw mismatch }
             switch try await feed.buy(product, accountToken: tokenForPurchase?.uuidString.lowercased()) {
             case .purchased(let transaction):
                 guard transaction.environment == opened.store.environment else {
@@ -63,8 +62,6 @@ extension Shop {
             case .pending: return .pending
             case .cancelled: return .cancelled
             }
-        } catch {
-            throw ShopError(error)
         }
     }
 
@@ -74,18 +71,15 @@ extension Shop {
     /// - Throws: ``ShopError``.
     @discardableResult
     public func restore() async throws(ShopError) -> Int {
-        let opened = try await open()
-        do {
-            let known = try await opened.store.purchaseCount()
+        try await whileOpen { opened in
+            let known = try await opened.store.facts().purchases.count
             if let feed = opened.feed {
                 try await feed.restore()
             } else {
                 try await opened.store.restore()
             }
             await opened.model.refresh()
-            return try await opened.store.purchaseCount() - known
-        } catch {
-            throw ShopError(error)
+            return try await opened.store.facts().purchases.count - known
         }
     }
 
@@ -99,15 +93,12 @@ extension Shop {
     public func record(
         _ product: String, transaction: String, date: Date? = nil
     ) async throws(ShopError) {
-        let opened = try await open()
-        do {
+        try await whileOpen { opened in
             try await opened.store.record(
                 .reported(ProductID(product), transaction: TransactionID(transaction), date: date.map { Timestamp($0) })
             )
-        } catch {
-            throw ShopError(error)
+            await opened.model.refresh()
         }
-        await opened.model.refresh()
     }
 
     /// Returns the new end of the group if a non-renewing subscription were bought now. It is in the year 9999 if the
@@ -115,8 +106,7 @@ extension Shop {
     ///
     /// - Throws: ``ShopError``.
     public func end(afterBuying product: String) async throws(ShopError) -> Date {
-        let opened = try await open()
-        do { return Date(try await opened.store.preview(buying: ProductID(product))) } catch { throw ShopError(error) }
+        try await whileOpen { Date(try await $0.store.preview(buying: ProductID(product))) }
     }
 
     /// The `appAccountToken` of the account: the UUID by which the server recognizes it in Apple's notifications.
@@ -125,20 +115,20 @@ extension Shop {
     /// - Returns: `nil` if no account is logged in.
     /// - Throws: ``ShopError``.
     public func appAccountToken() async throws(ShopError) -> UUID? {
-        let opened = try await open()
-        let account = opened.store.account
-        guard !account.isAnonymous, opened.client != nil else { return nil }
-        if let accountToken, accountToken.account == account { return accountToken.token }
-        let (client, tokens) = try opened.accounts()
-        let text: String
-        do { text = try await client.accountToken(token: tokens.token(refused:)) } catch { throw ShopError(error) }
-        guard let token = UUID(uuidString: text) else {
-            throw ShopError(.noServer, "the server named the account by \(text.singleLine), which is not a UUID")
+        try await whileOpen { opened in
+            let account = opened.store.account
+            guard !account.isAnonymous, opened.client != nil else { return nil }
+            if let accountToken, accountToken.account == account { return accountToken.token }
+            let (client, tokens) = try opened.accounts()
+            let text = try await client.accountToken(token: tokens.token(refused:))
+            guard let token = UUID(uuidString: text) else {
+                throw ShopError(.noServer, "the server named the account by \(text.singleLine), which is not a UUID")
+            }
+            // Another account may have logged in meanwhile.
+            guard account == opened.store.account else { return nil }
+            accountToken = (account, token)
+            return token
         }
-        // Another account may have logged in meanwhile.
-        guard account == opened.store.account else { return nil }
-        accountToken = (account, token)
-        return token
     }
 
     /// The token for a purchase, if it is known. The purchase does not depend on it: this device sends the transaction

@@ -159,10 +159,7 @@ public final class Shop {
     ///
     /// - Throws: ``ShopError``.
     public func access(to entitlement: String) async throws(ShopError) -> ShopAccess {
-        let opened = try await open()
-        do { return ShopAccess(try await opened.store.access(to: EntitlementID(entitlement))) } catch {
-            throw ShopError(error)
-        }
+        try await whileOpen { ShopAccess(try await $0.store.access(to: EntitlementID(entitlement))) }
     }
 
     /// The store behind this shop, for everything that a shop does not offer.
@@ -186,6 +183,13 @@ extension Shop {
             account = opened.store.account.name
             return opened
         }
+    }
+
+    /// Calls `body` with the opened shop, and translates its error.
+    func whileOpen<Outcome: Sendable>(
+        _ body: @MainActor (OpenedShop) async throws -> Outcome
+    ) async throws(ShopError) -> Outcome {
+        do { return try await body(try await open()) } catch { throw ShopError(error) }
     }
 
     /// Calls `body` until it succeeds, with pauses of 1 s to 60 s. Returns `nil` if the task is cancelled.

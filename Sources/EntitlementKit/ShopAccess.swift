@@ -1,4 +1,4 @@
-import EntitlementSyncStoreKit
+import EntitlementSync
 import Entitlements
 public import Foundation
 

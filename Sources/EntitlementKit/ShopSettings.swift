@@ -86,23 +86,25 @@ struct ShopSettings: Sendable {
             let storeKit = environment == nil ? await source?.environment() : nil
             let environment = environment ?? storeKit ?? .production
             let local = local ?? FileBackend(folder: folder.appending(path: "purchases").path)
-            guard let server else {
-                let store = try await EntitlementStore(
-                    catalog: catalog, local: local, remote: nil, environment: environment, trust: trust, host: host)
-                return await parts(store, local, nil, nil, onEvent)
+            var parts: (client: AccountClient, tokens: SessionTokens, http: HTTPBackend)?
+            if let server {
+                let transport = try transport ?? Self.platformTransport()
+                let client: AccountClient
+                do { client = try AccountClient(server: server, transport: transport, host: host) } catch {
+                    throw ShopError(.noServer, error.message)
+                }
+                let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server), host: host)
+                let http = try HTTPBackend(
+                    server: server, transport: transport, host: host, token: tokens.token(refused:))
+                parts = (client, tokens, http)
             }
-            let transport = try transport ?? Self.platformTransport()
-            let client: AccountClient
-            do { client = try AccountClient(server: server, transport: transport, host: host) } catch {
-                throw ShopError(.noServer, error.message)
-            }
-            let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server), host: host)
-            let remote = try HTTPBackend(
-                server: server, transport: transport, host: host, token: tokens.token(refused:))
             let store = try await EntitlementStore(
-                catalog: catalog, local: local, remote: remote.retrying(host: host), environment: environment,
-                trust: trust, host: host)
-            return await parts(store, local, client, tokens, onEvent)
+                catalog: catalog, local: local, remote: parts?.http.retrying(host: host), server: parts?.http,
+                environment: environment, trust: trust, host: host)
+            return OpenedShop(
+                store: store, local: local, model: await EntitlementModel(store), client: parts?.client,
+                tokens: parts?.tokens,
+                feed: source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) })
         } catch {
             throw ShopError(error)
         }
@@ -116,16 +118,6 @@ struct ShopSettings: Sendable {
         #else
         return file
         #endif
-    }
-
-    private func parts(
-        _ store: EntitlementStore, _ local: any KeyValueBackend, _ client: AccountClient?, _ tokens: SessionTokens?,
-        _ onEvent: @escaping @Sendable (StoreKitFeed.Event) async -> Void
-    ) async -> OpenedShop {
-        let feed = source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) }
-        return OpenedShop(
-            store: store, local: local, model: await EntitlementModel(store), client: client, tokens: tokens, feed: feed
-        )
     }
 }
 

@@ -79,10 +79,10 @@ extension AccountSession {
     }
 
     /// Stores a copy of the server ledger.
-    func note(_ decisions: Decisions) async throws(EntitlementError) {
+    func note(_ serverLedger: FetchedServerLedger) async throws(EntitlementError) {
         guard !account.isAnonymous else { return }
-        let document = LedgerDocument(ledger: decisions.ledger, localSection: decisions.source)
-        try await entries.update(keys.knownDecisions) { held in
+        let document = LedgerDocument(ledger: serverLedger.ledger, localSection: serverLedger.source)
+        try await entries.update(keys.knownServerLedger) { held in
             // The copy was erased with the account, permanently.
             held.ledger.isErased || held == document ? nil : document
         }

@@ -17,8 +17,8 @@ final class AccountSession: Sendable {
         let clock: TrustedClock
         let trust: TrustSource
         /// The server whose own store ``local`` is; `nil` on a device.
-        let server: EntitlementStore.OwnServer?
-        let turns: Turns
+        let ownServer: EntitlementStore.OwnServer?
+        let counter: StateCounter
     }
 
     let account: Account
@@ -29,23 +29,19 @@ final class AccountSession: Sendable {
     let grantKey: EntryKey
     let dependsOnRemote: Bool
     /// The server ledger in the local store: the server's own, or this device's copy.
-    let decisionsKey: EntryKey
+    let serverLedgerKey: EntryKey
     private let cache = Mutex<LocalState?>(nil)
-    /// The versions of the ledger and the decisions when this object last fetched a grant.
+    /// The versions of the ledger and the server ledger when this object last fetched a grant.
     private let grantedVersions = Mutex<[EntryVersion?]>([])
 
     /// Creates the session of `account`. Reads nothing.
     init(_ account: Account, _ dependencies: Dependencies) throws(EntitlementError) {
         self.account = account
         self.dependencies = dependencies
-        do {
-            keys = try LedgerKeys(account)
-            grantKey = try EntryKey(keys.grants + LedgerKeys.escaped(dependencies.environment.rawValue))
-        } catch {
-            throw EntitlementError(error)
-        }
+        keys = try ofLocalStore(LedgerKeys(account))
+        grantKey = try ofLocalStore(EntryKey(keys.grants + LedgerKeys.escaped(dependencies.environment.rawValue)))
         entries = LedgerEntries(backend: dependencies.local)
-        decisionsKey = dependencies.server == nil ? keys.knownDecisions : keys.decisions
+        serverLedgerKey = dependencies.ownServer == nil ? keys.knownServerLedger : keys.serverLedger
         let rules = dependencies.catalog.policy.rules
         dependsOnRemote =
             dependencies.remoteLabel != nil && (rules.expiry.dependsOnRemote || rules.flags.dependsOnRemote)
@@ -65,7 +61,7 @@ final class AccountSession: Sendable {
     /// account ledger, so that no writer updates it without having seen the claim; the replica id is read after both,
     /// so that no fact that stays anonymous gets the id that moved to the account.
     func read() async throws(EntitlementError) -> LocalState {
-        let turn = dependencies.turns.next()
+        let turn = dependencies.counter.next()
         let cached = cache.withLock { $0 }
         var requests: [ReadRequest] = []
         // The anonymous account is never synced, and has no server ledger.
@@ -76,7 +72,7 @@ final class AccountSession: Sendable {
         requests.append(ReadRequest(keys.ledger, unless: cached?.account.version))
         if dependsOnRemote { requests.append(ReadRequest(keys.remote, unless: cached?.remote?.version)) }
         if !account.isAnonymous {
-            requests.append(ReadRequest(decisionsKey, unless: cached?.decisions.version))
+            requests.append(ReadRequest(serverLedgerKey, unless: cached?.serverLedger.version))
         }
         let needsGrant = dependencies.trust.verifier != nil && !account.isAnonymous
         let knownGrant = try? cached?.grant.get()
@@ -93,10 +89,10 @@ final class AccountSession: Sendable {
         let device = try entries.decode(&results, keys.device, cached: cached?.device)
         let ledger = try entries.decode(&results, keys.ledger, cached: cached?.account)
         let remote = dependsOnRemote ? try entries.decode(&results, keys.remote, cached: cached?.remote) : nil
-        var decisions =
+        var serverLedger =
             account.isAnonymous
-            ? VersionedLedger() : try entries.decode(&results, decisionsKey, cached: cached?.decisions)
-        if let policy = dependencies.server?.policy { decisions.state(policy, at: dependencies.clock.now) }
+            ? VersionedLedger() : try entries.decode(&results, serverLedgerKey, cached: cached?.serverLedger)
+        if let policy = dependencies.ownServer?.policy { serverLedger.state(policy, at: dependencies.clock.now) }
         let grant =
             needsGrant
             ? decodeGrant(device: results.removeFirst(), grant: results.removeFirst(), cached: knownGrant)
@@ -105,7 +101,7 @@ final class AccountSession: Sendable {
         if let marks = results.first { dependencies.clock.take(marks) }
 
         if var cached, cached.account.version == ledger.version, cached.device.version == device.version,
-            cached.remote?.version == remote?.version, cached.decisions.version == decisions.version
+            cached.remote?.version == remote?.version, cached.serverLedger.version == serverLedger.version
         {
             (cached.replica, cached.hasSynced, cached.grant) = (replica, hasSynced, grant)
             cached.turn = Turn(read: turn, written: turn)
@@ -113,7 +109,7 @@ final class AccountSession: Sendable {
         }
         return remember(
             LocalState(
-                account: ledger, device: device, remote: remote, decisions: decisions, replica: replica,
+                account: ledger, device: device, remote: remote, serverLedger: serverLedger, replica: replica,
                 hasSynced: hasSynced, grant: grant, turn: Turn(read: turn, written: turn),
                 isAnonymous: account.isAnonymous, after: cached?.replay ?? emptyReplay))
     }
@@ -136,8 +132,7 @@ final class AccountSession: Sendable {
     private func outcomes(
         of requests: [ReadRequest]
     ) async throws(EntitlementError) -> ArraySlice<Result<ReadOutcome, BackendError>> {
-        let results: [Result<ReadOutcome, BackendError>]
-        do { results = try await dependencies.local.read(requests).outcome } catch { throw EntitlementError(error) }
+        let results = try await inLocalStore(await dependencies.local.read(requests)).outcome
         guard results.count == requests.count else {
             throw EntitlementError(
                 .storage, "local store: it answered \(results.count) of \(requests.count) reads of one batch")
@@ -153,8 +148,9 @@ final class AccountSession: Sendable {
             LocalState(
                 account: target == .account ? ledger : state.account,
                 device: target == .device ? ledger : state.device,
-                remote: state.remote, decisions: state.decisions, replica: state.replica, hasSynced: state.hasSynced,
-                grant: state.grant, turn: Turn(read: state.turn.read, written: dependencies.turns.next()),
+                remote: state.remote, serverLedger: state.serverLedger, replica: state.replica,
+                hasSynced: state.hasSynced, grant: state.grant,
+                turn: Turn(read: state.turn.read, written: dependencies.counter.next()),
                 isAnonymous: account.isAnonymous, after: state.replay))
     }
 

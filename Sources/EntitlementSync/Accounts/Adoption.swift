@@ -96,7 +96,7 @@ struct Adoption: Sendable {
     }
 
     private static func keys(of account: Account) throws(EntitlementError) -> LedgerKeys {
-        do { return try LedgerKeys(account) } catch { throw EntitlementError(error) }
+        try ofLocalStore(LedgerKeys(account))
     }
 }
 

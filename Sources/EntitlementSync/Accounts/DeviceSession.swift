@@ -14,23 +14,21 @@ struct DeviceSession: Sendable {
 
     /// Returns the account, which is the anonymous one after a log-out; `nil` before the first log-in or log-out.
     func noted() async throws(EntitlementError) -> Account? {
-        let outcome: ReadOutcome
-        do { outcome = try await backend.read(try EntryKey(LedgerKeys.session)).outcome } catch {
-            throw EntitlementError(error)
-        }
-        guard case .found(let entry) = outcome else { return nil }
+        guard case .found(let entry) = try await inLocalStore(await backend.read(key())).outcome else { return nil }
         return try account(in: entry)
     }
 
     /// Stores the logged-in account. Replaces an entry that cannot be decoded.
     func set(_ account: Account) async throws(EntitlementError) {
         let bytes = Self.bytes(naming: account)
-        try await backend.update(try key()) { (entry) throws(EntitlementError) in entry?.value == bytes ? nil : bytes }
+        try await backend.update(try ofLocalStore(key())) { (entry) throws(EntitlementError) in
+            entry?.value == bytes ? nil : bytes
+        }
     }
 
     /// Ends the session of `account`, unless another account has logged in since.
     func end(_ account: Account) async throws(EntitlementError) {
-        try await backend.update(try key()) { (entry) throws(EntitlementError) in
+        try await backend.update(try ofLocalStore(key())) { (entry) throws(EntitlementError) in
             let isCurrent = try entry.map { (entry) throws(EntitlementError) in try self.account(in: entry) } == account
             return isCurrent ? Self.bytes(naming: .anonymous) : nil
         }
@@ -41,9 +39,7 @@ struct DeviceSession: Sendable {
         return Array(lines.joined(separator: "\n").utf8)
     }
 
-    private func key() throws(EntitlementError) -> EntryKey {
-        do { return try EntryKey(LedgerKeys.session) } catch { throw EntitlementError(error) }
-    }
+    private func key() throws(BackendError) -> EntryKey { try EntryKey(LedgerKeys.session) }
 
     private func account(in entry: Entry) throws(EntitlementError) -> Account {
         let lines = String(validating: entry.value, as: UTF8.self)?.split(

@@ -27,7 +27,9 @@ extension EntitlementStore {
     @discardableResult
     public func createAccount(_ name: String) async throws(EntitlementError) -> Account {
         let fallback = try Account(name)
-        guard let remote else { return try await createHere(name) }
+        guard let remote else {
+            return try await inLocalStore(await directoryHere.create(name, incarnation: host.randomUUID()))
+        }
         do {
             guard remote.capabilities.compareAndSwap else {
                 guard try await !isErasedHere(fallback), try await content(of: fallback, on: remote)?.isErased != true
@@ -40,24 +42,14 @@ extension EntitlementStore {
                 return fallback
             }
             if let known = try await current(name, on: remote) { return known }
-            let account = try await AccountDirectory(backend: remote).create(name, incarnation: randomIncarnation())
+            let account = try await AccountDirectory(backend: remote).create(name, incarnation: host.randomUUID())
             try await remember(account)
             return account
-        } catch let error as EntitlementError {
-            throw error
         } catch let error as BackendError where error.isRefusal {
             throw EntitlementError(
                 refusedBy: remote.label, "creates its accounts itself: sign up there, then log in here", error)
         } catch {
-            throw Self.remoteError(error)
-        }
-    }
-
-    private func createHere(_ name: String) async throws(EntitlementError) -> Account {
-        do {
-            return try await AccountDirectory(backend: local).create(name, incarnation: randomIncarnation())
-        } catch {
-            throw EntitlementError(error)
+            throw EntitlementError(remoteAct: error)
         }
     }
 
@@ -132,20 +124,12 @@ extension EntitlementStore {
     public func hasUnsentFacts(_ account: Account) async throws(EntitlementError) -> Bool {
         // An erased account has nothing to send.
         guard let engine, !account.isAnonymous, try await !isErasedHere(account) else { return false }
-        do {
-            let keys = try LedgerKeys(account)
-            if evidenceReceiver != nil {
-                let device = try await LedgerEntries(backend: local).read(keys.device)
-                if !device.ledger.waitingEvidence.isEmpty { return true }
-            }
-            return try await engine.hasUnsent(keys.ledger)
-        } catch let error as EntitlementError {
-            throw error
-        } catch let error as SyncError {
-            throw EntitlementError(error)
-        } catch {
-            throw Self.localError(error)
+        let keys = try ofLocalStore(LedgerKeys(account))
+        if server != nil {
+            let device = try await LedgerEntries(backend: local).read(keys.device)
+            if !device.ledger.waitingEvidence.isEmpty { return true }
         }
+        do { return try await engine.hasUnsent(keys.ledger) } catch { throw EntitlementError(error) }
     }
 
     /// Switches to the account that another process on this device has logged in or out.
@@ -180,14 +164,10 @@ extension EntitlementStore {
             if content == nil, try await findHere(name) == nil { throw EntitlementError.unknownAccount(initial) }
             try await remember(initial)
             return (initial, true)
-        } catch let error where error.isUnreachable {
-            // An account that was logged in on this device before is known locally.
-            if let account = try await findHere(name) { return (account, false) }
-            throw Self.remoteError(error)
-        } catch let error as EntitlementError {
-            throw error
         } catch {
-            throw Self.remoteError(error)
+            // An account that was logged in on this device before is known locally.
+            if error.isUnreachable, let account = try await findHere(name) { return (account, false) }
+            throw EntitlementError(remoteAct: error)
         }
     }
 
@@ -198,7 +178,7 @@ extension EntitlementStore {
     /// because a new incarnation would lack the facts that this device still holds.
     private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
         let directory = AccountDirectory(backend: remote)
-        let known = try await entryHere(of: name)
+        let known = try await inLocalStore(await directoryHere.entry(of: name))
         let remoteEntry = try await directory.entry(of: name)
         for erasedAccount in try Self.accounts(of: name, known?.erased, except: remoteEntry?.erased) {
             do throws(EntitlementError) { try await erase(erasedAccount, from: remote) } catch {
@@ -245,42 +225,20 @@ extension EntitlementStore {
         return lives
     }
 
-    private func entryHere(of name: String) async throws(EntitlementError) -> DirectoryEntry? {
-        do { return try await AccountDirectory(backend: local).entry(of: name) } catch {
-            throw EntitlementError(error)
-        }
-    }
+    /// The directory of the accounts that this device knows.
+    var directoryHere: AccountDirectory { AccountDirectory(backend: local) }
 
     private func findHere(_ name: String) async throws(EntitlementError) -> Account? {
-        do { return try await AccountDirectory(backend: local).current(name) } catch { throw EntitlementError(error) }
+        try await inLocalStore(await directoryHere.current(name))
     }
 
     func isErasedHere(_ account: Account) async throws(EntitlementError) -> Bool {
-        do { return try await AccountDirectory(backend: local).isLedgerErased(of: account) == true } catch {
-            throw EntitlementError(error)
-        }
+        try await inLocalStore(await directoryHere.isLedgerErased(of: account)) == true
     }
 
     /// Records the current incarnation on this device, so that the account can log in offline.
     private func remember(_ account: Account) async throws(EntitlementError) {
-        do { try await AccountDirectory(backend: local).adopt(account) } catch { throw EntitlementError(error) }
-    }
-
-    private func randomIncarnation() -> String { host.randomUUID() }
-
-    static func remoteError(_ error: any Error) -> EntitlementError {
-        switch error {
-        case let error as EntitlementError: error
-        case let error as BackendError: EntitlementError(remote: error)
-        default: EntitlementError(.sync, "remote store: \(error)")
-        }
-    }
-
-    private static func localError(_ error: any Error) -> EntitlementError {
-        switch error {
-        case let error as BackendError: EntitlementError(error)
-        default: EntitlementError(.storage, "local store: \(error)")
-        }
+        try await inLocalStore(await directoryHere.adopt(account))
     }
 }
 

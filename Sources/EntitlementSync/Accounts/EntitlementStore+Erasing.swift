@@ -36,12 +36,11 @@ extension EntitlementStore {
             _ = try await engine.sync(key)
             try await AccountDirectory(backend: remote).erase(account)
         } catch let error as SyncError {
-            if let refusal = error.refusal { throw .erasing(on: remote.label, refusal) }
-            throw EntitlementError(error)
+            throw error.refusal.map { EntitlementError.erasing(on: remote.label, $0) } ?? EntitlementError(error)
         } catch let error as BackendError where error.isRefusal {
             throw EntitlementError.erasing(on: remote.label, error)
         } catch {
-            throw Self.remoteError(error)
+            throw EntitlementError(remoteAct: error)
         }
     }
 
@@ -79,10 +78,8 @@ extension EntitlementStore {
                 local: scratch, remote: remote, merge: LedgerMerge(), replica: "dry-run", host: host)
             let content = try await engine.dryRun(try LedgerKeys(account).ledger).content
             return content.isEmpty && !content.isErased ? nil : content
-        } catch let error as SyncError {
-            throw EntitlementError(error)
         } catch {
-            throw Self.remoteError(error)
+            throw EntitlementError(remoteAct: error)
         }
     }
 
@@ -98,15 +95,13 @@ extension EntitlementStore {
                     return account
                 }
             } catch {
-                throw Self.remoteError(error)
+                throw EntitlementError(remoteAct: error)
             }
         }
-        do {
-            if let account = try await accountToErase(name, in: local) { return account }
-        } catch {
-            throw EntitlementError(error)
+        guard let account = try await inLocalStore(await accountToErase(name, in: local)) else {
+            throw .unknownAccount(initial)
         }
-        throw .unknownAccount(initial)
+        return account
     }
 
     private func accountToErase(_ name: String, in backend: any KeyValueBackend) async throws(BackendError)
@@ -147,19 +142,16 @@ extension EntitlementStore {
     /// The entries that identify the account come last, so that an interrupted erasure can be completed by erasing
     /// again or by the account's next sync.
     func eraseLocally(_ account: Account) async throws(EntitlementError) {
-        let keys: LedgerKeys
-        do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
+        let keys = try ofLocalStore(LedgerKeys(account))
         let entries = LedgerEntries(backend: local)
         for key in [keys.device, keys.remote] { try await entries.replace(key) { _ in .erased } }
-        do throws(BackendError) {
-            for item in try await local.list(prefix: keys.grants, after: nil, limit: 1_000).outcome.items {
-                _ = try await local.delete(item.key, if: .matches(item.version))
-            }
-        } catch {
-            throw EntitlementError(error)
+        for item in try await inLocalStore(await local.list(prefix: keys.grants, after: nil, limit: 1_000)).outcome
+            .items
+        {
+            _ = try await inLocalStore(await local.delete(item.key, if: .matches(item.version)))
         }
-        if try await entries.read(keys.knownDecisions).version != nil {
-            try await entries.replace(keys.knownDecisions) { _ in .erased }
+        if try await entries.read(keys.knownServerLedger).version != nil {
+            try await entries.replace(keys.knownServerLedger) { _ in .erased }
         }
         do { try await DeviceSession(backend: local).end(account) } catch {
             guard error.kind == .damaged else { throw error }
@@ -168,7 +160,7 @@ extension EntitlementStore {
         // Contents that the account claimed but that have not moved yet become anonymous again. As long as they
         // are claimed, no reader sees them.
         try await Adoption(backend: local, host: host).settle(claimOf: account)
-        do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
+        try await inLocalStore(await directoryHere.erase(account))
         if session.account == account {
             feed.publish(.accountErased(account))
             try await switchSession(to: .anonymous)

@@ -52,10 +52,7 @@ extension EntitlementStore {
         -> Account
     {
         let initial = try Account(name)
-        let known: DirectoryEntry?
-        do { known = try await AccountDirectory(backend: backend).entry(of: name) } catch {
-            throw EntitlementError(error)
-        }
+        let known = try await inLocalStore(await AccountDirectory(backend: backend).entry(of: name))
         if let known, known.incarnation == nil { throw .erased(initial) }
         return try known?.incarnation.map { (incarnation) throws(EntitlementError) in
             try Account(name, incarnation: incarnation)
@@ -72,7 +69,7 @@ extension EntitlementStore {
             guard error.kind == .accountErased else { throw error }
             return true
         }
-        do { return try await isErased(life, in: backend) } catch { throw EntitlementError(error) }
+        return try await inLocalStore(await isErased(life, in: backend))
     }
 
     /// Returns `true` if the device whose local store is in `backend` has synced `account` with the remote that has the
@@ -82,13 +79,10 @@ extension EntitlementStore {
     package static func hasSynced(
         _ account: Account, withRemote label: String, in backend: any KeyValueBackend
     ) async throws(EntitlementError) -> Bool {
-        do {
-            guard case .found(let entry) = try await backend.read(LedgerKeys(account).knownRemotes).outcome else {
-                return false
-            }
-            return AccountSession.labels(in: entry).contains(label)
-        } catch {
-            throw EntitlementError(error)
-        }
+        guard
+            case .found(let entry) = try await inLocalStore(await backend.read(LedgerKeys(account).knownRemotes))
+                .outcome
+        else { return false }
+        return AccountSession.labels(in: entry).contains(label)
     }
 }

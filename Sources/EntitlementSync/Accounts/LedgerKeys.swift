@@ -7,11 +7,11 @@ package struct LedgerKeys: Sendable {
     /// The ledger that stays on this device: units under `ConsumableScope.deviceLocal`, and pending purchases.
     let device: EntryKey
     /// The server ledger. Only the account's server writes it; every device reads it.
-    package let decisions: EntryKey
+    package let serverLedger: EntryKey
     /// The prefix of the account's keys on every side; empty for the anonymous account.
     package let prefix: String
     /// This device's copy of the server ledger.
-    let knownDecisions: EntryKey
+    let knownServerLedger: EntryKey
     /// The remote's ledger at the last sync, for rules that depend on it.
     let remote: EntryKey
     /// The remotes with which this device has synced this account.
@@ -33,11 +33,11 @@ package struct LedgerKeys: Sendable {
         let base = account.name.map { Self.accountPrefix + Self.escaped($0) + "/" + Self.escaped(account.incarnation) }
         let path = base ?? Self.anonymousPath
         ledger = try EntryKey(path + "/ledger")
-        decisions = try EntryKey(path + "/decisions")
+        serverLedger = try EntryKey(path + "/decisions")
         prefix = base.map { $0 + "/" } ?? ""
         device = try EntryKey("device/" + path + "/ledger")
         remote = try EntryKey("device/" + path + "/remote")
-        knownDecisions = try EntryKey("device/" + path + "/decisions")
+        knownServerLedger = try EntryKey("device/" + path + "/decisions")
         isAnonymous = account.isAnonymous
         knownRemotes = try EntryKey("device/" + path + "/meetings")
         grants = "device/" + path + "/grants/"

@@ -18,7 +18,7 @@ final class ChangeFeed: Sendable {
         /// Creates the published form of a state. The conflicts of `earlier` are kept if its ledgers are the same.
         init(_ current: LocalState, _ snapshot: Snapshot, after earlier: Published? = nil) {
             (turn, facts, self.snapshot) = (current.turn, current.facts, snapshot)
-            versions = [current.account.version, current.device.version, current.decisions.version]
+            versions = [current.account.version, current.device.version, current.serverLedger.version]
             let known = earlier?.versions == versions ? earlier?.conflicts : nil
             conflicts = known ?? Set(current.replay.conflicts(at: snapshot.at))
         }
@@ -75,8 +75,7 @@ final class ChangeFeed: Sendable {
 
     /// Publishes the changes since the last published state. The first state is the baseline and publishes nothing.
     ///
-    /// - Returns: `false` if the store must be read again: a state was published meanwhile, and this one may lack its
-    ///   changes, but has changes or a later time that it lacks.
+    /// - Returns: `false` if another state was published while this one was read. The caller must read the store again.
     func publish(_ current: LocalState, _ snapshot: Snapshot, of account: Account) -> Bool {
         state.withLock { state in
             // Drop the state of a call that started under another account.
@@ -112,8 +111,13 @@ final class ChangeFeed: Sendable {
         let news = Published(current, snapshot, after: published)
         state.published = news
         if news.versions != published.versions {
-            publishFacts(since: published.facts, now: current.facts, own: state.own)
-            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: published.conflicts)
+            let (facts, own) = (current.facts, state.own)
+            publish(
+                PurchaseChanges(
+                    in: facts, wasKnown: { published.facts[$0] != nil },
+                    wasRevoked: Set(published.facts.revokedTransactions).contains,
+                    isOwn: { facts.transactions(of: $0).contains(where: own.contains) }))
+            let conflicts = current.replay.conflicts(at: snapshot.at).filter { !published.conflicts.contains($0) }
             if !conflicts.isEmpty { events.send(.conflicts(conflicts)) }
         }
         let changes = AccessChange.between(published.snapshot, snapshot)
@@ -122,26 +126,11 @@ final class ChangeFeed: Sendable {
         return true
     }
 
-    private static func new(in conflicts: [Conflict], since known: Set<Conflict>) -> [Conflict] {
-        conflicts.filter { !known.contains($0) }
-    }
-
-    private func publishFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
-        let arrived = new.purchases.filter { purchase in
-            new.transactions(of: purchase).allSatisfy { old[$0] == nil }
-        }
-        let isBought = { (purchase: Purchase) in new.transactions(of: purchase).contains(where: own.contains) }
-        let bought = arrived.filter(isBought).map(\.transaction)
-        if !bought.isEmpty { events.send(.purchased(bought)) }
-        let restored = arrived.filter { !isBought($0) }.map(\.transaction)
-        if !restored.isEmpty { events.send(.restored(restored)) }
-        // A purchase is named once, however many transactions it has.
-        let before = Set(old.revokedTransactions.map(new.listed))
-        let now = Set(new.revokedTransactions.map(new.listed))
-        let revoked = now.subtracting(before)
-        if !revoked.isEmpty { events.send(.revoked(revoked.sorted())) }
-        let reinstated = before.subtracting(now)
-        if !reinstated.isEmpty { events.send(.reinstated(reinstated.sorted())) }
+    private func publish(_ changes: PurchaseChanges) {
+        if !changes.bought.isEmpty { events.send(.purchased(changes.bought.map(\.transaction))) }
+        if !changes.restored.isEmpty { events.send(.restored(changes.restored.map(\.transaction))) }
+        if !changes.revoked.isEmpty { events.send(.revoked(changes.revoked.sorted())) }
+        if !changes.reinstated.isEmpty { events.send(.reinstated(changes.reinstated.sorted())) }
     }
 }
 

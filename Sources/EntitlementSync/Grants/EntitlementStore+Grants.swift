@@ -113,17 +113,17 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `sync` if the server gives none, or one that is refused.
     func renewGrant(of session: AccountSession, in state: LocalState) async throws(EntitlementError) -> LocalState {
         guard let verifier = dependencies.trust.verifier else { return state }
-        let versions = [state.account.version, state.decisions.version]
+        let versions = [state.account.version, state.serverLedger.version]
         guard isGrantDue(in: state, versions, of: session) else { return state }
-        guard let issuer = remote?.grantIssuer else {
+        guard let server else {
             throw EntitlementError(
-                .sync, "trust: the remote is no server that signs grants: use a server with --root-key, or .ledger")
+                .sync, "trust: this store has no server that signs grants: pass one with --root-key, or use .ledger")
         }
         let device = try await session.createGrantDevice()
         let bytes: [UInt8]
         do throws(BackendError) {
-            bytes = try await issuer.grant(
-                device: String(decoding: device, as: UTF8.self), environment: environment.rawValue)
+            bytes = try await server.grant(
+                device: String(decoding: device, as: UTF8.self), environment: environment)
         } catch {
             throw EntitlementError(remote: error)
         }

@@ -21,9 +21,7 @@ struct LedgerEntries: Sendable {
 
     /// Returns the document under `key`.
     func read(_ key: EntryKey) async throws(EntitlementError) -> VersionedLedger {
-        let outcome: ReadOutcome
-        do { outcome = try await backend.read(key).outcome } catch { throw EntitlementError(error) }
-        return try decode(outcome, key, cached: nil)
+        try decode(try await inLocalStore(await backend.read(key)).outcome, key, cached: nil)
     }
 
     /// Removes the first of the results of a batch, and returns the document that it holds.
@@ -32,9 +30,7 @@ struct LedgerEntries: Sendable {
     func decode(
         _ results: inout ArraySlice<Result<ReadOutcome, BackendError>>, _ key: EntryKey, cached: VersionedLedger?
     ) throws(EntitlementError) -> VersionedLedger {
-        let outcome: ReadOutcome
-        do { outcome = try results.removeFirst().get() } catch { throw EntitlementError(error) }
-        return try decode(outcome, key, cached: cached)
+        try decode(ofLocalStore(results.removeFirst().get()), key, cached: cached)
     }
 
     private func decode(

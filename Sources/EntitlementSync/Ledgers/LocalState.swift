@@ -11,7 +11,7 @@ struct LocalState: Sendable {
     /// The remote's ledger at the last sync, if a rule depends on it.
     var remote: VersionedLedger?
     /// The server ledger, as far as this device has received it.
-    var decisions: VersionedLedger
+    var serverLedger: VersionedLedger
     /// The id under which this store writes facts; `nil` before the first recording. An error concerns only recording.
     var replica: Result<Replica?, EntitlementError>
     /// True if the local facts are the account's facts as far as can be known: there is no remote, the account is
@@ -43,17 +43,17 @@ struct LocalState: Sendable {
     ///
     /// - Parameter isAnonymous: True if the ledgers are those of the anonymous account, which others may claim.
     init(
-        account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger,
+        account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, serverLedger: VersionedLedger,
         replica: Result<Replica?, EntitlementError>, hasSynced: Result<Bool, EntitlementError>,
         grant: Result<HeldGrant?, EntitlementError>, turn: Turn, isAnonymous: Bool, after earlier: Replay
     ) {
-        (self.account, self.device, self.remote, self.decisions) = (account, device, remote, decisions)
+        (self.account, self.device, self.remote, self.serverLedger) = (account, device, remote, serverLedger)
         (self.replica, self.hasSynced, self.grant, self.turn) = (replica, hasSynced, grant, turn)
         claim = isAnonymous ? account.ledger.claim : nil
         let isReadable = claim == nil
         replay = earlier.advanced(
             account: isReadable ? account.ledger : Ledger(), device: isReadable ? device.ledger : Ledger(),
-            server: isReadable ? decisions.ledger : Ledger(), remote: remote?.ledger)
+            server: isReadable ? serverLedger.ledger : Ledger(), remote: remote?.ledger)
     }
 
     subscript(target: DeviceLedgers.Target) -> VersionedLedger {
@@ -65,7 +65,7 @@ struct LocalState: Sendable {
 
     /// The ledgers on which recording depends.
     var ledgers: DeviceLedgers {
-        DeviceLedgers(account: account.ledger, device: device.ledger, server: decisions.ledger, replay: replay)
+        DeviceLedgers(account: account.ledger, device: device.ledger, server: serverLedger.ledger, replay: replay)
     }
 
     /// The evidence that waits for an answer of the account's server.
@@ -91,7 +91,7 @@ struct LocalState: Sendable {
 }
 
 /// Numbers the states that one store object reads and writes.
-final class Turns: Sendable {
+final class StateCounter: Sendable {
     private let last = Atomic<UInt64>(0)
 
     func next() -> UInt64 { last.add(1, ordering: .sequentiallyConsistent).newValue }

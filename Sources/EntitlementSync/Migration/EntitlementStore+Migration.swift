@@ -8,8 +8,6 @@ public struct MigrationReport: Hashable, Sendable {
     public var knownCount: Int
     /// The expiries that had already passed at the time of the source's statement. They add nothing.
     public var lapsed: [Timestamp]
-    /// Values of the source that look like purchases and cannot be migrated.
-    public var ignored: [Migration.Ignored]
 
     /// The added expiry dates, in ascending order.
     public var newExpiries: [Timestamp] {
@@ -102,13 +100,7 @@ private struct MigrationPlan: Sendable {
         expiries = Set(migration.expiries).sorted()
         owned = Set(migration.owned).sorted()
         assertions = store.emptyPlan
-        for product in owned {
-            guard let known = store.catalog[product: product] else { throw .unknown(product) }
-            guard known.kind == .nonConsumable else {
-                throw EntitlementError(
-                    .invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
-            }
-        }
+        for product in owned { try store.catalog.checkHasFlag(product) }
         let group = try Self.group(group, for: expiries, in: store.catalog)
         guard let group else { return }
         for expiry in expiries {
@@ -172,17 +164,15 @@ private struct MigrationPlan: Sendable {
 
     func report(of newFacts: [Fact], in before: LocalState, now: Timestamp) -> MigrationReport {
         let statedAt = migration.statedAt ?? now
-        let new = MigrationReport(newFacts: newFacts, knownCount: 0, lapsed: [], ignored: [])
-        let known = expiries.filter { !new.newExpiries.contains($0) }
-        let lapsed = known.filter { expiry in
-            expiry <= statedAt
+        var report = MigrationReport(newFacts: newFacts, knownCount: 0, lapsed: [])
+        report.lapsed = expiries.filter { expiry in
+            expiry <= statedAt && !report.newExpiries.contains(expiry)
                 && !before.facts.assertions.contains {
                     $0.reference.until == expiry && $0.reference.source == migration.source
                 }
         }
-        return MigrationReport(
-            newFacts: newFacts, knownCount: statementCount - newFacts.count - lapsed.count, lapsed: lapsed,
-            ignored: migration.ignored)
+        report.knownCount = statementCount - newFacts.count - report.lapsed.count
+        return report
     }
 }
 

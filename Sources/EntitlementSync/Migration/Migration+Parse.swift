@@ -46,9 +46,9 @@ extension Migration {
 
     private static func objects(_ bytes: [UInt8]) throws(InputError) -> [JSONReader] {
         if let lines = try objectLines(bytes) { return lines }
-        let root = JSONReader(try parsed(bytes[...], line: 1))
-        guard case .object(let members) = root.value else { return try root.array() }
-        guard members["results"] != nil else { return [root] }
+        let root = JSONReader(try JSON(parsing: bytes))
+        guard case .object = root.value else { return try root.array() }
+        guard root.value["results"] != nil else { return [root] }
         return try root.object().required("results").array()
     }
 
@@ -57,19 +57,13 @@ extension Migration {
         let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
         let filled = lines.indices.filter { !lines[$0].allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } }
         guard filled.count > 1, let first = filled.first,
-            case .object? = try? JSONValue(parsing: lines[first])
+            case .object? = try? JSON(parsing: lines[first])
         else { return nil }
         var readers: [JSONReader] = []
         for index in filled {
-            readers.append(JSONReader(try parsed(lines[index], line: index + 1), path: "line \(index + 1)"))
+            readers.append(JSONReader(try JSON(parsing: lines[index], firstLine: index + 1), path: "line \(index + 1)"))
         }
         return readers
-    }
-
-    private static func parsed(_ bytes: ArraySlice<UInt8>, line: Int) throws(InputError) -> JSONValue {
-        do { return try JSONValue(parsing: bytes) } catch {
-            throw InputError(path: "line \(line + error.line - 1), column \(error.column)", reason: error.reason)
-        }
     }
 }
 
@@ -95,7 +89,7 @@ private struct ParseUser {
 
     func migration() throws(InputError) -> Migration {
         var expiries: [Timestamp] = []
-        if let reader = members[Migration.expiryKey] {
+        if let reader = members["ExpirationDate"] {
             if case .array = reader.value {
                 for element in try reader.array() { expiries.append(try Self.date(element)) }
             } else {

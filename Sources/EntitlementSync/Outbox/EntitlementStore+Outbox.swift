@@ -1,5 +1,5 @@
 public import Entitlements
-public import SyncCore
+import SyncCore
 
 /// The answer of the account's server to evidence that this device sent.
 public struct EvidenceOutcome: Hashable, Sendable {
@@ -68,14 +68,14 @@ extension EntitlementStore {
     private func send(
         _ waiting: [StoredEvidence], of session: AccountSession, isRestore: Bool
     ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
-        guard let evidenceReceiver, let name = session.account.name else { return ([], nil) }
+        guard let server else { return ([], nil) }
         var answered: [AnsweredEvidence] = []
         for start in stride(from: 0, to: waiting.count, by: Self.requestCount) {
             let chunk = waiting[start..<min(start + Self.requestCount, waiting.count)]
             let answers: [EvidenceAnswer]
             do throws(BackendError) {
-                answers = try await evidenceReceiver.submit(
-                    chunk.map(\.data), account: (name, session.account.incarnation), isRestore: isRestore)
+                answers = try await server.submit(
+                    chunk.map(\.data), account: session.account, isRestore: isRestore)
             } catch {
                 // The server has no verifiers, or is of an earlier version.
                 if error.kind == .unsupported { return (answered, nil) }
@@ -94,13 +94,13 @@ extension EntitlementStore {
     /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy
     /// of the server ledger has its purchases. Evidence that the server postponed stays too.
     ///
-    /// - Parameter decisions: This device's copy of the server ledger.
+    /// - Parameter serverLedger: This device's copy of the server ledger.
     /// - Returns: `true` if there was any to remove.
     func finishEvidence(
-        _ answered: [AnsweredEvidence], of session: AccountSession, knowing decisions: Ledger
+        _ answered: [AnsweredEvidence], of session: AccountSession, knowing serverLedger: Ledger
     ) async throws(EntitlementError) -> Bool {
         guard !answered.isEmpty else { return false }
-        let finished = answered.filter { $0.isFinished(decisions) }
+        let finished = answered.filter { $0.isFinished(serverLedger) }
         guard !finished.isEmpty else { return false }
         try await session.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
         return true
@@ -121,7 +121,7 @@ struct AnsweredEvidence: Sendable {
         case .refused: return true
         case .postponed: return false
         case .recorded: others = []
-        case .recordedInPart(let transactions): others = Set(transactions.map { TransactionReference($0) })
+        case .recordedInPart(let transactions): others = Set(transactions)
         }
         return evidence.facts.records.allSatisfy { stated in
             if let held = known[stated.key], !held.order.lexicographicallyPrecedes(stated.order) { return true }
@@ -145,13 +145,5 @@ extension Fact {
         case .renewalState(let state): transactions.contains(state.line)
         default: false
         }
-    }
-}
-
-extension TransactionReference {
-    fileprivate init(_ transaction: EvidenceAnswer.Transaction) {
-        self.init(
-            store: StoreID(transaction.store), environment: EnvironmentID(transaction.environment),
-            id: TransactionID(transaction.transactionID))
     }
 }

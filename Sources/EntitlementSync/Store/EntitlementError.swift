@@ -58,24 +58,21 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     /// The sync engine's error that caused this one, for ``Kind/sync``.
     public let syncError: SyncError?
 
-    package init(_ kind: Kind, _ message: String) {
-        self.kind = kind
-        self.message = message
-        backendError = nil
-        syncError = nil
+    private init(_ kind: Kind, _ message: String, _ backendError: BackendError?, _ syncError: SyncError? = nil) {
+        (self.kind, self.message, self.backendError, self.syncError) = (kind, message, backendError, syncError)
     }
 
+    package init(_ kind: Kind, _ message: String) { self.init(kind, message, nil) }
+
     package init(_ error: BackendError) {
-        kind =
+        let kind: Kind =
             switch error.kind {
             case .damaged: .damaged
             case .newerFormat: .newerFormat
             case .invalidKey: .invalid
             default: .storage
             }
-        message = "local store: \(error)"
-        backendError = error
-        syncError = nil
+        self.init(kind, "local store: \(error)", error)
     }
 
     init(_ error: RecordingError) {
@@ -88,27 +85,24 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         self.init(kind, error.message)
     }
 
+    init(_ error: SyncError) { self.init(.sync, "\(error)", nil, error) }
+
     /// Creates an error of kind ``Kind/refused``: `remote` manages its accounts itself and does not permit `what`.
     init(refusedBy remote: String, _ what: String, _ error: BackendError) {
-        kind = .refused
-        message = "\(remote) \(what) (\(error.message))"
-        backendError = error
-        syncError = nil
+        self.init(.refused, "\(remote) \(what) (\(error.message))", error)
     }
 
     /// Creates an error for a request to the remote that was not part of a sync.
-    init(remote error: BackendError) {
-        kind = .sync
-        message = "remote store: \(error)"
-        backendError = error
-        syncError = nil
-    }
+    init(remote error: BackendError) { self.init(.sync, "remote store: \(error)", error) }
 
-    init(_ error: SyncError) {
-        kind = .sync
-        message = "\(error)"
-        backendError = nil
-        syncError = error
+    /// Translates the error of an act on the remote that was not part of a sync.
+    init(remoteAct error: any Error) {
+        switch error {
+        case let error as EntitlementError: self = error
+        case let error as SyncError: self.init(error)
+        case let error as BackendError: self.init(remote: error)
+        default: self.init(.sync, "remote store: \(error)")
+        }
     }
 
     /// True if the same call may succeed later.
@@ -127,3 +121,15 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
 }
 
 extension EntitlementError: BackendFailure {}
+
+/// Calls `request`, an access to the local store, and translates its error.
+func inLocalStore<Value>(
+    _ request: @autoclosure () async throws(BackendError) -> Value
+) async throws(EntitlementError) -> Value {
+    do { return try await request() } catch { throw EntitlementError(error) }
+}
+
+/// Evaluates `value`, a key or a result of the local store, and translates its error.
+func ofLocalStore<Value>(_ value: @autoclosure () throws(BackendError) -> Value) throws(EntitlementError) -> Value {
+    do { return try value() } catch { throw EntitlementError(error) }
+}

@@ -43,7 +43,7 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     package func serverLedger() async throws(EntitlementError) -> Ledger {
-        try await session.read().decisions.ledger
+        try await session.read().serverLedger.ledger
     }
 
     /// Returns the date on which `product`'s group would end if the product were bought now. Useful in a renewal

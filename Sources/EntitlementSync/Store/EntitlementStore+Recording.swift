@@ -85,7 +85,7 @@ extension EntitlementStore {
         for evidence: [Evidence], isRestore: Bool, in state: LocalState
     ) throws(RecordingError) -> RecordingPlan {
         var plan = emptyPlan
-        (plan.isRestore, plan.hasReceiver) = (isRestore, evidenceReceiver != nil)
+        (plan.isRestore, plan.hasReceiver) = (isRestore, server != nil)
         for item in evidence { try plan.add(item) }
         try plan.checkAgreement(with: state.facts)
         plan.settle(in: state.facts)
@@ -105,13 +105,6 @@ extension EntitlementStore {
         do { return try plan.facts(for: target, in: state.ledgers, replica: replica, now: now) } catch {
             throw EntitlementError(error)
         }
-    }
-
-    /// The number of purchases that this device knows, in all environments and whether they count or not.
-    ///
-    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
-    package func purchaseCount() async throws(EntitlementError) -> Int {
-        try await session.read().facts.purchases.count
     }
 
     /// The facts that this device knows of the account.
@@ -160,7 +153,7 @@ extension EntitlementStore {
                 let ledger = try await entries.read(keys.ledger).ledger
                 // A claimed ledger belongs to the account that adopts it, even before it has moved.
                 if ledger.claim != nil { continue }
-                let server = keys.isAnonymous ? Ledger() : try await entries.read(session.decisionsKey).ledger
+                let server = keys.isAnonymous ? Ledger() : try await entries.read(session.serverLedgerKey).ledger
                 let device = try await entries.read(keys.device).ledger
                 let facts = Facts(account: ledger, device: device, server: server, remote: nil)
                 for purchase in facts.purchases { lines[purchase.line] = account }
@@ -250,10 +243,7 @@ extension EntitlementStore {
     ///   `ledgerFull`, `storage` or `damaged`.
     @discardableResult
     public func flag(_ product: ProductID, isSet: Bool = true) async throws(EntitlementError) -> Fact? {
-        guard let known = catalog[product: product] else { throw .unknown(product) }
-        guard known.kind == .nonConsumable else {
-            throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
-        }
+        try catalog.checkHasFlag(product)
         let (session, environment) = (session, environment)
         let before = try await load(session)
         let now = now
@@ -270,6 +260,16 @@ extension EntitlementStore {
         }
         await publish(addition.facts, in: session, addition.state)
         return addition.facts.first
+    }
+}
+
+extension Catalog {
+    /// Throws unless `product` is a non-consumable.
+    func checkHasFlag(_ product: ProductID) throws(EntitlementError) {
+        guard let known = self[product: product] else { throw .unknown(product) }
+        guard known.kind == .nonConsumable else {
+            throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
+        }
     }
 }
 

@@ -161,14 +161,11 @@ extension EntitlementStore {
 
     private func announce(endsOf replay: Replay, within notice: Duration, except announced: inout [GroupID: Timestamp])
     {
-        let now = now
-        for subscription in replay.snapshot(at: now).subscriptions where subscription.isActive {
-            guard let end = subscription.expires, announced[subscription.group] != end,
-                end.milliseconds - now.milliseconds <= notice.milliseconds
-            else { continue }
-            announced[subscription.group] = end
-            feed.publish(.expiring(subscription.group, at: end))
+        let ends = replay.snapshot(at: now).ends(within: notice)
+        for (group, end) in ends.sorted(by: { $0.key < $1.key }) where announced[group] != end {
+            feed.publish(.expiring(group, at: end))
         }
+        announced = ends
     }
 
     /// Reads the local store, and stores the clock's marks if they have advanced.
@@ -226,6 +223,21 @@ extension EntitlementStore {
         } catch {
             // Cancellation of the caller is not reported as a failure.
             if !Task.isCancelled { feed.publish(.failed(error)) }
+        }
+    }
+}
+
+extension Snapshot {
+    /// Returns the ends of the active groups that end within `notice`.
+    ///
+    /// An end is announced if the previous result lacks it. A group whose end moved is thus announced again when the
+    /// new end is near.
+    package func ends(within notice: Duration) -> [GroupID: Timestamp] {
+        subscriptions.reduce(into: [:]) { ends, subscription in
+            guard subscription.isActive, let end = subscription.expires,
+                end.milliseconds - at.milliseconds <= notice.milliseconds
+            else { return }
+            ends[subscription.group] = end
         }
     }
 }

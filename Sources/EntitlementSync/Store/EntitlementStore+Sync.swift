@@ -61,7 +61,7 @@ extension EntitlementStore {
             return Fact.evidence(statement.evidence).record.key
         }
         let (report, _, snapshot) = try await sync(session, restored: Set(presented))
-        let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
+        let purchases = report.received.compactMap(\.purchase)
         return RestoreReport(
             purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
             snapshot: snapshot, sync: report)
@@ -121,10 +121,10 @@ extension EntitlementStore {
         _ before: LocalState, for session: AccountSession
     ) async throws(EntitlementError) -> LocalState {
         var isChanged = false
-        var known = before.decisions.ledger
-        if let decisions = try await decisions(for: session, beyond: before.decisions) {
-            try await session.note(decisions)
-            known = decisions.ledger
+        var known = before.serverLedger.ledger
+        if let serverLedger = try await serverLedger(for: session, beyond: before.serverLedger) {
+            try await session.note(serverLedger)
+            known = serverLedger.ledger
             isChanged = true
         }
         if try await finishEvidence(answered, of: session, knowing: known) { isChanged = true }
@@ -157,10 +157,11 @@ extension EntitlementStore {
             throw EntitlementError(error)
         }
         guard !report.content.isErased else { throw .erased(session.account) }
-        let decisions = try await newDecisions(for: session, beyond: before.decisions)
+        let serverLedger = try await newServerLedger(for: session, beyond: before.serverLedger)
         let facts = Facts(
             account: report.content, device: before.device.ledger,
-            server: decisions?.ledger ?? before.decisions.ledger, remote: before.remote.map { _ in report.content })
+            server: serverLedger?.ledger ?? before.serverLedger.ledger,
+            remote: before.remote.map { _ in report.content })
         var context = snapshotBefore.context
         context.hasRestored = true
         let after = Replay(facts, catalog: catalog, environment: environment)
@@ -185,15 +186,15 @@ extension EntitlementStore {
             report.localContent, report.arrivedContent ?? Ledger(), noticedAt: now, after: before.facts.latestTime)
     }
 
-    /// Returns the decisions of the account's server that this device does not have yet; `nil` if there are none.
+    /// Returns the version of the server ledger that this device does not have yet; `nil` if there is none.
     ///
     /// If they cannot be read, the facts that the sync received are kept and published before the error is thrown. The
     /// remote does not count as known then, because the server ledger may hold purchases that the ledger lacks.
-    private func decisions(
+    private func serverLedger(
         for session: AccountSession, beyond known: VersionedLedger
-    ) async throws(EntitlementError) -> Decisions? {
+    ) async throws(EntitlementError) -> FetchedServerLedger? {
         do throws(EntitlementError) {
-            return try await newDecisions(for: session, beyond: known)
+            return try await newServerLedger(for: session, beyond: known)
         } catch {
             await publish([], in: session)
             throw error
@@ -243,11 +244,11 @@ extension EntitlementStore {
         }
     }
 
-    /// Completes a sync that has received the remote's facts but could not send its own: reads the server's decisions.
+    /// Completes a sync that has received the remote's facts but could not send its own: reads the server ledger.
     private func noteReceived(for session: AccountSession) async throws(EntitlementError) {
         let known = try await session.read()
-        if let decisions = try await decisions(for: session, beyond: known.decisions) {
-            try await session.note(decisions)
+        if let serverLedger = try await serverLedger(for: session, beyond: known.serverLedger) {
+            try await session.note(serverLedger)
         }
         if !known.isKnownToHaveSynced { try await session.rememberRemote() }
     }

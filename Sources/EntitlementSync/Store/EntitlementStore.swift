@@ -32,8 +32,8 @@ public final class EntitlementStore: Sendable {
 
     let local: any KeyValueBackend
     let remote: (any KeyValueBackend)?
-    /// Receives evidence that this device has verified; `nil` if the remote is no server that verifies evidence.
-    let evidenceReceiver: (any EvidenceReceiver)?
+    /// The server of the remote's store; `nil` if the remote is none.
+    let server: (any EntitlementServer)?
     let engine: SyncEngine<LedgerMerge>?
     let host: HostServices
     let wakeUp = WakeUp()
@@ -60,8 +60,8 @@ public final class EntitlementStore: Sendable {
     ///   - remote: The backend that all devices share, if any. Its store must already exist, see
     ///     `KeyValueBackend.requiringExisting`. Wrap the backend in `RetryBackend` if it can be unreachable for short
     ///     times.
-    ///   - evidenceReceiver: The server that verifies evidence. The default is the remote's
-    ///     `KeyValueBackend.evidenceReceiver`.
+    ///   - server: The server of the remote's store, for example the same `HTTPBackend`. It verifies evidence and signs
+    ///     grants. `nil` if the remote is no server; evidence then waits on this device.
     ///   - account: The account to use. The default is the account that is logged in on this device, see
     ///     ``logIn(_:adoptAnonymous:)``, or the anonymous account if there is none.
     ///   - environment: The environment whose transactions count.
@@ -71,13 +71,13 @@ public final class EntitlementStore: Sendable {
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public convenience init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account? = nil,
+        server: (any EntitlementServer)? = nil, account: Account? = nil,
         environment: EnvironmentID = .production, clock: ClockSource = .trusted, trust: TrustSource = .ledger,
         host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
-            catalog: catalog, local: local, remote: remote, evidenceReceiver: evidenceReceiver, account: account,
-            environment: environment, clock: clock, trust: trust, server: nil, host: host)
+            catalog: catalog, local: local, remote: remote, server: server, account: account,
+            environment: environment, clock: clock, trust: trust, ownServer: nil, host: host)
     }
 
     /// The server whose own store is the local one.
@@ -93,12 +93,12 @@ public final class EntitlementStore: Sendable {
     ///
     /// The parameters and errors are those of the public initializer.
     ///
-    /// - Parameter server: The server whose own store `local` is. Its server ledgers count instead of a device's
+    /// - Parameter ownServer: The server whose own store `local` is. Its server ledgers count instead of a device's
     ///   copies. `nil` on a device.
     package init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        evidenceReceiver: (any EvidenceReceiver)? = nil, account: Account?,
-        environment: EnvironmentID, clock: ClockSource, trust: TrustSource = .ledger, server: OwnServer?,
+        server: (any EntitlementServer)? = nil, account: Account?,
+        environment: EnvironmentID, clock: ClockSource, trust: TrustSource = .ledger, ownServer: OwnServer?,
         host: HostServices
     ) async throws(EntitlementError) {
         try trust.check(catalog, clock)
@@ -109,7 +109,7 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         let clock = try TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
-        self.evidenceReceiver = evidenceReceiver ?? remote?.evidenceReceiver
+        self.server = server
         let relatedVersions = relatedVersions
         let remote = remote.map {
             TimekeepingBackend(base: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)
@@ -126,7 +126,8 @@ public final class EntitlementStore: Sendable {
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
         dependencies = AccountSession.Dependencies(
             local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
-            catalog: catalog, environment: environment, clock: clock, trust: trust, server: server, turns: Turns())
+            catalog: catalog, environment: environment, clock: clock, trust: trust, ownServer: ownServer,
+            counter: StateCounter())
         currentSession = Mutex(try AccountSession(owner, dependencies))
         try await publish(session)
         // Without its marks the clock would believe the device.

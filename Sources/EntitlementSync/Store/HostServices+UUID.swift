@@ -5,10 +5,7 @@ extension HostServices {
     package func randomUUID() -> String {
         let high = randomBits() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000
         let low = randomBits() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-        let digits = [high, low].map { word in
-            let text = String(word, radix: 16)
-            return String(repeating: "0", count: 16 - text.count) + text
-        }.joined()
+        let digits = Hexadecimal.text(high) + Hexadecimal.text(low)
         var parts: [Substring] = []
         var rest = digits[...]
         for count in [8, 4, 4, 4, 12] {

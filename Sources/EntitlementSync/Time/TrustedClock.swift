@@ -37,7 +37,7 @@ final class TrustedClock: Sendable {
     /// Creates a clock that stores its marks in `backend`. If `isTrusted` is `false` it is the host's clock alone.
     init(backend: any KeyValueBackend, host: HostServices, isTrusted: Bool) throws(EntitlementError) {
         self.backend = backend
-        do { key = try EntryKey(LedgerKeys.clock) } catch { throw EntitlementError(error) }
+        key = try ofLocalStore(EntryKey(LedgerKeys.clock))
         self.host = host
         self.isTrusted = isTrusted
     }
@@ -212,55 +212,22 @@ struct TimekeepingBackend: ForwardingBackend {
         TimekeepingBackend(base: base.requiringExisting, clock: clock, relatedVersions: relatedVersions)
     }
 
-    private func timed<Outcome: Sendable>(
-        about key: EntryKey? = nil, _ request: () async throws(BackendError) -> Answer<Outcome>
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         let begun = clock.begin()
-        let answer = try await request()
+        let answer = try await call(base)
         clock.end(begun, serverTime: answer.serverTime, of: label)
-        if let key { relatedVersions.note(answer.relatedVersion, of: key) }
+        if let key, operation != .delete { relatedVersions.note(answer.relatedVersion, of: key) }
         return answer
     }
 
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await timed(about: key) { () throws(BackendError) in try await base.read(key, unless: knownVersion) }
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await timed(about: key) { () throws(BackendError) in
-            try await base.write(value, to: key, if: precondition)
-        }
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await timed { () throws(BackendError) in try await base.delete(key, if: precondition) }
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await timed { () throws(BackendError) in
-            try await base.list(prefix: prefix, after: cursor, limit: limit)
-        }
-    }
-
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        try await timed { () throws(BackendError) in try await base.read(requests) }
+        try await forward(.read, nil) { (base) throws(BackendError) in try await base.read(requests) }
     }
 
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
-        try await timed { () throws(BackendError) in try await base.write(requests) }
-    }
-
-    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await timed { () throws(BackendError) in
-            try await base.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await timed { () throws(BackendError) in try await base.latestCursor() }
+        try await forward(.write, nil) { (base) throws(BackendError) in try await base.write(requests) }
     }
 }

@@ -2,8 +2,8 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// One version of the server ledger: the decisions of an account's server about its purchases.
-struct Decisions: Sendable {
+/// One version of the server ledger, as it was read from an account's server.
+struct FetchedServerLedger: Sendable {
     var ledger: Ledger
     /// The remote and the version that the ledger was read from. Shows whether this device's copy is current.
     var source: [UInt8]
@@ -40,19 +40,19 @@ final class RelatedVersions: Sendable {
 }
 
 extension EntitlementStore {
-    /// Returns the decisions of the account's server, if the remote has reported a version that this device does not
+    /// Returns the server ledger of the account, if the remote has reported a version that this device does not
     /// have.
     ///
     /// Sends one request in that case, and otherwise none.
     ///
-    /// - Throws: ``EntitlementError`` of kind `sync` if the decisions cannot be read.
-    func newDecisions(for session: AccountSession, beyond known: VersionedLedger) async throws(EntitlementError)
-        -> Decisions?
+    /// - Throws: ``EntitlementError`` of kind `sync` if the server ledger cannot be read.
+    func newServerLedger(for session: AccountSession, beyond known: VersionedLedger) async throws(EntitlementError)
+        -> FetchedServerLedger?
     {
         guard let remote, let version = relatedVersions[session.keys.ledger],
-            known.document.localSection != Decisions.source(version: version, remote: remote.label)
+            known.document.localSection != FetchedServerLedger.source(version: version, remote: remote.label)
         else { return nil }
-        let key = session.keys.decisions
+        let key = session.keys.serverLedger
         do throws(BackendError) {
             guard case .found(let entry) = try await remote.read(key).outcome else {
                 // The server ledger was deleted in the meantime, with the ledger it belongs to. The next sync reports
@@ -60,7 +60,7 @@ extension EntitlementStore {
                 return nil
             }
             do throws(LedgerFormatError) {
-                return Decisions(
+                return FetchedServerLedger(
                     try LedgerDocument(decoding: entry.value).ledger, version: entry.version, remote: remote.label)
             } catch {
                 throw BackendError(
