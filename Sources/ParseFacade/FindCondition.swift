@@ -5,7 +5,7 @@ struct FindCondition: Sendable {
     /// The names of the members that the condition restricts.
     var names: Set<String> { Set(equals.map(\.name)).union(ids == nil && after == nil ? [] : ["objectId"]) }
 
-    private var equals: [(name: String, value: JSONValue)] = []
+    private var equals: [(name: String, value: JSON)] = []
     /// The ids that an object may have, from `$in`; `nil` for any.
     private var ids: Set<String>?
     /// The id after which the ids of objects come, from `$gt`.
@@ -17,7 +17,7 @@ struct FindCondition: Sendable {
     /// Reads the members of `where`.
     ///
     /// - Throws: ``ParseError`` with the code 102 for an operator that is not supported, and for too many members.
-    init(_ members: [String: JSONValue]) throws(ParseError) {
+    init(_ members: [String: JSON]) throws(ParseError) {
         guard members.count <= Self.limit else {
             throw ParseError(102, "where can have at most \(Self.limit) names, not \(members.count)")
         }
@@ -46,14 +46,14 @@ struct FindCondition: Sendable {
     }
 
     /// Returns `true` if an object with these members meets the condition.
-    func holds(for members: [String: JSONValue]) -> Bool {
+    func holds(for members: [String: JSON]) -> Bool {
         let id = members["objectId"]?.string ?? ""
         guard ids?.contains(id) ?? true, after.map({ id > $0 }) ?? true else { return false }
         return equals.allSatisfy { Self.equals(members[$0.name], $0.value) }
     }
 
     /// Compares as MongoDB does: `null` equals a missing member, and an array equals each of its elements.
-    private static func equals(_ known: JSONValue?, _ value: JSONValue) -> Bool {
+    private static func equals(_ known: JSON?, _ value: JSON) -> Bool {
         let known = known ?? .null
         if known == value { return true }
         if let left = known.double, let right = value.double { return left == right }
@@ -69,15 +69,14 @@ extension ParseRequest {
     func condition() throws(ParseError) -> FindCondition {
         var value = parameters["where"] ?? .null
         if let text = value.string {
-            guard let parsed = try? JSONValue(parsing: text.utf8) else {
+            guard let parsed = try? JSON(parsing: text.utf8) else {
                 throw ParseError(102, "where must be a JSON object")
             }
             value = parsed
         }
-        switch value {
-        case .null: return try FindCondition([:])
-        case .object(let members): return try FindCondition(members)
-        default: throw ParseError(102, "where must be a JSON object, not \(value.typeName)")
+        guard let members = value == .null ? [:] : value.members else {
+            throw ParseError(102, "where must be a JSON object, not \(value.typeName)")
         }
+        return try FindCondition(members)
     }
 }

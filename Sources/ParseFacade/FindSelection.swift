@@ -19,11 +19,11 @@ struct FindSelection: Sendable {
     private static let alwaysShown: Set = ["objectId", "createdAt", "updatedAt", "ACL"]
 
     /// The answer with the selected ones of all matching objects.
-    func answer(_ found: [[String: JSONValue]]) -> JSONValue {
+    func answer(_ found: [[String: JSON]]) -> JSON {
         let ordered = order.isEmpty ? found : found.sorted(by: precedes)
         let some = ordered.dropFirst(skip).prefix(limit)
-        var members: [String: JSONValue] = ["results": .array(some.map { .object(shown($0)) })]
-        if counts { members["count"] = .integer(Int64(found.count)) }
+        var members: [String: JSON] = ["results": .array(some.map { .object(shown($0)) })]
+        if counts { members["count"] = .number(Int64(found.count)) }
         return .object(members)
     }
 
@@ -33,9 +33,9 @@ struct FindSelection: Sendable {
     }
 
     /// The members that are shown.
-    func shown(_ members: [String: JSONValue]) -> [String: JSONValue] { members.filter { shows($0.key) } }
+    func shown(_ members: [String: JSON]) -> [String: JSON] { members.filter { shows($0.key) } }
 
-    private func precedes(_ left: [String: JSONValue], _ right: [String: JSONValue]) -> Bool {
+    private func precedes(_ left: [String: JSON], _ right: [String: JSON]) -> Bool {
         for (name, isDescending) in order + [("objectId", false)] {
             let (first, second) = isDescending ? (right[name], left[name]) : (left[name], right[name])
             if Self.precedes(first, second) { return true }
@@ -46,7 +46,7 @@ struct FindSelection: Sendable {
 
     /// Objects without the member come first, then numbers, texts, flags and dates. Other values come last, in no
     /// order.
-    private static func precedes(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
+    private static func precedes(_ left: JSON?, _ right: JSON?) -> Bool {
         let ranks = (rank(of: left), rank(of: right))
         guard ranks.0 == ranks.1 else { return ranks.0 < ranks.1 }
         if let left = left?.double, let right = right?.double { return left < right }
@@ -56,10 +56,10 @@ struct FindSelection: Sendable {
         return false
     }
 
-    private static func rank(of value: JSONValue?) -> Int {
+    private static func rank(of value: JSON?) -> Int {
         switch value {
         case nil, .null?: 0
-        case .integer?, .number?: 1
+        case .number?, .decimal?: 1
         case .string?: 2
         case .bool?: 3
         default: value?.date == nil ? 5 : 4
@@ -130,15 +130,15 @@ extension ParseRequest {
     }
 
     /// The value of a parameter, which may be sent as a text of JSON.
-    private func value(_ name: String) -> JSONValue {
+    private func value(_ name: String) -> JSON {
         let value = parameters[name] ?? .null
-        guard let text = value.string, let parsed = try? JSONValue(parsing: text.utf8) else { return value }
+        guard let text = value.string, let parsed = try? JSON(parsing: text.utf8) else { return value }
         return parsed
     }
 
     /// The names in a parameter: a text with commas, or an array of such texts.
     private func names(_ name: String) throws(ParseError) -> [String] {
-        let texts: [JSONValue]
+        let texts: [JSON]
         switch (parameters[name] ?? .null, value(name)) {
         case (.null, _): texts = []
         case (_, .array(let elements)): texts = elements
@@ -159,7 +159,7 @@ extension ParseRequest {
     private func number(_ name: String) throws(ParseError) -> Int? {
         switch value(name) {
         case .null: return nil
-        case .integer(let number) where number >= 0: return Int(number)
+        case .number(let number) where number >= 0: return Int(number)
         default: throw ParseError(102, "\(name) must be a whole number, 0 or more")
         }
     }
@@ -169,7 +169,7 @@ extension ParseRequest {
         switch value(name) {
         case .null: return false
         case .bool(let flag): return flag
-        case .integer(let number): return number != 0
+        case .number(let number): return number != 0
         default: throw ParseError(102, "\(name) must be true, false or a number")
         }
     }

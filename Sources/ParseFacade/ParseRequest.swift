@@ -14,9 +14,9 @@ struct ParseRequest: Sendable {
     /// The parts of the path below that of the API.
     var path: [String]
     /// The parameters of a read.
-    var parameters: [String: JSONValue] = [:]
+    var parameters: [String: JSON] = [:]
     /// The members of the body, without those that begin with an underscore.
-    var body: [String: JSONValue] = [:]
+    var body: [String: JSON] = [:]
     var applicationID: String?
     var sessionToken: String?
     var installationID: String?
@@ -47,7 +47,7 @@ struct ParseRequest: Sendable {
     /// user, of which no fast digest may be kept.
     var content: String {
         let isOfObject = path.first == "classes" && path.dropFirst().first != "_User"
-        let members = JSONValue.object(body.filter { isOfObject || $0.key != "password" }).text
+        let members = JSON.object(body.filter { isOfObject || $0.key != "password" }).canonicalText
         return [method, path.joined(separator: "/"), part ?? "", members].joined(separator: "\n")
     }
 
@@ -81,7 +81,7 @@ struct ParseRequest: Sendable {
     }
 
     /// A request of a batch, with the session and the installation of `outer`.
-    init(method: String, path: [String], body: [String: JSONValue], in outer: ParseRequest) {
+    init(method: String, path: [String], body: [String: JSON], in outer: ParseRequest) {
         (self.method, self.path, noted) = (method, path, outer.noted)
         self.body = body.filter { !$0.key.hasPrefix("_") }
         (applicationID, sessionToken) = (outer.applicationID, outer.sessionToken)
@@ -99,8 +99,8 @@ struct ParseRequest: Sendable {
 
     private mutating func readBody(_ bytes: [UInt8]) throws(ParseError) {
         guard !bytes.isEmpty else { return }
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: bytes) } catch {
+        let value: JSON
+        do throws(InputError) { value = try JSON(parsing: bytes) } catch {
             throw ParseError(107, "the body must be a JSON object: \(error)")
         }
         guard case .object(let members) = value else {

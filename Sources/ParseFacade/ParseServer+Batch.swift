@@ -15,7 +15,7 @@ extension ParseServer {
             id: request.requestID.map { String(gateway.digest(of: $0).prefix(16)) }, at: gateway.host.now())
     }
 
-    func batch(_ request: ParseRequest) async throws -> Reply {
+    func batch(_ request: ParseRequest, _: [String]) async throws -> Reply {
         guard case .array(let items)? = request.body["requests"] else {
             throw ParseError(107, "requests must be an array")
         }
@@ -35,7 +35,7 @@ extension ParseServer {
             let body = members["body"]?.members ?? [:]
             inner.append(ParseRequest(method: method.uppercased(), path: path, body: body, in: request))
         }
-        var answers: [JSONValue] = []
+        var answers: [JSON] = []
         let digest = gateway.digest(of: inner.map(\.content).joined(separator: "\n"))
         for (index, one) in inner.enumerated() {
             var one = one

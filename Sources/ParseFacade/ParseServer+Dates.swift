@@ -1,7 +1,7 @@
 import EntitlementSync
-import Entitlements
+package import Entitlements
 import SyncCore
-import SyncService
+package import SyncService
 import WrittenDates
 
 // The ends of groups, and the purchases that written dates mean.
@@ -47,7 +47,7 @@ extension ParseServer {
             return new
         }
         if let line { onConflict("parse account=\(caller.account.name.singleLine) group=\(group): \(line)") }
-        try await change(group, caller) { $0.noteWritten(date, at: now) }
+        try await change(group, caller) { $0.rememberWritten(date, at: now) }
     }
 
     /// The number of purchases and assertions that were derived since a time, in milliseconds since 1970 UTC.
@@ -59,11 +59,11 @@ extension ParseServer {
             }
     }
 
-    /// Notes the dates that an installation is served.
-    func noteServed(_ ends: [GroupID: Timestamp], to caller: ParseCaller) async throws {
+    /// Remembers the dates that an installation is served.
+    func rememberServed(_ ends: [GroupID: Timestamp], to caller: ParseCaller) async throws {
         let now = Timestamp(milliseconds: gateway.host.now())
         for (group, end) in ends.sorted(by: { $0.key < $1.key }) {
-            try await change(group, caller) { $0.noteServed(end, at: now) }
+            try await change(group, caller) { $0.rememberServed(end, at: now) }
         }
     }
 
@@ -85,7 +85,7 @@ extension ParseServer {
             let name = gateway.digest(of: "\(account) \(account.incarnation)")
             let entry = try EntryKey(indexPrefix(caller.installation) + name)
             try await AccountEntries(records: gateway.records)
-                .note(entry, of: account, under: ParseEntry.prefix + "installations/", atMost: ParseDates.limit)
+                .add(entry, of: account, under: ParseEntry.prefix + "installations/", atMost: ParseDates.limit)
             _ = try await gateway.records.update(entry) { (_: AccountIdentity?) in AccountIdentity(account) }
         }
         let now = gateway.host.now()
@@ -140,5 +140,14 @@ extension ParseServer {
             if key.text.hasSuffix("/" + own) { found.own = dates } else { found.others.append(dates) }
         }
         return found
+    }
+}
+
+extension FacadeRule {
+    /// Refuses the purchases that were derived from written dates and are transactions of stores.
+    package static func derivedPurchases(_ catalog: Catalog) -> FacadeRule {
+        FacadeRule(store: DerivedPurchases.store) { server, account, now in
+            server.refuseDerivedPurchases(of: account, catalog: catalog, at: now)
+        }
     }
 }

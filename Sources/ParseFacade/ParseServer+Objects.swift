@@ -4,39 +4,57 @@ import SyncService
 
 // Objects of the configured classes. Each belongs to the user that created it.
 extension ParseServer {
-    func objects(_ request: ParseRequest, _ name: String, _ rest: [String]) async throws -> Reply {
-        try await withCaller(request) { caller in
-            let key = try ParseObjects.key(of: name, caller.account.account)
-            switch (request.method, rest.count) {
-            case ("GET", 0):
-                let (condition, selection) = (try request.condition(), try request.selection())
-                let known = try await gateway.records.read(key, as: ParseObjects.self)?.value ?? ParseObjects()
-                let found = known.items.map(members).filter(condition.holds)
-                return Reply(body: selection.answer(found))
-            case ("GET", 1):
-                let selection = try request.objectSelection()
-                let known = try await gateway.records.read(key, as: ParseObjects.self)?.value
-                guard let item = known?.items.first(where: { $0.id == rest[0] }) else { throw ParseError.notFound }
-                return Reply(body: .object(selection.shown(members(of: item))))
-            case ("POST", 0): return try await create(request, name, key, caller)
-            case ("PUT", 1): return try await update(request, rest[0], key, caller)
-            case ("DELETE", 1):
-                var isKnown = false
-                _ = try await gateway.records.update(key) { (known: ParseObjects?) in
-                    guard var objects = known else { return nil }
-                    isKnown = objects.items.contains { $0.id == rest[0] }
-                    objects.items.removeAll { $0.id == rest[0] }
-                    return objects
-                }
-                guard isKnown else { throw ParseError.notFound }
-                return Reply(body: .object([:]))
-            default: throw ParseError(119, "this operation on \(name) is not supported")
-            }
+    /// Runs `body` for the caller of a request, with the key of its objects of the class `name`.
+    func withObjects<Value>(
+        _ name: String, _ request: ParseRequest, _ body: (ParseCaller, EntryKey) async throws -> Value
+    ) async throws -> Value {
+        guard configuration.classes.contains(name) else {
+            throw ParseError(119, "This user is not allowed to access non-existent class: \(name.prefix(64))")
+        }
+        return try await withCaller(request) { try await body($0, try ParseObjects.key(of: name, $0.account.account)) }
+    }
+
+    func findObjects(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withObjects(path[0], request) { _, key in
+            let (condition, selection) = (try request.condition(), try request.selection())
+            let known = try await gateway.records.read(key, as: ParseObjects.self)?.value ?? ParseObjects()
+            return Reply(body: selection.answer(known.items.map(members).filter(condition.holds)))
         }
     }
 
-    private func members(of item: ParseObjects.Item) -> [String: JSONValue] {
-        var members = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
+    func getObject(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withObjects(path[0], request) { _, key in
+            let selection = try request.objectSelection()
+            let known = try await gateway.records.read(key, as: ParseObjects.self)?.value
+            guard let item = known?.items.first(where: { $0.id == path[1] }) else { throw ParseError.notFound }
+            return Reply(body: .object(selection.shown(members(of: item))))
+        }
+    }
+
+    func makeObject(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withObjects(path[0], request) { try await create(request, path[0], $1, $0) }
+    }
+
+    func saveObject(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withObjects(path[0], request) { try await update(request, path[1], $1, $0) }
+    }
+
+    func deleteObject(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withObjects(path[0], request) { _, key in
+            var isKnown = false
+            _ = try await gateway.records.update(key) { (known: ParseObjects?) in
+                guard var objects = known else { return nil }
+                isKnown = objects.items.contains { $0.id == path[1] }
+                objects.items.removeAll { $0.id == path[1] }
+                return objects
+            }
+            guard isKnown else { throw ParseError.notFound }
+            return Reply(body: .object([:]))
+        }
+    }
+
+    private func members(of item: ParseObjects.Item) -> [String: JSON] {
+        var members = (try? JSON(parsing: item.fields.utf8))?.members ?? [:]
         members["objectId"] = .string(item.id)
         members["createdAt"] = .string(Timestamp(milliseconds: item.createdAt).iso)
         members["updatedAt"] = .string(Timestamp(milliseconds: item.updatedAt).iso)
@@ -56,11 +74,11 @@ extension ParseServer {
         _ request: ParseRequest, _ name: String, _ key: EntryKey, _ caller: ParseCaller
     ) async throws -> Reply {
         let (id, mark, change) = (randomText(10), mark(of: request), try change(request))
-        var fields: [String: JSONValue] = [:]
+        var fields: [String: JSON] = [:]
         _ = try change.apply(to: &fields, isRepeated: false)
         var item = ParseObjects.Item(
             id: id, createdAt: mark.at, updatedAt: mark.at, digest: mark.digest, request: mark.id,
-            fields: JSONValue.object(fields).text)
+            fields: JSON.object(fields).canonicalText)
         var isFull = false
         _ = try await gateway.records.update(key) { (known: ParseObjects?) in
             var objects = known ?? ParseObjects()
@@ -88,18 +106,18 @@ extension ParseServer {
         _ request: ParseRequest, _ id: String, _ key: EntryKey, _ caller: ParseCaller
     ) async throws -> Reply {
         let (mark, change) = (mark(of: request), try change(request))
-        var (answer, failure): ([String: JSONValue], ParseError?) = ([:], nil)
+        var (answer, failure): ([String: JSON], ParseError?) = ([:], nil)
         let saved = try await gateway.records.update(key) { (known: ParseObjects?) in
             guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
             var item = objects.items[index]
-            var fields = (try? JSONValue(parsing: item.fields.utf8))?.members ?? [:]
+            var fields = (try? JSON(parsing: item.fields.utf8))?.members ?? [:]
             var applied = objects.applied ?? AppliedRequests()
             let isRepeated = applied.contains(mark)
             do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
-            (item.fields, item.updatedAt) = (JSONValue.object(fields).text, mark.at)
+            (item.fields, item.updatedAt) = (JSON.object(fields).canonicalText, mark.at)
             if change.isRelative {
                 applied.add(mark)
                 objects.applied = applied

@@ -5,32 +5,35 @@ import SyncService
 // Sessions as objects of the class `_Session`, as their owners see them.
 extension ParseServer {
     /// A valid session of an account.
-    private typealias OwnSession = (digest: String, members: [String: JSONValue])
+    private typealias OwnSession = (digest: String, members: [String: JSON])
 
-    func sessions(_ request: ParseRequest, _ rest: [String]) async throws -> Reply {
+    func findSessions(_ request: ParseRequest, _: [String]) async throws -> Reply {
         try await withCaller(request) { caller in
-            switch (request.method, rest.count) {
-            case ("GET", 0):
-                let (condition, selection) = (try request.condition(), try request.selection())
-                let digests = try await sessionDigests(caller)
-                gateway.charge(caller.account, reads: digests.count)
-                let found = try await ownSessions(digests, caller, request).map(\.members).filter(condition.holds)
-                return Reply(body: selection.answer(found))
-            case ("GET", 1) where rest[0] == "me":
-                return try await currentSession(caller, request)
-            case ("GET", 1):
-                let selection = try request.objectSelection()
-                let session = try await ownSession(rest[0], caller, request)
-                return Reply(body: .object(selection.shown(session.members)))
-            case ("DELETE", 1):
-                try await endSession(try await ownSession(rest[0], caller, request).digest, of: caller)
-                return Reply(body: .object([:]))
-            default: throw ParseError(119, "sessions begin with a log-in, and cannot be changed")
-            }
+            let (condition, selection) = (try request.condition(), try request.selection())
+            let digests = try await sessionDigests(caller)
+            gateway.charge(caller.account, reads: digests.count)
+            let found = try await ownSessions(digests, caller, request).map(\.members).filter(condition.holds)
+            return Reply(body: selection.answer(found))
         }
     }
 
-    func upgrade(_ request: ParseRequest) async throws -> Reply {
+    func getSession(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        guard path[0] != "me" else { return try await upgrade(request, []) }
+        return try await withCaller(request) { caller in
+            let selection = try request.objectSelection()
+            let session = try await ownSession(path[0], caller, request)
+            return Reply(body: .object(selection.shown(session.members)))
+        }
+    }
+
+    func deleteSession(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        try await withCaller(request) { caller in
+            try await endSession(try await ownSession(path[0], caller, request).digest, of: caller)
+            return Reply(body: .object([:]))
+        }
+    }
+
+    func upgrade(_ request: ParseRequest, _: [String]) async throws -> Reply {
         try await withCaller(request) { try await currentSession($0, request) }
     }
 
@@ -83,8 +86,8 @@ extension ParseServer {
     /// The members of a session. The token is known for the caller's own session only, because the store has digests.
     private func members(
         of entry: ParseEntry, _ digest: String, _ user: ParseUser, _ caller: ParseCaller, _ request: ParseRequest
-    ) -> [String: JSONValue] {
-        var members: [String: JSONValue] = [
+    ) -> [String: JSON] {
+        var members: [String: JSON] = [
             "objectId": .string(objectID(ofSession: digest)),
             "restricted": .bool(false), "expiresAt": .date(Timestamp(milliseconds: entry.expires)),
             "user": .object([
@@ -92,15 +95,15 @@ extension ParseServer {
             ]),
         ]
         if entry.isImported != true {
-            let start = JSONValue.string(Timestamp(milliseconds: entry.expires - Self.sessionLifetime).iso)
+            let start = JSON.string(Timestamp(milliseconds: entry.expires - Self.sessionLifetime).iso)
             (members["createdAt"], members["updatedAt"]) = (start, start)
         }
-        members["installationId"] = entry.installation.map(JSONValue.string)
+        members["installationId"] = entry.installation.map(JSON.string)
         if let action = entry.action {
             let provider = user.anonymous == nil ? "password" : "anonymous"
             members["createdWith"] = .object(["action": .string(action), "authProvider": .string(provider)])
         }
-        if digest == caller.session { members["sessionToken"] = request.sessionToken.map(JSONValue.string) }
+        if digest == caller.session { members["sessionToken"] = request.sessionToken.map(JSON.string) }
         return members
     }
 }

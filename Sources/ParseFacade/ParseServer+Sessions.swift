@@ -56,7 +56,7 @@ extension ParseServer {
     func beginSession(
         _ caller: AccountCaller, _ request: ParseRequest, action: String, anonymousID: String? = nil
     ) async throws -> (String, ParseCaller) {
-        let token = "r:" + gateway.randomBytes(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        let token = "r:" + Hexadecimal.text(gateway.host.randomBytes(16))
         let digest = gateway.digest(of: token)
         request.noted.set(caller.name)
         let expires = gateway.host.now() + Self.sessionLifetime
@@ -78,7 +78,7 @@ extension ParseServer {
     /// Writes an entry of an account in the server's own keys.
     private func write(_ entry: ParseEntry, _ key: EntryKey, _ kind: String, _ account: Account) async throws {
         let entries = AccountEntries(records: gateway.records)
-        try await entries.note(key, of: account, under: ParseEntry.prefix + kind)
+        try await entries.add(key, of: account, under: ParseEntry.prefix + kind)
         _ = try await gateway.records.update(key) { (_: ParseEntry?) in entry }
         guard try await gateway.epoch(of: account) != nil else {
             try await entries.remove(key, of: account)
@@ -86,7 +86,7 @@ extension ParseServer {
         }
     }
 
-    func logIn(_ request: ParseRequest) async throws -> Reply {
+    func logIn(_ request: ParseRequest, _: [String]) async throws -> Reply {
         try gateway.admit(.logIn, request.peer)
         let values = request.parameters.merging(request.body) { $1 }
         guard try providers(in: values) == nil else { throw ParseError.unsupportedProvider }
@@ -103,7 +103,7 @@ extension ParseServer {
         return try await answerUser(caller, token: token)
     }
 
-    func logOut(_ request: ParseRequest) async throws -> Reply {
+    func logOut(_ request: ParseRequest, _: [String]) async throws -> Reply {
         // A repeated log-out has nothing left to do.
         let caller: ParseCaller
         do { caller = try await self.caller(of: request) } catch let error as ParseError
@@ -129,8 +129,7 @@ extension ParseServer {
 
     /// The text that ``opened(_:by:)`` reads. An anonymous id is a password, so the store must not contain it.
     private func sealed(_ id: String, by token: String) -> String {
-        zip(id.utf8, gateway.derivedBytes(for: "anonymous id", from: token))
-            .map { ($0 ^ $1 < 16 ? "0" : "") + String($0 ^ $1, radix: 16) }.joined()
+        Hexadecimal.text(zip(id.utf8, gateway.derivedBytes(for: "anonymous id", from: token)).map { $0 ^ $1 })
     }
 
     private func opened(_ text: String, by token: String) -> String? {

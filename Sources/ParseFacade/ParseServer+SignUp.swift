@@ -5,7 +5,7 @@ import SyncService
 
 // New users, with a name and a password or with an anonymous id.
 extension ParseServer {
-    func signUp(_ request: ParseRequest) async throws -> Reply {
+    func signUp(_ request: ParseRequest, _: [String]) async throws -> Reply {
         if let data = try providers(in: request.body) { return try await signUpAnonymously(request, data) }
         let name = request.body["username"] ?? .null
         try check(username: name)
@@ -26,7 +26,7 @@ extension ParseServer {
     /// The providers that `authData` sets; `nil` if it sets none.
     ///
     /// - Throws: ``ParseError`` for a value that is no object.
-    func providers(in body: [String: JSONValue]) throws(ParseError) -> [String: JSONValue]? {
+    func providers(in body: [String: JSON]) throws(ParseError) -> [String: JSON]? {
         guard let value = body["authData"] else { return nil }
         guard let members = value.members?.filter({ $0.value != .null }) else { throw ParseError.unsupportedProvider }
         return members.isEmpty ? nil : members
@@ -81,7 +81,7 @@ extension ParseServer {
     private func link(_ key: EntryKey, _ entry: ParseEntry) async throws -> Bool {
         guard let account = entry.account else { return false }
         try await AccountEntries(records: gateway.records)
-            .note(key, of: account, under: ParseEntry.prefix + "anonymous/")
+            .add(key, of: account, under: ParseEntry.prefix + "anonymous/")
         let holder = try await gateway.records.update(key) { (known: ParseEntry?) async throws(BackendError) in
             if let known, let holder = known.account, holder != account,
                 try await gateway.caller(holder, epoch: known.epoch) != nil
@@ -96,7 +96,7 @@ extension ParseServer {
     private func finishSignUp(
         _ account: AccountCaller, _ save: UserSave, _ request: ParseRequest, anonymousID: String? = nil
     ) async throws -> Reply {
-        if let mail = save.mail, try await !gateway.claim(mail, for: account.account) { throw ParseError.mailTaken }
+        if let mail = save.mail, try await !gateway.reserve(mail, for: account.account) { throw ParseError.mailTaken }
         let (token, caller) = try await beginSession(account, request, action: "signup", anonymousID: anonymousID)
         try await record(save.dates, caller)
         _ = try await apply(save, request, caller)
@@ -114,8 +114,8 @@ extension ParseServer {
 
     /// Creates an anonymous user, or logs in the one with this id. The id is a password, so its length is required and
     /// only its digest is kept.
-    private func signUpAnonymously(_ request: ParseRequest, _ data: [String: JSONValue]) async throws -> Reply {
-        guard data.count == 1, let id = data["anonymous"]?.members?["id"]?.string else {
+    private func signUpAnonymously(_ request: ParseRequest, _ data: [String: JSON]) async throws -> Reply {
+        guard data.count == 1, let id = data["anonymous"]?["id"]?.string else {
             throw ParseError.unsupportedProvider
         }
         guard request.body["username"] == nil, request.body["password"] == nil else {
@@ -154,7 +154,7 @@ extension ParseServer {
         let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789".utf8)
         var text: [UInt8] = []
         while text.count < count {
-            text += gateway.randomBytes(count).filter { $0 < 248 }.map { alphabet[Int($0) % alphabet.count] }
+            text += gateway.host.randomBytes(count).filter { $0 < 248 }.map { alphabet[Int($0) % alphabet.count] }
         }
         return String(decoding: text.prefix(count), as: UTF8.self)
     }

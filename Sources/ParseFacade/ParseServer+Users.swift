@@ -11,7 +11,7 @@ extension ParseServer {
         if let known = try await gateway.records.read(key, as: ParseUser.self)?.value { return known }
         let (id, now) = (randomText(10), gateway.host.now())
         // The id is an alias of the account, so that no other account can get it.
-        guard try await gateway.claim(id, for: account) else {
+        guard try await gateway.reserve(id, for: account) else {
             throw BackendError(.busy, message: "the id of the new user is taken; try again")
         }
         let made = try await gateway.records.update(key) { (known: ParseUser?) in
@@ -22,10 +22,11 @@ extension ParseServer {
         return made
     }
 
-    /// The members of a user that an answer shows. The dates of the groups are noted as served to the installation.
+    /// The members of a user that an answer shows. The dates of the groups are remembered as served to the
+    /// installation.
     func members(
         of user: ParseUser, for caller: ParseCaller, _ selection: FindSelection = FindSelection()
-    ) async throws -> [String: JSONValue] {
+    ) async throws -> [String: JSON] {
         var members = try fields(of: user)
         members["objectId"] = .string(user.objectID)
         members["username"] = .string(user.username)
@@ -36,7 +37,7 @@ extension ParseServer {
             user.objectID: .object(["read": .bool(true), "write": .bool(true)]),
         ])
         if user.anonymous != nil {
-            let id = caller.anonymousID.map { ["id": JSONValue.string($0)] } ?? [:]
+            let id = caller.anonymousID.map { ["id": JSON.string($0)] } ?? [:]
             members["authData"] = .object(["anonymous": .object(id)])
         }
         let ends = try await ends(for: caller.account)
@@ -45,12 +46,12 @@ extension ParseServer {
             members[name] = ends[field.group].map { field.shape == .date ? .date($0) : .array([.date($0)]) }
             served[field.group] = ends[field.group]
         }
-        try await noteServed(served, to: caller)
+        try await rememberServed(served, to: caller)
         return selection.shown(members)
     }
 
-    func fields(of user: ParseUser) throws -> [String: JSONValue] {
-        guard let members = (try? JSONValue(parsing: user.fields.utf8))?.members else {
+    func fields(of user: ParseUser) throws -> [String: JSON] {
+        guard let members = (try? JSON(parsing: user.fields.utf8))?.members else {
             throw BackendError(.damaged, message: "the fields of a user cannot be read")
         }
         return members
@@ -63,13 +64,14 @@ extension ParseServer {
         _ caller: ParseCaller, token: String?, _ selection: FindSelection = FindSelection()
     ) async throws -> Reply {
         var members = try await members(of: try await user(of: caller.account.account), for: caller, selection)
-        members["sessionToken"] = token.map(JSONValue.string)
+        members["sessionToken"] = token.map(JSON.string)
         return Reply(body: .object(members))
     }
 
     /// The user with an id, or the caller (`me`). Others look as if they did not exist.
-    func getUser(_ request: ParseRequest, _ id: String) async throws -> Reply {
-        try await withCaller(request) { caller in
+    func getUser(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        let id = path[0]
+        return try await withCaller(request) { caller in
             if id != "me" {
                 guard try await user(of: caller.account.account).objectID == id else { throw ParseError.notFound }
             }
@@ -78,7 +80,7 @@ extension ParseServer {
     }
 
     /// The users that meet a condition: the caller, or none.
-    func findUsers(_ request: ParseRequest) async throws -> Reply {
+    func findUsers(_ request: ParseRequest, _: [String]) async throws -> Reply {
         let condition = try request.condition()
         let selection = try request.selection()
         guard request.sessionToken != nil else {
@@ -87,7 +89,7 @@ extension ParseServer {
         }
         return try await withCaller(request) { caller in
             let user = try await user(of: caller.account.account)
-            let known = ["objectId": JSONValue.string(user.objectID), "username": .string(user.username)]
+            let known = ["objectId": JSON.string(user.objectID), "username": .string(user.username)]
             for name in condition.names.sorted() where known[name] == nil {
                 throw ParseError(102, "users can be found by objectId and username only, not by \(name.prefix(64))")
             }
@@ -99,7 +101,8 @@ extension ParseServer {
         }
     }
 
-    func saveUser(_ request: ParseRequest, _ id: String) async throws -> Reply {
+    func saveUser(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        let id = path[0]
         guard request.sessionToken != nil else {
             try gateway.admit(.other, request.peer)
             throw ParseError(206, "Cannot modify user \(id.prefix(32)).")
@@ -121,14 +124,14 @@ extension ParseServer {
             if let mail = save.mail, try await !gateway.isFree(mail, for: account) { throw ParseError.mailTaken }
             try await record(save.dates, caller)
             if let newName { try await rename(user, to: newName, caller) }
-            if let mail = save.mail, try await !gateway.claim(mail, for: account) { throw ParseError.mailTaken }
+            if let mail = save.mail, try await !gateway.reserve(mail, for: account) { throw ParseError.mailTaken }
             var (current, token) = (caller, String?.none)
             if let text = password?.string {
                 let changed = try await gateway.setPassword(text, of: caller.account, peer: request.peer)
                 guard let changed else { throw ParseError.invalidSession }
                 (token, current) = try await beginSession(changed, request, action: "login")
             }
-            if fields["authData"]?.members?["anonymous"] == .null || token != nil { try await unlink(current) }
+            if fields["authData"]?["anonymous"] == .null || token != nil { try await unlink(current) }
             var members = try await apply(save, request, current)
             if let token { members["sessionToken"] = .string(token) }
             return Reply(body: .object(members))
@@ -136,7 +139,8 @@ extension ParseServer {
     }
 
     /// Erases the account of the caller's user. Its sessions end with this request.
-    func deleteUser(_ request: ParseRequest, _ id: String) async throws -> Reply {
+    func deleteUser(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        let id = path[0]
         guard request.sessionToken != nil else {
             try gateway.admit(.other, request.peer)
             throw ParseError(206, "Insufficient auth to delete user")
@@ -152,7 +156,7 @@ extension ParseServer {
     }
 
     /// Checks the providers that a save sets. The anonymous id of the user itself is an echo.
-    private func check(providers: [String: JSONValue]?, of user: ParseUser) throws {
+    private func check(providers: [String: JSON]?, of user: ParseUser) throws {
         for (name, value) in providers ?? [:] {
             guard name == "anonymous", let anonymous = user.anonymous, let members = value.members else {
                 throw ParseError.unsupportedProvider
@@ -165,18 +169,18 @@ extension ParseServer {
         }
     }
 
-    func check(username: JSONValue) throws(ParseError) {
+    func check(username: JSON) throws(ParseError) {
         guard let name = username.string, !name.isEmpty else { throw ParseError(200, "bad or missing username") }
         do throws(RequestError) { try gateway.check(name: name) } catch { throw ParseError(200, error.detail) }
     }
 
-    func check(password: JSONValue) throws(ParseError) {
+    func check(password: JSON) throws(ParseError) {
         guard let text = password.string, !text.isEmpty else { throw ParseError(201, "password is required") }
         do throws(RequestError) { try gateway.check(password: text) } catch { throw ParseError(142, error.detail) }
     }
 
     /// The fields of a save, checked. A mail address is an alias of the account, which can log in with it.
-    func userSave(_ fields: [String: JSONValue]) throws(ParseError) -> UserSave {
+    func userSave(_ fields: [String: JSON]) throws(ParseError) -> UserSave {
         let save = try UserSave(fields, configuration)
         guard let mail = save.mail else { return save }
         do throws(RequestError) { try gateway.check(name: mail) } catch { throw ParseError.malformedMail }
@@ -184,7 +188,7 @@ extension ParseServer {
     }
 
     private func rename(_ user: ParseUser, to name: String, _ caller: ParseCaller) async throws {
-        guard try await gateway.claim(name, for: caller.account.account) else { throw ParseError.nameTaken }
+        guard try await gateway.reserve(name, for: caller.account.account) else { throw ParseError.nameTaken }
         _ = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) { (known: ParseUser?) in
             guard var user = known else { return nil }
             user.username = name
@@ -200,7 +204,7 @@ extension ParseServer {
         guard try await !isUsed(name, by: account) else { return }
         try await gateway.release(name, of: account)
         // Another request may have set it again meanwhile.
-        if try await isUsed(name, by: account) { _ = try await gateway.claim(name, for: account) }
+        if try await isUsed(name, by: account) { _ = try await gateway.reserve(name, for: account) }
     }
 
     /// Returns `true` for the name or the mail address of the account's user.
@@ -232,12 +236,12 @@ extension ParseServer {
     /// Applies a save to the caller's user, after its dates were recorded.
     ///
     /// - Returns: The members of the answer.
-    func apply(_ save: UserSave, _ request: ParseRequest, _ caller: ParseCaller) async throws -> [String: JSONValue] {
+    func apply(_ save: UserSave, _ request: ParseRequest, _ caller: ParseCaller) async throws -> [String: JSON] {
         let mark = mark(of: request)
-        var (answer, failure, formerMail) = ([String: JSONValue](), ParseError?.none, String?.none)
+        var (answer, failure, formerMail) = ([String: JSON](), ParseError?.none, String?.none)
         let saved = try await gateway.records.update(try ParseUser.key(of: caller.account.account)) {
             (known: ParseUser?) in
-            guard var user = known, var members = (try? JSONValue(parsing: user.fields.utf8))?.members else {
+            guard var user = known, var members = (try? JSON(parsing: user.fields.utf8))?.members else {
                 return nil
             }
             let isRepeated = user.applied.contains(mark)
@@ -248,7 +252,7 @@ extension ParseServer {
             }
             if save.change.isRelative { user.applied.add(mark) }
             if user.signUp?.digest == mark.digest { user.signUp?.at = mark.at }
-            user.fields = JSONValue.object(members).text
+            user.fields = JSON.object(members).canonicalText
             user.updatedAt = mark.at
             return user
         }
@@ -258,7 +262,7 @@ extension ParseServer {
         for written in save.dates where written.isOperation {
             guard let end = try await ends(for: caller.account)[written.field.group] else { continue }
             answer[written.name] = written.field.shape == .date ? .date(end) : .array([.date(end)])
-            try await noteServed([written.field.group: end], to: caller)
+            try await rememberServed([written.field.group: end], to: caller)
         }
         answer["updatedAt"] = .string(Timestamp(milliseconds: saved.updatedAt).iso)
         return answer

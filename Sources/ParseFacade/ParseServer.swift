@@ -1,11 +1,11 @@
 import Entitlements
-import HTTPTypes
+package import HTTPTypes
 import SyncCore
 import SyncProtocol
 package import SyncService
 
 /// Answers the requests of Parse SDKs from the accounts of a service.
-package struct ParseServer: Sendable {
+package struct ParseServer: RequestHandler {
     let configuration: ParseConfiguration
     let gateway: AccountGateway
     /// Receives a line for each written date that no sum of products explains.
@@ -29,67 +29,67 @@ package struct ParseServer: Sendable {
         + "X-Parse-REST-API-Key, X-Parse-Request-Id, X-Parse-Revocable-Session, X-Parse-Session-Token, "
         + "X-Requested-With"
 
-    /// Returns `true` if the façade answers the requests for `target`.
+    /// Returns `true` for targets under the path of the façade.
     package func answers(_ target: String) -> Bool {
         let root = configuration.path.utf8
         guard target.utf8.starts(with: root) else { return false }
         return target.utf8.dropFirst(root.count).first == UInt8(ascii: "/")
     }
 
-    /// The refusal of a body that is longer than the façade accepts.
-    package func refusalOfLongBody() -> ServiceAnswer {
+    /// Refuses every long body.
+    package func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) -> ServiceResponse? {
         let error = ParseError(116, "the body must have at most \(ParseRequest.byteLimit) bytes", status: 413)
-        return answer(Reply(status: 413, body: error.json), route: "parse/long")
+        return response(Reply(status: 413, body: error.json), route: "parse/long")
     }
 
     /// An answer.
     struct Reply: Sendable {
         var status = 200
-        var body: JSONValue
+        var body: JSON
         var location: String?
     }
 
-    /// The answer to a request.
-    package func respond(to request: ServiceRequest) async -> ServiceAnswer {
-        var answer = await answer(to: request)
-        gateway.noteOrigin(of: request.head, in: &answer.response.headerFields)
-        return answer
+    /// The response to a request.
+    package func respond(to request: ServiceRequest) async -> ServiceResponse {
+        var response = await route(request)
+        gateway.addOriginFields(to: &response.head.headerFields, for: request.head)
+        return response
     }
 
-    private func answer(to request: ServiceRequest) async -> ServiceAnswer {
+    private func route(_ request: ServiceRequest) async -> ServiceResponse {
         guard request.head.method != .options else {
-            let answer = gateway.preflight(
-                request.head, methods: "GET, POST, PUT, DELETE, OPTIONS",
-                fields: Self.allowedFields)
-            return ServiceAnswer(answer, route: "parse/other")
+            var response = gateway.preflight(
+                request.head, methods: "GET, POST, PUT, DELETE, OPTIONS", fields: Self.allowedFields)
+            response.route = "parse/other"
+            return response
         }
         var (route, parsed) = ("parse/other", ParseRequest?.none)
-        var result: ServiceAnswer
+        var result: ServiceResponse
         do {
             let request = try ParseRequest(request, root: configuration.path)
             (route, parsed) = (Self.route(of: request), request)
             guard request.applicationID == configuration.applicationID || request.path == ["health"] else {
-                return answer(Reply(status: 403, body: .object(["error": .string("unauthorized")])), route: route)
+                return response(Reply(status: 403, body: .object(["error": .string("unauthorized")])), route: route)
             }
             let reply = try await gateway.serving(request.peer) { try await self.reply(to: request) }
             // It waits for all running requests, so it cannot be a part of one.
             if let account = request.noted.erased { try await gateway.finishErasure(of: account) }
-            result = answer(reply, route: route)
+            result = response(reply, route: route)
         } catch {
             let error = parseError(error)
-            result = answer(Reply(status: error.status, body: error.json), route: route)
-            if let seconds = error.retryAfter { result.response.headerFields[.retryAfter] = String(seconds) }
+            result = response(Reply(status: error.status, body: error.json), route: route)
+            if let seconds = error.retryAfter { result.head.headerFields[.retryAfter] = String(seconds) }
         }
         result.caller = parsed?.noted.name
         return result
     }
 
-    private func answer(_ reply: Reply, route: String) -> ServiceAnswer {
+    private func response(_ reply: Reply, route: String) -> ServiceResponse {
         var response = HTTPResponse(status: HTTPResponse.Status(code: reply.status))
         response.headerFields[.contentType] = "application/json; charset=utf-8"
         response.headerFields[.cacheControl] = "no-store"
         if let location = reply.location { response.headerFields[.location] = location }
-        return ServiceAnswer(response, body: .bytes(Array(reply.body.text.utf8)), route: route)
+        return ServiceResponse(response, body: .bytes(Array(reply.body.canonicalText.utf8)), route: route)
     }
 
     func parseError(_ error: any Error) -> ParseError {
@@ -115,93 +115,130 @@ package struct ParseServer: Sendable {
         }
     }
 
-    private static let known: Set = [
-        "users", "login", "logout", "classes", "batch", "installations", "config", "events", "health",
-        "upgradeToRevocableSession", "requestPasswordReset", "sessions", "roles", "functions",
+    private static let known = Set(routes.resources.compactMap { $0.path.split(separator: "/").first.map(String.init) })
+        .union(["health"])
+
+    typealias Handler = @Sendable (ParseServer) -> @Sendable (ParseRequest, [String]) async throws -> Reply
+
+    /// All routes, below the path of the façade. Each handler gets the request and the parameters in its path.
+    private static let routes = RouteTable<Handler>([
+        Route(.get, "/config") { _ in { _, _ in Reply(body: .object(["params": .object([:])])) } },
+        Route(.post, "/events/{name}") { _ in { _, _ in Reply(body: .object([:])) } },
+        Route(.post, "/batch", ParseServer.batch),
+        Route(.get, "/login", ParseServer.logIn),
+        Route(.post, "/login", ParseServer.logIn),
+        Route(.post, "/logout", ParseServer.logOut),
+        Route(.post, "/upgradeToRevocableSession", ParseServer.upgrade),
+        Route(.post, "/requestPasswordReset", ParseServer.resetPassword),
+        Route(.post, "/functions/{name}") { _ in
+            { throw ParseError(141, "Invalid function: \"\($1[0].prefix(64))\"") }
+        },
+        Route(.get, "/sessions", ParseServer.findSessions),
+        Route(.get, "/sessions/{id}", ParseServer.getSession),
+        Route(.delete, "/sessions/{id}", ParseServer.deleteSession),
+        Route(.get, "/roles", ParseServer.findRoles),
+        Route(.get, "/roles/{id}", ParseServer.getRole),
+        Route(.get, "/users", ParseServer.findUsers),
+        Route(.post, "/users", ParseServer.signUp),
+        Route(.get, "/users/{id}", ParseServer.getUser),
+        Route(.put, "/users/{id}", ParseServer.saveUser),
+        Route(.delete, "/users/{id}", ParseServer.deleteUser),
+        Route(.post, "/installations", ParseServer.makeInstallation),
+        Route(.get, "/installations/{id}", ParseServer.getInstallation),
+        Route(.put, "/installations/{id}", ParseServer.saveInstallation),
+        Route(.get, "/classes/{class}", ParseServer.findObjects),
+        Route(.post, "/classes/{class}", ParseServer.makeObject),
+        Route(.get, "/classes/{class}/{id}", ParseServer.getObject),
+        Route(.put, "/classes/{class}/{id}", ParseServer.saveObject),
+        Route(.delete, "/classes/{class}/{id}", ParseServer.deleteObject),
+    ])
+
+    /// The classes that are also reached without `classes`.
+    private static let collections = [
+        "_User": "users", "_Installation": "installations", "_Session": "sessions", "_Role": "roles",
     ]
 
     func reply(to request: ParseRequest) async throws -> Reply {
-        let (path, method) = (request.path, request.method)
-        switch (path.first, path.count, method) {
-        case ("health", 1, _): return Reply(body: .object(["status": .string("ok")]))
-        case ("config", 1, "GET"): return Reply(body: .object(["params": .object([:])]))
-        case ("events", 2, "POST"): return Reply(body: .object([:]))
-        case ("batch", 1, "POST"): return try await batch(request)
-        case ("login", 1, "GET"), ("login", 1, "POST"): return try await logIn(request)
-        case ("logout", 1, "POST"): return try await logOut(request)
-        case ("upgradeToRevocableSession", 1, "POST"): return try await upgrade(request)
-        case ("requestPasswordReset", 1, "POST"): return try resetPassword(request)
-        case ("functions", 2, "POST"): throw ParseError(141, "Invalid function: \"\(path[1].prefix(64))\"")
-        case ("sessions", _, _): return try await sessions(request, Array(path.dropFirst()))
-        case ("roles", _, _): return try await roles(request, Array(path.dropFirst()))
-        case ("users", _, _): return try await users(request, Array(path.dropFirst()))
-        case ("installations", _, _): return try installations(request, Array(path.dropFirst()))
-        case ("classes", 2..., _): return try await classes(request, path[1], Array(path.dropFirst(2)))
-        default: throw ParseError(119, "there is nothing at this path for \(method.prefix(16))", status: 404)
+        var parts = request.path
+        if parts == ["health"] { return Reply(body: .object(["status": .string("ok")])) }
+        if parts.count > 1, parts[0] == "classes", let collection = Self.collections[parts[1]] {
+            parts.replaceSubrange(..<2, with: [collection])
         }
+        let path = "/" + parts.joined(separator: "/")
+        guard let resource = Self.routes.resource(at: path),
+            let handler = HTTPRequest.Method(request.method).flatMap({ resource.handler(of: $0) })
+        else { return try await refuse(request, parts) }
+        return try await handler(self)(request, resource.parameters(in: path).map(String.init))
     }
 
-    private func users(_ request: ParseRequest, _ rest: [String]) async throws -> Reply {
-        switch (request.method, rest.count) {
-        case ("POST", 0): return try await signUp(request)
-        case ("GET", 0): return try await findUsers(request)
-        case ("GET", 1): return try await getUser(request, rest[0])
-        case ("PUT", 1): return try await saveUser(request, rest[0])
-        case ("DELETE", 1): return try await deleteUser(request, rest[0])
-        default: throw ParseError(119, "this operation on users is not supported")
-        }
-    }
-
-    private func classes(_ request: ParseRequest, _ name: String, _ rest: [String]) async throws -> Reply {
-        switch name {
-        case "_User": return try await users(request, rest)
-        case "_Installation": return try installations(request, rest)
-        case "_Session": return try await sessions(request, rest)
-        case "_Role": return try await roles(request, rest)
-        case _ where configuration.classes.contains(name): return try await objects(request, name, rest)
-        default:
-            throw ParseError(119, "This user is not allowed to access non-existent class: \(name.prefix(64))")
-        }
-    }
-
-    /// Installations have no record: their ids name them, and nothing is pushed to them.
-    private func installations(_ request: ParseRequest, _ rest: [String]) throws -> Reply {
-        let now = JSONValue.string(Timestamp(milliseconds: gateway.host.now()).iso)
-        let name = request.installationID ?? request.body["installationId"]?.string
-        switch (request.method, rest.count) {
-        case ("POST", 0):
-            let id = name.map { String(gateway.digest(of: "installation " + $0).prefix(10)) } ?? randomText(10)
-            return Reply(
-                status: 201, body: .object(["objectId": .string(id), "createdAt": now]),
-                location: "\(configuration.path)/installations/\(id)")
-        case ("GET", 1):
-            let selection = try request.objectSelection()
-            var members = ["objectId": JSONValue.string(rest[0])]
-            members["installationId"] = name.map(JSONValue.string)
-            return Reply(body: .object(selection.shown(members)))
-        case ("PUT", 1): return Reply(body: .object(["updatedAt": now]))
-        case (let method, _):
-            let operation = method == "DELETE" ? "delete" : "find"
+    /// Refuses a request without a route.
+    private func refuse(_ request: ParseRequest, _ path: [String]) async throws -> Reply {
+        switch (path.first, path.count) {
+        case ("users", _): throw ParseError(119, "this operation on users is not supported")
+        case ("sessions", _):
+            try await withCaller(request) { _ in }
+            throw ParseError(119, "sessions begin with a log-in, and cannot be changed")
+        case ("roles", _):
+            try await admitUnlessCaller(request)
+            throw ParseError(119, "this server has no roles")
+        case ("installations", _):
+            let operation = request.method == "DELETE" ? "delete" : "find"
             throw ParseError(
                 119, "Clients aren't allowed to perform the \(operation) operation on the installation collection.")
+        case ("classes", 2...):
+            try await withObjects(path[1], request) { _, _ in }
+            throw ParseError(119, "this operation on \(path[1]) is not supported")
+        default: throw ParseError(119, "there is nothing at this path for \(request.method.prefix(16))", status: 404)
         }
     }
 
-    /// There are no roles.
-    private func roles(_ request: ParseRequest, _ rest: [String]) async throws -> Reply {
+    // Installations have no record: their ids name them, and nothing is pushed to them.
+
+    private func makeInstallation(_ request: ParseRequest, _: [String]) -> Reply {
+        let name = request.installationID ?? request.body["installationId"]?.string
+        let id = name.map { String(gateway.digest(of: "installation " + $0).prefix(10)) } ?? randomText(10)
+        return Reply(
+            status: 201, body: .object(["objectId": .string(id), "createdAt": now]),
+            location: "\(configuration.path)/installations/\(id)")
+    }
+
+    private func getInstallation(_ request: ParseRequest, _ path: [String]) throws -> Reply {
+        let name = request.installationID ?? request.body["installationId"]?.string
+        let selection = try request.objectSelection()
+        var members = ["objectId": JSON.string(path[0])]
+        members["installationId"] = name.map(JSON.string)
+        return Reply(body: .object(selection.shown(members)))
+    }
+
+    private func saveInstallation(_ request: ParseRequest, _: [String]) -> Reply {
+        Reply(body: .object(["updatedAt": now]))
+    }
+
+    /// The time in a reply.
+    private var now: JSON { .string(Timestamp(milliseconds: gateway.host.now()).iso) }
+
+    // There are no roles.
+
+    private func findRoles(_ request: ParseRequest, _: [String]) async throws -> Reply {
+        try await admitUnlessCaller(request)
+        return Reply(body: try request.selection().answer([]))
+    }
+
+    private func getRole(_ request: ParseRequest, _: [String]) async throws -> Reply {
+        try await admitUnlessCaller(request)
+        throw ParseError.notFound
+    }
+
+    /// Counts a request with a token as one of its account, and another one as one of its address.
+    private func admitUnlessCaller(_ request: ParseRequest) async throws {
         if request.sessionToken == nil {
             try gateway.admit(.other, request.peer)
         } else {
             try await withCaller(request) { _ in }
         }
-        switch (request.method, rest.count) {
-        case ("GET", 0): return Reply(body: try request.selection().answer([]))
-        case ("GET", 1): throw ParseError.notFound
-        default: throw ParseError(119, "this server has no roles")
-        }
     }
 
-    private func resetPassword(_ request: ParseRequest) throws -> Reply {
+    private func resetPassword(_ request: ParseRequest, _: [String]) throws -> Reply {
         guard let mail = request.body["email"]?.string, !mail.isEmpty else {
             throw ParseError(204, "you must provide an email")
         }

@@ -1,45 +1,23 @@
 import Entitlements
 
-extension JSONValue {
-    /// The JSON text on one line, with members in order of their names.
-    var text: String {
-        switch self {
-        case .null: "null"
-        case .bool(let flag): flag ? "true" : "false"
-        case .integer(let number): String(number)
-        case .number(let text): text
-        case .string(let text): JSON.string(text).text()
-        case .array(let elements): "[" + elements.map(\.text).joined(separator: ",") + "]"
-        case .object(let members):
-            "{"
-                + members.sorted { $0.key < $1.key }
-                .map { JSON.string($0.key).text() + ":" + $0.value.text }.joined(separator: ",") + "}"
-        }
-    }
-
-    /// The members of an object; `nil` for any other value.
-    var members: [String: JSONValue]? { if case .object(let members) = self { members } else { nil } }
-
-    /// The text of a string; `nil` for any other value.
-    var string: String? { if case .string(let text) = self { text } else { nil } }
-
+extension JSON {
     /// The value of a number; `nil` for any other value.
     var double: Double? {
         switch self {
-        case .integer(let number): Double(number)
-        case .number(let text): Double(text)
+        case .number(let number): Double(number)
+        case .decimal(let text): Double(text)
         default: nil
         }
     }
 
     /// A date as Parse writes it.
-    static func date(_ date: Timestamp) -> JSONValue {
+    static func date(_ date: Timestamp) -> JSON {
         .object(["__type": .string("Date"), "iso": .string(date.iso)])
     }
 
     /// The date of a value of the type `Date`; `nil` for any other value.
     var date: Timestamp? {
-        guard let members, members["__type"] == .string("Date"), let text = members["iso"]?.string else { return nil }
+        guard self["__type"] == .string("Date"), let text = self["iso"]?.string else { return nil }
         return try? Timestamp(text)
     }
 }
@@ -67,7 +45,7 @@ struct ParseError: Error {
         self.status = status ?? (code == 101 ? 404 : code == 1 ? 500 : 400)
     }
 
-    var json: JSONValue { .object(["code": .integer(Int64(code)), "error": .string(message)]) }
+    var json: JSON { .object(["code": .number(Int64(code)), "error": .string(message)]) }
 
     static let wrongCredentials = ParseError(101, "Invalid username/password.")
     static let notFound = ParseError(101, "Object not found.")

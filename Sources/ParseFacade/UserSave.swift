@@ -28,13 +28,13 @@ struct UserSave: Sendable {
     /// Reads the members of a save, without name and password.
     ///
     /// - Throws: ``ParseError`` for a malformed name, date or mail address.
-    init(_ body: [String: JSONValue], _ configuration: ParseConfiguration) throws(ParseError) {
+    init(_ body: [String: JSON], _ configuration: ParseConfiguration) throws(ParseError) {
         for name in body.keys where !ParseName.isField(name) {
             throw ParseError(105, "Invalid field name: \(name.prefix(64)).")
         }
         for (name, field) in configuration.fields.sorted(by: { $0.key < $1.key }) {
             guard let value = body[name], let dates = try Self.dates(in: value, name) else { continue }
-            let isOperation = value.members?["__op"] != nil
+            let isOperation = value["__op"] != nil
             self.dates.append(Dates(name: name, field: field, dates: dates, isOperation: isOperation))
         }
         change = FieldChange(
@@ -44,7 +44,7 @@ struct UserSave: Sendable {
         changesMail = body["email"] != nil
         switch body["email"] {
         case nil, .null?, .string("")?: mail = nil
-        case .object(let members)? where members["__op"] == .string("Delete"): mail = nil
+        case let value? where value["__op"] == .string("Delete"): mail = nil
         case .string(let text)? where Self.isAddress(text): mail = text
         default: throw ParseError.malformedMail
         }
@@ -56,7 +56,7 @@ struct UserSave: Sendable {
     /// Checks that the change can be applied to `fields`.
     ///
     /// - Throws: ``ParseError`` for a wrong operation, and if the fields would be too large.
-    func check(against fields: [String: JSONValue], isRepeated: Bool = false) throws(ParseError) {
+    func check(against fields: [String: JSON], isRepeated: Bool = false) throws(ParseError) {
         var fields = fields
         _ = try apply(to: &fields, isRepeated: isRepeated)
     }
@@ -65,9 +65,9 @@ struct UserSave: Sendable {
     ///
     /// - Returns: The new values of fields with operations.
     /// - Throws: Like ``check(against:)``.
-    func apply(to fields: inout [String: JSONValue], isRepeated: Bool) throws(ParseError) -> [String: JSONValue] {
+    func apply(to fields: inout [String: JSON], isRepeated: Bool) throws(ParseError) -> [String: JSON] {
         let answer = try change.apply(to: &fields, isRepeated: isRepeated)
-        guard JSONValue.object(fields).text.utf8.count <= ParseUser.byteLimit else {
+        guard JSON.object(fields).canonicalText.utf8.count <= ParseUser.byteLimit else {
             throw ParseError(116, "the fields of a user can have at most \(ParseUser.byteLimit) bytes")
         }
         return answer
@@ -80,18 +80,18 @@ struct UserSave: Sendable {
 
     /// The dates that a save writes to an expiry field, without those from ``dateLimit`` on, which add nothing to an
     /// end that never comes; `nil` for a deletion, which is never obeyed.
-    private static func dates(in value: JSONValue, _ name: String) throws(ParseError) -> [Timestamp]? {
+    private static func dates(in value: JSON, _ name: String) throws(ParseError) -> [Timestamp]? {
         let mismatch = ParseError(111, "schema mismatch for _User.\(name); expected Date")
         if let date = date(in: value) { return [date].filter { $0 < dateLimit } }
-        var elements: [JSONValue]
+        var elements: [JSON]
         switch value {
         case .null: return nil
         case .array(let list): elements = list
-        case .object(let members):
-            switch members["__op"]?.string {
+        case .object:
+            switch value["__op"]?.string {
             case "Delete", "Remove": return nil
             case "Add", "AddUnique":
-                guard case .array(let list)? = members["objects"] else { throw mismatch }
+                guard let list = value["objects"]?.elements else { throw mismatch }
                 elements = list
             default: throw mismatch
             }
@@ -111,7 +111,7 @@ struct UserSave: Sendable {
     /// The date of a value of the type `Date`; `nil` for any other value.
     ///
     /// An app that adds months to 9999-12-31 writes a year of five digits. It is read as the year 9996.
-    private static func date(in value: JSONValue) -> Timestamp? {
+    private static func date(in value: JSON) -> Timestamp? {
         if let date = value.date { return date }
         guard var members = value.members, let text = members["iso"]?.string else { return nil }
         let signed = text.hasPrefix("+") ? text.dropFirst() : text[...]
@@ -119,6 +119,6 @@ struct UserSave: Sendable {
         guard (5...9).contains(year.drop { $0 == "0" }.utf8.count) else { return nil }
         // A leap year, so that all days exist.
         members["iso"] = .string("9996" + String(signed.dropFirst(year.count)))
-        return JSONValue.object(members).date
+        return JSON.object(members).date
     }
 }

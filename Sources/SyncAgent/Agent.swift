@@ -58,7 +58,7 @@ package final class Agent: Sendable {
                     await other.run(
                         pollingEvery: interval, noticeBeforeExpiry: notice, wakingOn: wakes.subscribe()
                     ) {
-                        await self.note($0, of: other)
+                        await self.log($0, of: other)
                     }
                 }
             }
@@ -89,7 +89,7 @@ package final class Agent: Sendable {
             }
             return progress
         }
-        await note(round, of: store)
+        await log(round, of: store)
         // An event would keep the name of an erased account on this device.
         if round.failure?.kind != .accountErased, round.failure != nil || !round.isFailing {
             await events.note(round.failure, at: now, account: store.account)
@@ -106,7 +106,7 @@ package final class Agent: Sendable {
         }
     }
 
-    private func note(_ round: RunRound, of store: EntitlementStore) async {
+    private func log(_ round: RunRound, of store: EntitlementStore) async {
         guard let failure = round.failure else { return }
         logger.warning("\(store.account): \(failure)")
     }

@@ -16,20 +16,22 @@ package struct AgentProcess: Sendable {
 
     private let agent: Agent
     private let service: AgentService
-    private let place: SocketPlace?
+    private let location: SocketLocation?
     private let notifier: ServiceNotifier
     private let logger: Logger
     private let onReady: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - place: The socket for local programs; `nil` for none.
+    ///   - location: The socket for local programs; `nil` for none.
     ///   - notifier: Tells the service manager about the state.
     ///   - onReady: Called once local programs can connect.
     package init(
-        _ agent: Agent, service: AgentService, place: SocketPlace?, notifier: ServiceNotifier, logger: Logger,
+        _ agent: Agent, service: AgentService, location: SocketLocation?, notifier: ServiceNotifier, logger: Logger,
         onReady: @escaping @Sendable () -> Void
     ) {
-        (self.agent, self.service, self.place, self.notifier, self.logger) = (agent, service, place, notifier, logger)
+        (self.agent, self.service, self.location, self.notifier, self.logger) = (
+            agent, service, location, notifier, logger
+        )
         self.onReady = onReady
     }
 
@@ -67,9 +69,9 @@ package struct AgentProcess: Sendable {
             .init(service: Work { [notifier] in await notifier.reportLife() }),
             .init(service: end, successTerminationBehavior: .gracefullyShutdownGroup),
         ]
-        if let place {
-            try place.prepare()
-            services.append(.init(service: try listener(at: place)))
+        if let location {
+            try location.prepare()
+            services.append(.init(service: try listener(at: location)))
         } else {
             notifier.ready()
             onReady()
@@ -79,14 +81,14 @@ package struct AgentProcess: Sendable {
         var configuration = ServiceGroupConfiguration(services: services, logger: quiet)
         configuration.maximumGracefulShutdownDuration = .seconds(20)
         configuration.maximumCancellationDuration = .seconds(5)
-        defer { place?.remove() }
+        defer { location?.remove() }
         try await ServiceGroup(configuration: configuration).run()
         return signals.isEnding ? .ended : outcome.withLock { $0 }
     }
 
-    private func listener(at place: SocketPlace) throws -> Listener {
+    private func listener(at location: SocketLocation) throws -> Listener {
         var limits = ListenerConfiguration()
-        limits.socketPath = place.path
+        limits.socketPath = location.path
         // Far more than the programs of one machine need, and little memory.
         (limits.connectionCount, limits.addressConnectionCount, limits.backlog) = (256, 192, 128)
         (limits.streamCount, limits.addressStreamCount) = (128, 96)
@@ -94,13 +96,12 @@ package struct AgentProcess: Sendable {
         (limits.bodyByteCount, limits.totalBodyByteCount) = (2 << 20, 16 << 20)
         limits.totalAnswerByteCount = 16 << 20
         limits.shutdownSeconds = 10
-        let handlers = Responder.Handlers { [service] in await service.respond(to: $0) }
         let responder = Responder(
-            handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits, logger: logger)
+            service, metrics: ServerMetrics(), limits: limits, logger: logger)
         var quiet = logger
         if logger.logLevel > .debug { quiet.logLevel = .error }
         return try Listener(limits, responder: responder, logger: quiet) { [notifier, logger, onReady] _ in
-            do throws(AgentError) { try place.open() } catch { logger.error("\(error)") }
+            do throws(AgentError) { try location.open() } catch { logger.error("\(error)") }
             notifier.ready()
             onReady()
         }

@@ -1,14 +1,7 @@
+import Foundation
 import SyncCore
 import Synchronization
 import UnixSignals
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The signals that the process has received. It outlives a reload, so that none is lost in between.
 package final class ProcessSignals: Sendable {

@@ -1,3 +1,4 @@
+import Crypto
 import EntitlementSync
 import Entitlements
 import HTTPTypes
@@ -5,16 +6,16 @@ import SyncCore
 import SyncProtocol
 
 extension EntitlementService {
-    /// The answer to a request for the catalogue.
-    func catalog(_ request: ServiceRequest) throws -> TransportAnswer {
+    /// The response with the catalogue.
+    func catalog(_ call: Call) throws -> ServiceResponse {
         guard !configuration.catalogJSON.isEmpty else {
             throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
         }
-        let tag = EntityTag(digest: accounts.cryptography.digest(of: configuration.catalogJSON))
+        let tag = EntityTag(digest: Array(SHA256.hash(data: configuration.catalogJSON)))
         var response = HTTPResponse(status: .ok)
         response.headerFields[.eTag] = tag.description
         response.headerFields[.cacheControl] = "no-cache"
-        if let field = request.head.headerFields[.ifNoneMatch] {
+        if let field = call.fields[.ifNoneMatch] {
             let isKnown: Bool
             switch TagCondition(field) {
             case nil: throw RequestError(.badRequest, "If-None-Match must be * or a list of entity tags")
@@ -23,28 +24,25 @@ extension EntitlementService {
             }
             if isKnown {
                 response.status = .notModified
-                return TransportAnswer(response)
+                return ServiceResponse(response)
             }
         }
         response.headerFields[.contentType] = "application/json"
-        return TransportAnswer(response, body: configuration.catalogJSON)
+        return ServiceResponse(response, body: configuration.catalogJSON)
     }
 
-    /// The answer with the account's entitlements, derived from its ledger and from the server's decisions.
-    func entitlements(of caller: AccountCaller, _ query: WireQuery, _ request: ServiceRequest) async throws
-        -> TransportAnswer
-    {
+    /// The response with the account's entitlements, derived from its ledger and the server ledger.
+    func entitlements(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         var asked: Timestamp?
-        if let text = query["at"] {
+        if let text = call.query["at"] {
             do throws(TimestampError) { asked = try Timestamp(text) } catch {
                 throw RequestError(.badRequest, "at: \(error)")
             }
         }
-        let environment = try environment(in: query)
+        let environment = try environment(in: call.query)
         let instant = { @Sendable [asked, host] in asked ?? Timestamp(milliseconds: host.now()) }
         let json = try await entitlements(of: caller, environment, at: instant).json
-        guard request.reserveAnswer(json.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
-        return try .json { json }
+        return try call.response(json, to: caller)
     }
 
     /// The environment that a request names, or production.
@@ -62,7 +60,7 @@ extension EntitlementService {
     /// - Throws: ``RequestError`` for an erased account, or if there is no catalogue.
     func entitlements(
         of caller: AccountCaller, _ environment: EnvironmentID, at instant: @Sendable () -> Timestamp
-    ) async throws -> EntitlementsAnswer.Reading {
+    ) async throws -> EntitlementsResponse.Reading {
         guard let catalog = configuration.catalog else {
             throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
         }
@@ -74,14 +72,14 @@ extension EntitlementService {
     /// The cached entitlements, if they are current.
     private func known(
         of keys: LedgerKeys, _ environment: EnvironmentID, at instant: Timestamp
-    ) async throws -> EntitlementsAnswer.Reading? {
+    ) async throws -> EntitlementsResponse.Reading? {
         guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant)
         else { return nil }
         let results = try await store.read([
-            ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.decisions, unless: known.decisions),
+            ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.serverLedger, unless: known.serverLedger),
         ]).outcome
         guard results.count == 2 else { throw LedgerRules.incomplete }
-        for (result, version) in zip(results, [known.ledger, known.decisions]) {
+        for (result, version) in zip(results, [known.ledger, known.serverLedger]) {
             guard try result.get() == (version == nil ? .absent : .unchanged) else { return nil }
         }
         return known.reading(at: instant)
@@ -90,19 +88,23 @@ extension EntitlementService {
     private func derived(
         of caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID,
         at instant: @Sendable () -> Timestamp
-    ) async throws -> EntitlementsAnswer.Reading {
-        let keys = caller.keys
+    ) async throws -> EntitlementsResponse.Reading {
         // Without the policy in the server ledger, statements of clients would count.
         try await ledgerRules(of: caller).checkPolicy()
-        let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.decisions)]).outcome
-        guard results.count == 2 else { throw LedgerRules.incomplete }
-        let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
+        let entries = try await ledgerEntries(of: caller.keys)
         return try await ledgers.decoder.entitlements(
-            of: caller, catalog: catalog, environment: environment, ledger: entries[0], decisions: entries[1],
+            of: caller, catalog: catalog, environment: environment, ledger: entries[0], serverLedger: entries[1],
             at: instant
         ) { [limiter, host] byteCount in
             try limiter.takeReads(
                 byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         }
+    }
+
+    /// The account's ledger and its server ledger.
+    func ledgerEntries(of keys: LedgerKeys) async throws -> [Entry?] {
+        let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.serverLedger)]).outcome
+        guard results.count == 2 else { throw LedgerRules.incomplete }
+        return try results.map { if case .found(let entry) = try $0.get() { entry } else { nil } }
     }
 }

@@ -25,17 +25,17 @@ package enum DerivedPurchases {
     private static let distinctionLimit = 64
 
     /// A derived purchase that is a transaction of a store.
-    package struct Match: Hashable, Sendable {
+    fileprivate struct Match {
         /// The derived purchase.
-        package var purchase: TransactionReference
+        var purchase: TransactionReference
         /// The transaction.
-        package var transaction: TransactionReference
+        var transaction: TransactionReference
         /// The assertion that replaces the derived purchase if its duration is another one: the client added several
         /// purchases at once.
-        package var assertion: Assertion?
+        var assertion: Assertion?
 
         /// The reason of the refusal. It names the transaction, so that no other purchase is matched with it.
-        package var reason: String { "is \(transaction)" }
+        var reason: String { "is \(transaction)" }
     }
 
     /// The derived purchases of two ledgers that are transactions of stores and are not refused yet, one to one.
@@ -45,7 +45,7 @@ package enum DerivedPurchases {
     ///   - server: The ledger that only the server writes.
     ///   - catalog: The catalogue of the server.
     ///   - now: The server's time.
-    package static func matches(account: Ledger, server: Ledger, catalog: Catalog, now: Timestamp) -> [Match] {
+    fileprivate static func matches(account: Ledger, server: Ledger, catalog: Catalog, now: Timestamp) -> [Match] {
         let facts = Facts(account: account, server: server)
         let (derived, sold) = candidates(facts, catalog)
         guard !derived.isEmpty, !sold.isEmpty else { return [] }
@@ -144,9 +144,9 @@ package enum DerivedPurchases {
 }
 
 extension ServerLedger {
-    /// Refuses derived purchases that are transactions of stores.
-    package mutating func decide(about matches: [DerivedPurchases.Match], catalog: Catalog, at now: Timestamp) {
-        for match in matches {
+    /// Refuses the derived purchases of `account` that are transactions of stores.
+    package mutating func refuseDerivedPurchases(of account: Ledger, catalog: Catalog, at now: Timestamp) {
+        for match in DerivedPurchases.matches(account: account, server: ledger, catalog: catalog, now: now) {
             decide(.refused(match.reason), about: [match.purchase], at: now)
             if let assertion = match.assertion { _ = add([.assertion(assertion)], catalog: catalog, at: now) }
         }
@@ -154,19 +154,8 @@ extension ServerLedger {
 }
 
 extension Ledger {
-    /// True if the ledger has a derived purchase.
-    package var hasDerivedPurchase: Bool {
-        records.contains { Self.transaction(of: $0)?.store == DerivedPurchases.store }
-    }
-
     fileprivate func removing(_ transactions: Set<TransactionReference>) -> Ledger {
-        Ledger(records.filter { record in Self.transaction(of: record).map { !transactions.contains($0) } ?? true })
-    }
-
-    /// The transaction of the record of a purchase; `nil` for other records.
-    private static func transaction(of record: Record) -> TransactionReference? {
-        guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
-        return purchase.transaction
+        Ledger(records.filter { record in record.purchase.map { !transactions.contains($0.transaction) } ?? true })
     }
 }
 

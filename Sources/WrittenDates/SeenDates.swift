@@ -53,21 +53,23 @@ package struct SeenDates: Hashable, Sendable, Codable {
         return ((last.map { [$0] } ?? []) + older).map { Timestamp(milliseconds: $0.date) }
     }
 
-    /// Notes a date that is served.
+    /// Remembers a date that is served.
     ///
     /// - Returns: `false` if it is the one that was served last, so that nothing changes.
-    package mutating func noteServed(_ date: Timestamp, at now: Timestamp) -> Bool {
-        guard served.last?.date != date.milliseconds else { return false }
-        served = Self.latest(served + [Item(date: date.milliseconds, at: now.milliseconds)])
-        return true
+    package mutating func rememberServed(_ date: Timestamp, at now: Timestamp) -> Bool {
+        Self.remember(date, at: now, in: &served)
     }
 
-    /// Notes a date that was written.
+    /// Remembers a date that was written.
     ///
     /// - Returns: `false` if it is the one that was written last, so that nothing changes.
-    package mutating func noteWritten(_ date: Timestamp, at now: Timestamp) -> Bool {
-        guard written.last?.date != date.milliseconds else { return false }
-        written = Self.latest(written + [Item(date: date.milliseconds, at: now.milliseconds)])
+    package mutating func rememberWritten(_ date: Timestamp, at now: Timestamp) -> Bool {
+        Self.remember(date, at: now, in: &written)
+    }
+
+    private static func remember(_ date: Timestamp, at now: Timestamp, in items: inout [Item]) -> Bool {
+        guard items.last?.date != date.milliseconds else { return false }
+        items = latest(items + [Item(date: date.milliseconds, at: now.milliseconds)])
         return true
     }
 

@@ -7,7 +7,7 @@ package struct ExportReader {
     /// An object of the export.
     package struct Object: Sendable {
         /// The object.
-        package var value: JSONValue
+        package var value: JSON
         /// The line in which it begins, counted from 1.
         package var line: Int
     }
@@ -74,9 +74,8 @@ package struct ExportReader {
         }
     }
 
-    private func error(_ reason: String, line: Int? = nil, column: Int? = nil) -> InputError {
-        let place = "line \(line ?? self.line)" + (column.map { ", column \($0)" } ?? "")
-        return InputError(path: place, reason: reason)
+    private func error(_ reason: String, line: Int? = nil) -> InputError {
+        InputError(path: "line \(line ?? self.line)", reason: reason)
     }
 
     // MARK: Form
@@ -208,11 +207,8 @@ package struct ExportReader {
         return nil
     }
 
-    private func object(_ text: ArraySlice<UInt8>, line: Int) throws -> JSONValue {
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: text) } catch {
-            throw self.error(error.reason, line: line + error.line - 1, column: error.column)
-        }
+    private func object(_ text: ArraySlice<UInt8>, line: Int) throws -> JSON {
+        let value = try JSON(parsing: text, firstLine: line)
         guard case .object = value else { throw error("an object is expected, not \(value.typeName)", line: line) }
         return value
     }

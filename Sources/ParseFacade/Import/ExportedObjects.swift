@@ -35,7 +35,7 @@ package struct ExportedUser: Sendable {
     ///
     /// - Parameter now: The time for missing dates.
     /// - Throws: `InputError` for a user that cannot be imported.
-    package init(_ value: JSONValue, _ configuration: ParseConfiguration, now: Timestamp) throws(InputError) {
+    package init(_ value: JSON, _ configuration: ParseConfiguration, now: Timestamp) throws(InputError) {
         var members = try ExportedMembers(value, now: now)
         (id, created, updated) = (members.id, members.created, members.updated)
         guard let name = members.take("username")?.string, !name.isEmpty else {
@@ -54,7 +54,7 @@ package struct ExportedUser: Sendable {
         fields = try text(of: members.fields, atMost: ParseUser.byteLimit, "a user")
     }
 
-    private static func access(_ hash: JSONValue?, _ linked: JSONValue?) throws(InputError) -> Access {
+    private static func access(_ hash: JSON?, _ linked: JSON?) throws(InputError) -> Access {
         if let text = hash?.string, !text.isEmpty {
             do throws(BcryptHash.Objection) { _ = try BcryptHash(text) } catch {
                 throw InputError(path: "_hashed_password", reason: error.description)
@@ -65,11 +65,11 @@ package struct ExportedUser: Sendable {
             throw InputError(path: "_hashed_password", reason: "the password hash must be a text")
         }
         // Only a UUID is long enough to be a password.
-        guard let id = linked?.members?["anonymous"]?.members?["id"]?.string, id.utf8.count == 36 else { return .reset }
+        guard let id = linked?["anonymous"]?["id"]?.string, id.utf8.count == 36 else { return .reset }
         return .anonymous(id)
     }
 
-    private static func dates(_ value: JSONValue, _ name: String) throws(InputError) -> [Timestamp] {
+    private static func dates(_ value: JSON, _ name: String) throws(InputError) -> [Timestamp] {
         var values = [value]
         if case .array(let elements) = value { values = elements }
         var dates: Set<Timestamp> = []
@@ -96,7 +96,7 @@ package struct ExportedSession: Sendable {
     /// Reads a session.
     ///
     /// - Throws: `InputError` for a session without a user or token.
-    package init(_ value: JSONValue, now: Timestamp) throws(InputError) {
+    package init(_ value: JSON, now: Timestamp) throws(InputError) {
         var members = try ExportedMembers(value, now: now)
         guard let user = ExportedMembers.user(members.fields["user"]) else {
             throw InputError(path: "_p_user", reason: "the session has no user")
@@ -130,7 +130,7 @@ package struct ExportedObject: Sendable {
     /// Reads an object. Its owner is the user in the field `user`, or else the only user that a field points to.
     ///
     /// - Throws: `InputError` for an object without an owner, or with a field that an app could not have set.
-    package init(_ value: JSONValue, now: Timestamp) throws(InputError) {
+    package init(_ value: JSON, now: Timestamp) throws(InputError) {
         let members = try ExportedMembers(value, now: now)
         let users = Set(members.fields.values.compactMap { ExportedMembers.user($0) })
         guard let user = ExportedMembers.user(members.fields["user"]) ?? (users.count == 1 ? users.first : nil) else {
@@ -144,12 +144,12 @@ package struct ExportedObject: Sendable {
 
 /// The fields of an object as JSON.
 private func text(
-    of fields: [String: JSONValue], atMost limit: Int, _ owner: String
+    of fields: [String: JSON], atMost limit: Int, _ owner: String
 ) throws(InputError) -> String {
     if let wrong = fields.keys.sorted().first(where: { !ParseName.isField($0) }) {
         throw InputError(path: String(wrong.prefix(64)), reason: "this cannot be the name of a field")
     }
-    let text = JSONValue.object(fields).text
+    let text = JSON.object(fields).canonicalText
     guard text.utf8.count <= limit else {
         throw InputError(
             path: "", reason: "the fields of \(owner) can have at most \(limit) bytes, not \(text.utf8.count)")

@@ -66,7 +66,7 @@ package struct ParseImport: Sendable {
 
     // MARK: Users
 
-    /// Imports users. Of two users that claim one name, the first one gets it.
+    /// Imports users. Of two users with one name, the first one gets it.
     package func add(_ users: [ExportedUser]) async throws -> [Outcome] {
         try await concurrently(users) {
             [AccountGateway.folded($0.id), AccountGateway.folded($0.username)]
@@ -139,7 +139,7 @@ package struct ParseImport: Sendable {
     /// Returns `false` if another account has the anonymous id.
     private func link(_ key: EntryKey, _ account: Account) async throws -> Bool {
         let noted = try await AccountEntries(records: gateway.records)
-            .note([key], of: account, under: ParseEntry.prefix + "anonymous/")
+            .add([key], of: account, under: ParseEntry.prefix + "anonymous/")
         guard !noted.isEmpty else { return false }
         return try await write(ParseEntry(account, epoch: AccountImport.epoch), to: key) != nil
     }
@@ -217,7 +217,7 @@ package struct ParseImport: Sendable {
         for (token, expires) in sessions {
             let key = try ParseEntry.sessionKey(gateway.digest(of: token))
             let noted = try await AccountEntries(records: gateway.records)
-                .note([key], of: account, under: ParseEntry.prefix + "sessions/")
+                .add([key], of: account, under: ParseEntry.prefix + "sessions/")
             guard !noted.isEmpty else { return .leftOut("the user has 100 sessions") }
             let end = expires?.milliseconds ?? now + ParseServer.sessionLifetime
             var entry = ParseEntry(account, epoch: AccountImport.epoch, expires: end)

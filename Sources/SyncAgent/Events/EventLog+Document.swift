@@ -22,12 +22,12 @@ extension EventLog {
 
     package init(_ bytes: [UInt8]) throws(Defect) {
         var lines = bytes.split(separator: UInt8(ascii: "\n"))
-        guard !lines.isEmpty, case .object(let header)? = try? JSONValue(parsing: lines.removeFirst()),
-            case .integer(let format)? = header["format"]
+        guard !lines.isEmpty, let header = try? JSON(parsing: lines.removeFirst()),
+            case .number(let format)? = header["format"]
         else { throw .damaged }
         guard format == Self.format else { throw format > Self.format ? .newer : .damaged }
-        guard case .integer(let last)? = header["last"], case .integer(let delivered)? = header["delivered"],
-            case .integer(let lost)? = header["lost"], case .bool(let isFailing)? = header["failing"],
+        guard case .number(let last)? = header["last"], case .number(let delivered)? = header["delivered"],
+            case .number(let lost)? = header["lost"], case .bool(let isFailing)? = header["failing"],
             let kinds = header["kinds"]?.texts, kinds.count == lines.count, lost >= 0, delivered >= 0,
             last >= kinds.count, delivered <= last
         else { throw .damaged }
@@ -55,24 +55,21 @@ extension EventLog.Seen {
         ])
     }
 
-    fileprivate init?(_ value: JSONValue) {
-        guard case .object(let members) = value, case .string(let account)? = members["account"],
-            let purchases = members["purchases"]?.texts, let revoked = members["revoked"]?.texts,
-            let active = members["active"]?.texts, case .object(let announced)? = members["announced"]
+    fileprivate init?(_ value: JSON) {
+        guard let account = value["account"]?.string,
+            let purchases = value["purchases"]?.texts, let revoked = value["revoked"]?.texts,
+            let active = value["active"]?.texts, let announced = value["announced"]?.members
         else { return nil }
         self.init(
             account: account, purchases: purchases, revoked: revoked, active: active,
-            announced: announced.compactMapValues { if case .string(let text) = $0 { text } else { nil } })
+            announced: announced.compactMapValues(\.string))
     }
 }
 
-extension JSONValue {
+extension JSON {
     /// The texts of an array of texts; `nil` for any other value.
     fileprivate var texts: [String]? {
-        guard case .array(let elements) = self else { return nil }
-        let texts = elements.compactMap { element -> String? in
-            if case .string(let text) = element { text } else { nil }
-        }
-        return texts.count == elements.count ? texts : nil
+        let texts = elements?.compactMap(\.string)
+        return texts?.count == elements?.count ? texts : nil
     }
 }

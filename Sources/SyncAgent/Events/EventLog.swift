@@ -89,19 +89,18 @@ package struct EventLog: Hashable, Sendable {
     package mutating func observe(_ state: CurrentState, noticeBeforeExpiry notice: Duration) {
         let account = "\(state.account)"
         let old = seen?.account == account ? seen : nil
-        var new = Seen(state, account)
+        let new = Seen(state, account, noticeBeforeExpiry: notice)
         defer { seen = new }
         if let before = seen, old == nil {
             let from: [(String, JSON)] = before.account.isEmpty ? [] : [("from", .string(before.account))]
             add(.accountChanged, state, from + [("to", .string(account))])
         }
-        guard let old else { return new.announced = Seen.endsToAnnounce(state, within: notice, except: [:]) }
-        addPurchases(state, since: old, new)
+        guard let old else { return }
+        addPurchases(state, since: old)
         for group in old.active where !new.active.contains(group) {
             let end = state.snapshot[group: GroupID(group)]?.expires
             add(.expired, state, [("group", .string(group)), ("expires", JSON(end?.description))])
         }
-        new.announced = Seen.endsToAnnounce(state, within: notice, except: old.announced)
         for (group, end) in new.announced.sorted(by: { $0.key < $1.key }) where old.announced[group] != end {
             add(.expiring, state, [("group", .string(group)), ("expires", .string(end))])
         }
@@ -119,26 +118,16 @@ package struct EventLog: Hashable, Sendable {
             ])
     }
 
-    private mutating func addPurchases(_ state: CurrentState, since old: Seen, _ new: Seen) {
+    private mutating func addPurchases(_ state: CurrentState, since old: Seen) {
         let facts = state.replay.facts
-        let known = Set(old.purchases)
-        let arrived = facts.purchases.filter { purchase in
-            !facts.transactions(of: purchase).contains { known.contains(Seen.digest($0)) }
-        }
-        let own = arrived.filter { purchase in
-            facts.recordings(of: purchase).contains { $0.replica == state.replica }
-        }
-        let bought = Set(own.map(\.transaction))
-        add(.purchased, state, own)
-        add(.restored, state, arrived.filter { !bought.contains($0.transaction) })
-        let (revokedBefore, revokedNow) = (Set(old.revoked), Set(new.revoked))
-        let isRevoked = { (purchase: Purchase) in revokedNow.contains(Seen.digest(purchase.transaction)) }
-        let wasRevoked = { (purchase: Purchase) in
-            facts.transactions(of: purchase).contains { revokedBefore.contains(Seen.digest($0)) }
-        }
-        guard revokedBefore != revokedNow else { return }
-        add(.revoked, state, facts.purchases.filter { isRevoked($0) && !wasRevoked($0) })
-        add(.reinstated, state, facts.purchases.filter { !isRevoked($0) && wasRevoked($0) })
+        let (known, revoked) = (Set(old.purchases), Set(old.revoked))
+        let changes = PurchaseChanges(
+            in: facts, wasKnown: { known.contains(Seen.digest($0)) }, wasRevoked: { revoked.contains(Seen.digest($0)) },
+            isOwn: { facts.recordings(of: $0).contains { $0.replica == state.replica } })
+        add(.purchased, state, changes.bought)
+        add(.restored, state, changes.restored)
+        add(.revoked, state, facts.purchases.filter { changes.revoked.contains($0.transaction) })
+        add(.reinstated, state, facts.purchases.filter { changes.reinstated.contains($0.transaction) })
     }
 
     private mutating func add(_ kind: Kind, _ state: CurrentState, _ purchases: [Purchase]) {
@@ -178,34 +167,22 @@ package struct EventLog: Hashable, Sendable {
 }
 
 extension EventLog.Seen {
-    fileprivate init(_ state: CurrentState, _ account: String) {
+    fileprivate init(_ state: CurrentState, _ account: String, noticeBeforeExpiry notice: Duration) {
         let facts = state.replay.facts
         self.init(
             account: account, purchases: facts.purchases.map { Self.digest($0.transaction) }.sorted(),
             revoked: facts.revokedTransactions.map(Self.digest).sorted(),
-            active: state.snapshot.subscriptions.filter(\.isActive).map(\.group.rawValue))
+            active: state.snapshot.subscriptions.filter(\.isActive).map(\.group.rawValue),
+            announced: Dictionary(
+                uniqueKeysWithValues: state.snapshot.ends(within: notice).map {
+                    ($0.key.rawValue, $0.value.description)
+                }
+            ))
     }
 
     static func digest(_ transaction: TransactionReference) -> String {
         String(
             XXHash64.digest(
                 of: Array("\(transaction.store)\n\(transaction.environment)\n\(transaction.id)".utf8)), radix: 36)
-    }
-
-    fileprivate static func endsToAnnounce(
-        _ state: CurrentState, within notice: Duration, except announced: [String: String]
-    ) -> [String: String] {
-        var ends = announced
-        for subscription in state.snapshot.subscriptions {
-            let group = subscription.group.rawValue
-            guard subscription.isActive, let end = subscription.expires else {
-                ends[group] = nil
-                continue
-            }
-            let isDue = end.milliseconds - state.snapshot.at.milliseconds <= Int64(notice / .milliseconds(1))
-            // A group whose end moved is announced again when the new end is near.
-            ends[group] = isDue ? end.description : nil
-        }
-        return ends
     }
 }

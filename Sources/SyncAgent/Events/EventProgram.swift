@@ -1,3 +1,4 @@
+import Foundation
 package import Logging
 import Subprocess
 
@@ -5,14 +6,6 @@ import Subprocess
 import System
 #else
 import SystemPackage
-#endif
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
 #endif
 
 /// A program that gets each event as one line of JSON on standard input, one event at a time.

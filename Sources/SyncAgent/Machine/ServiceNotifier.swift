@@ -1,10 +1,4 @@
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import Foundation
 
 /// Reports the state of the process to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET` it does nothing.
 package struct ServiceNotifier: Sendable {

@@ -8,14 +8,14 @@ import SyncService
 
 // `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server.
 extension AgentService {
-    func record(_ request: ServiceRequest) async throws -> TransportAnswer {
+    func record(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let body = try EvidenceRequest(request.body, request.head.headerFields)
         if let account = body.account, agent.store.account.name != account.name {
             throw RequestError(.conflict, "another account is logged in on this device")
         }
         var results: [JSON] = []
         for item in body.items { results.append(try await record(item, isRestore: body.isRestore).json) }
-        return try .json { Array((JSON.object([("results", .array(results))]).text() + "\n").utf8) }
+        return .json(.object([("results", .array(results))]))
     }
 
     private func record(
@@ -48,17 +48,14 @@ extension AgentService {
 
     /// The result for evidence whose facts this device has recorded, and about which a server may have answered.
     private static func result(of evidence: VerifiedEvidence, _ outcomes: [EvidenceOutcome]) -> EvidenceResult {
-        let transactions = evidence.facts.compactMap { fact -> TransactionReference? in
-            if case .purchase(let purchase) = fact { purchase.transaction } else { nil }
-        }
+        let transactions = evidence.facts.compactMap(\.purchase?.transaction)
         let outcome = outcomes.first { outcome in
             outcome.kind == evidence.kind.rawValue && Set(outcome.transactions) == Set(transactions)
         }
         switch outcome?.answer {
         case nil, .recorded: return .facts(evidence.facts, others: [])
         case .recordedInPart(ownedByAnother: let others):
-            let references = Set(others.map { "\($0.store)/\($0.environment)/\($0.transactionID)" })
-            return .facts(evidence.facts, others: transactions.filter { references.contains("\($0)") })
+            return .facts(evidence.facts, others: transactions.filter(others.contains))
         case .postponed(code: let code, detail: let detail), .refused(code: let code, detail: let detail):
             return code == "owned-by-another" ? .ownedByAnother(detail: detail) : .problem(code: code, detail: detail)
         }

@@ -9,7 +9,7 @@ package import SyncService
 
 /// Answers the requests of local programs on the agent's socket. The OpenAPI document describes them with the tag
 /// `Device`.
-package struct AgentService: Sendable {
+package struct AgentService: RequestHandler {
     /// The work that depends on the command's options.
     package struct Actions: Sendable {
         /// Logs in to an account with a password.
@@ -63,62 +63,78 @@ package struct AgentService: Sendable {
         (self.version, self.host) = (version, host)
     }
 
-    /// The answer to `request`.
-    package func respond(to request: ServiceRequest) async -> ServiceAnswer {
-        var answer: ServiceAnswer
-        if let route = AgentRoute(path: request.head.path ?? "") {
-            answer = await respond(to: route, request)
-        } else {
-            answer = ServiceAnswer(.refusal(.notFound, "this socket has no such path"), route: "none")
-        }
-        WireFields.note(serverTime: host.now(), in: &answer.response.headerFields)
-        WireFields.copyRequestID(of: request.head.headerFields, in: &answer.response.headerFields)
-        if answer.response.headerFields[.cacheControl] == nil {
-            answer.response.headerFields[.cacheControl] = "no-store"
-        }
-        return answer
+    /// All routes of the socket.
+    package static let routes = RouteTable<Endpoint>([
+        Route(.get, "/v1/entitlements", .read(AgentService.entitlements)),
+        Route(.get, "/v1/access/{entitlement}", .read(AgentService.access)),
+        Route(.post, "/v1/use/{entitlement}", .act(AgentService.use)),
+        Route(.post, "/v1/transactions", .act(AgentService.record)),
+        Route(.post, "/v1/sessions", .act(AgentService.logIn)),
+        Route(.delete, "/v1/sessions", .act(AgentService.logOut)),
+        Route(.get, "/v1/events", .read(AgentService.stream)),
+        Route(.get, "/v1/status", .read(AgentService.status)),
+    ])
+
+    /// The handler of a route, and the local users that may use it.
+    package enum Endpoint: Sendable {
+        /// Gets the request, and the name of the entitlement in the path, or an empty text.
+        package typealias Handler =
+            @Sendable (AgentService) -> @Sendable (ServiceRequest, String) async throws -> ServiceResponse
+
+        /// For users that may read.
+        case read(Handler)
+        /// For users that may also spend units, record evidence, and log in and out.
+        case act(Handler)
     }
 
-    private func respond(to route: AgentRoute, _ request: ServiceRequest) async -> ServiceAnswer {
-        let method = request.head.method == .head ? .get : request.head.method
-        guard route.methods.contains(method) else {
-            let methods = route.methods.flatMap { $0 == .get ? [.get, .head] : [$0] }.map(\.rawValue)
-            var answer = TransportAnswer.refusal(
-                .methodNotAllowed, "this path accepts \(methods.joined(separator: ", "))")
-            answer.response.headerFields[.allow] = methods.joined(separator: ", ")
-            return ServiceAnswer(answer, route: route.path)
+    /// The response to `request`.
+    package func respond(to request: ServiceRequest) async -> ServiceResponse {
+        var response = await route(request)
+        WireFields.note(serverTime: host.now(), in: &response.head.headerFields)
+        WireFields.copyRequestID(of: request.head.headerFields, in: &response.head.headerFields)
+        if !response.head.headerFields.contains(.cacheControl) {
+            response.head.headerFields[.cacheControl] = "no-store"
         }
-        let permission = users.permission(of: request.localUser)
-        guard permission >= (method == .get ? .read : .act) else {
-            let rest =
-                permission == .read ? "your group may only read; ask for --group-may-act" : "use your own syncd run"
-            return ServiceAnswer(
-                .refusal(.forbidden, "this socket belongs to another user: \(rest)"), route: route.path)
+        return response
+    }
+
+    private func route(_ request: ServiceRequest) async -> ServiceResponse {
+        let path = RequestPath(request.head).path
+        guard let resource = Self.routes.resource(at: path) else { return Self.nothingHere }
+        var name = ""
+        if let part = resource.parameters(in: path).first {
+            guard let decoded = RequestPath.decoded(part) else { return Self.nothingHere }
+            name = decoded
         }
-        do {
-            if route == .events { return try await stream(request) }
-            return ServiceAnswer(try await respond(to: route, method, request), route: route.path)
-        } catch {
-            return ServiceAnswer(failure(error), route: route.path)
+        return await resource.respond(to: request) { request, endpoint in
+            do {
+                let permission = users.permission(of: request.localUser)
+                switch endpoint {
+                case .read(let handler) where permission >= .read, .act(let handler) where permission >= .act:
+                    return try await handler(self)(request, name)
+                default:
+                    let rest =
+                        permission == .read
+                        ? "your group may only read; ask for --group-may-act" : "use your own syncd run"
+                    throw RequestError(.forbidden, "this socket belongs to another user: \(rest)")
+                }
+            } catch {
+                return failure(error)
+            }
         }
     }
 
-    private func respond(
-        to route: AgentRoute, _ method: HTTPRequest.Method, _ request: ServiceRequest
-    ) async throws -> TransportAnswer {
-        let store = agent.store
-        switch route {
-        case .entitlements: return try .json(try await store.snapshot().json(account: "\(store.account)"))
-        case .access(let name): return try .json(try await store.access(to: EntitlementID(name)).json(for: name))
-        case .use(let name): return try await use(name, request)
-        case .transactions: return try await record(request)
-        case .sessions: return method == .delete ? try await logOut() : try await logIn(request)
-        case .status: return try .json(try await status())
-        case .events: return .refusal(.internalServerError, "events are answered separately")
-        }
+    private static let nothingHere = ServiceResponse.refusal(.notFound, "this socket has no such path")
+
+    private func entitlements(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
+        .json(try await agent.store.snapshot().json(account: "\(agent.store.account)"))
     }
 
-    private func use(_ name: String, _ request: ServiceRequest) async throws -> TransportAnswer {
+    private func access(_ request: ServiceRequest, to name: String) async throws -> ServiceResponse {
+        .json(try await agent.store.access(to: EntitlementID(name)).json(for: name))
+    }
+
+    private func use(_ request: ServiceRequest, _ name: String) async throws -> ServiceResponse {
         guard let field = HTTPField.Name("Idempotency-Key"), let key = request.head.headerFields[field] else {
             throw RequestError(
                 .badRequest,
@@ -128,10 +144,10 @@ package struct AgentService: Sendable {
         let id = SpendID(key)
         do { try id.validate() } catch { throw RequestError(.badRequest, "Idempotency-Key: \(error)") }
         switch try await agent.store.use(EntitlementID(name), id: id) {
-        case .granted(let grant): return try .json(Access.granted(grant).json(for: name))
-        case .denied(let denial): return try .json(Access.denied(denial).json(for: name))
+        case .granted(let grant): return .json(Access.granted(grant).json(for: name))
+        case .denied(let denial): return .json(Access.denied(denial).json(for: name))
         case .spent(let remaining, let product):
-            return try .json(
+            return .json(
                 .object([
                     ("entitlement", .string(name)), ("granted", .bool(true)), ("spent", .number(1)),
                     ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
@@ -139,26 +155,26 @@ package struct AgentService: Sendable {
         }
     }
 
-    private func logIn(_ request: ServiceRequest) async throws -> TransportAnswer {
+    private func logIn(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let fields = try RequestFields(request.body, request.head.headerFields)
         let name = try fields.text("name")
         let account = try await actions.logIn(
             name, fields.optionalText("password"), try fields.optionalFlag("adopt") ?? false)
         agent.store.retrySync()
         let alias = name == account.name ? [] : [("alias", JSON.string(name))]
-        return try .json(.object([("account", .string("\(account)"))] + alias))
+        return .json(.object([("account", .string("\(account)"))] + alias))
     }
 
-    private func logOut() async throws -> TransportAnswer {
+    private func logOut(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let report = try await actions.logOut()
-        return try .json(
+        return .json(
             .object([
                 ("account", .string("\(report.account)")), ("unsent", .bool(report.hasUnsentFacts)),
                 ("failure", JSON(report.failure?.message)),
             ]))
     }
 
-    private func status() async throws -> JSON {
+    private func status(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let current = try await agent.store.currentState()
         let (progress, clock, position) = (agent.progress, agent.store.clockStatus, await agent.events.position)
         let failure: JSON =
@@ -168,23 +184,25 @@ package struct AgentService: Sendable {
                     ("isTransient", .bool(failure.error.isTransient)),
                 ])
             } ?? .null
-        return .object([
-            ("version", .string(version)), ("account", .string("\(current.account)")), ("at", .string("\(clock.now)")),
-            ("lastSync", JSON(progress.lastSync?.description)), ("failure", failure),
-            ("waitingEvidence", .number(Int64(current.waitingEvidenceCount))),
-            (
-                "clockOffset",
-                clock.offset.map { .number(Int64($0 / .milliseconds(1))) } ?? .null
-            ),
-            ("lastEvent", .number(Int64(position.last))),
-            ("undeliveredEvents", .number(Int64(position.last - position.delivered))),
-            ("lostEvents", .number(Int64(position.lost))),
-        ])
+        return .json(
+            .object([
+                ("version", .string(version)), ("account", .string("\(current.account)")),
+                ("at", .string("\(clock.now)")),
+                ("lastSync", JSON(progress.lastSync?.description)), ("failure", failure),
+                ("waitingEvidence", .number(Int64(current.waitingEvidenceCount))),
+                (
+                    "clockOffset",
+                    clock.offset.map { .number(Int64($0 / .milliseconds(1))) } ?? .null
+                ),
+                ("lastEvent", .number(Int64(position.last))),
+                ("undeliveredEvents", .number(Int64(position.last - position.delivered))),
+                ("lostEvents", .number(Int64(position.lost))),
+            ]))
     }
 
-    private func failure(_ error: any Error) -> TransportAnswer {
+    private func failure(_ error: any Error) -> ServiceResponse {
         switch error {
-        case let error as RequestError: return error.answer
+        case let error as RequestError: return error.response
         case let error as Refusal:
             switch error {
             case .invalid(let reason): return .refusal(.badRequest, reason)
@@ -213,7 +231,7 @@ package struct AgentService: Sendable {
 
 // Events.
 extension AgentService {
-    private func stream(_ request: ServiceRequest) async throws -> ServiceAnswer {
+    private func stream(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let field = HTTPField.Name(WireFields.lastEventID).flatMap { request.head.headerFields[$0] }
         let last = await agent.events.position.last
         var start = last
@@ -227,9 +245,7 @@ extension AgentService {
         let pieces = EventPieces(agent.events, after: start)
         var response = HTTPResponse(status: .ok)
         WireFields.addEventStreamFields(to: &response.headerFields)
-        return ServiceAnswer(
-            response, body: .stream(AsyncStream { await pieces.next() }, end: pieces.end),
-            route: AgentRoute.events.path)
+        return ServiceResponse(response, body: .stream(AsyncStream { await pieces.next() }, end: pieces.end))
     }
 }
 
@@ -281,8 +297,6 @@ extension Access {
     }
 }
 
-extension TransportAnswer {
-    fileprivate static func json(_ json: JSON) throws(BackendError) -> TransportAnswer {
-        try .json { Array((json.text() + "\n").utf8) }
-    }
+extension ServiceResponse {
+    static func json(_ json: JSON) -> ServiceResponse { .json(Array((json.text() + "\n").utf8)) }
 }

@@ -1,18 +1,10 @@
+import Foundation
 import HummingbirdCore
 import Logging
 import NIOCore
 import NIOHTTP1
-import NIOHTTP2
 import NIOHTTPTypesHTTP1
-import NIOHTTPTypesHTTP2
-import NIOSSL
 import SyncService
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
 
 /// Sets up accepted connections: plain HTTP/1.1, or over TLS HTTP/2 or HTTP/1.1, as ALPN negotiates.
 ///
@@ -36,7 +28,7 @@ struct ConnectionChannel: ServerChildChannel {
 }
 
 /// Sets up one connection.
-private struct ConnectionSetup {
+struct ConnectionSetup {
     typealias Value = ConnectionChannel.Value
 
     let door: ListenerContext
@@ -85,22 +77,7 @@ private struct ConnectionSetup {
         }
     }
 
-    private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: Peer) throws {
-        let operations = channel.pipeline.syncOperations
-        try operations.addHandler(NIOSSLServerHandler(context: tls))
-        let handler = SecureConnectionHandler(door)
-        try operations.addHandler(handler)
-        let bound = NIOLoopBound(handler, eventLoop: channel.eventLoop)
-        let upgrade = channel.configureHTTP2SecureUpgrade { channel in
-            channel.eventLoop.makeCompletedFuture { try setUpHTTP2(channel, bound.value, peer) }
-        } http1ChannelConfigurator: { channel in
-            bound.value.becomeHTTP1()
-            return channel.eventLoop.makeCompletedFuture { try setUpHTTP1(channel, peer) }
-        }
-        upgrade.whenFailure { _ in channel.close(promise: nil) }
-    }
-
-    private func setUpHTTP1(_ channel: any Channel, _ peer: Peer) throws {
+    func setUpHTTP1(_ channel: any Channel, _ peer: Peer) throws {
         let operations = channel.pipeline.syncOperations
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = door.limits.headerByteCount
@@ -112,31 +89,5 @@ private struct ConnectionSetup {
         try operations.addHandler(RequestRules())
         try operations.addHandler(HTTP1ToHTTPServerCodec(secure: door.tls != nil))
         try operations.addHandler(ConnectionHandler(door, peer: peer, isStream: false))
-    }
-
-    private func setUpHTTP2(_ channel: any Channel, _ connection: SecureConnectionHandler, _ peer: Peer) throws {
-        let operations = channel.pipeline.syncOperations
-        let manager = NIOHTTP2ServerConnectionManagementHandler(
-            eventLoop: channel.eventLoop,
-            configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
-        var streams = NIOHTTP2Handler.StreamConfiguration()
-        // A reset stream keeps its admission slot until its work is done, so resets cannot start more work
-        // (CVE-2023-44487).
-        streams.streamResetFrameRateLimit.maximumCount = 100_000
-        let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
-        let door = door
-        _ = try operations.configureHTTP2Pipeline(
-            mode: .server, connectionConfiguration: .init(), streamConfiguration: streams,
-            streamDelegate: manager.http2StreamDelegate
-        ) { stream in
-            stream.eventLoop.makeCompletedFuture {
-                let handler = ConnectionHandler(door, peer: peer, isStream: true)
-                try stream.pipeline.syncOperations.addHandler(HTTP2FramePayloadToHTTPServerCodec())
-                try stream.pipeline.syncOperations.addHandler(handler)
-                bound.value.add(handler, on: stream)
-            }
-        }
-        try operations.addHandler(manager)
-        connection.becomeHTTP2()
     }
 }

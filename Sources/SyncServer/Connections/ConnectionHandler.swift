@@ -195,7 +195,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         guard let context else { return }
         let isReceiving = state.phase == .receiving
         guard state.phase == .idle || isReceiving else { return perform(state.closeInput()) }
-        guard let refusal = MalformedRequest.refusal(error, door.limits, isBody: isReceiving) else {
+        guard let refusal = RequestError.malformed(error, door.limits, isBody: isReceiving) else {
             // Send the answers to earlier requests first.
             guard isReceiving else {
                 perform(state.closeInput())
@@ -204,7 +204,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
             context.close(promise: nil)
             return
         }
-        door.admission.note(.malformed)
+        door.admission.count(.malformed)
         refuse(refusal)
     }
 
@@ -214,7 +214,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         switch action {
         case .none: break
         case .close, .closeSlow:
-            if action == .closeSlow { door.admission.note(.slow) }
+            if action == .closeSlow { door.admission.count(.slow) }
             state.close()
             context.close(promise: nil)
         case .flush:
@@ -222,9 +222,9 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
             perform(state.flushed(NIODeadline.now(), isUnsent: isUnsent))
         case .closeOutput: context.close(mode: .output, promise: nil)
         case .refuseLateBody:
-            door.admission.note(.slow)
+            door.admission.count(.slow)
             refuse(
-                RefusedRequest(
+                RequestError(
                     .requestTimeout,
                     "a body must send at least \(door.timeouts.leastBodyByteCount) bytes in each "
                         + "\(door.limits.bodySeconds) s"))
@@ -258,7 +258,7 @@ extension ConnectionHandler {
         // Modify `incoming` in place: a copy of the request would copy the body for each part.
         let isAdmitted = incoming?.isLongBodyAdmitted == true
         if !isAdmitted, incoming?.isLong(with: part.readableBytes) == true { return admitLongBody(part) }
-        do throws(RefusedRequest) {
+        do throws(RequestError) {
             if isAdmitted { try incoming?.reserve(part.readableBytes, door.admission) }
             try incoming?.append(part, door.limits)
         } catch {
@@ -273,17 +273,17 @@ extension ConnectionHandler {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let (responder, head, peer) = (door.responder, request.head, request.client.text)
         door.tasks.start(on: executor) {
-            let refusal = await responder.admitLongBody(head, peer)
+            let refusal = await responder.refusal(ofLongBodyAfter: head, peer)
             bound.value.admitLongBody(refusal, part)
         }
     }
 
-    private func admitLongBody(_ refusal: ServiceAnswer?, _ part: ByteBuffer?) {
+    private func admitLongBody(_ refusal: ServiceResponse?, _ part: ByteBuffer?) {
         defer { resume() }
         guard state.phase == .receiving, incoming != nil else { return }
         if let refusal { return refuse(refusal) }
         incoming?.isLongBodyAdmitted = true
-        do throws(RefusedRequest) { try incoming?.checkBudget(door.admission) } catch { return refuse(error) }
+        do throws(RequestError) { try incoming?.checkBudget(door.admission) } catch { return refuse(error) }
         if let part { takeBody(part) } else { inviteBody() }
     }
 
@@ -294,7 +294,7 @@ extension ConnectionHandler {
     private func takeSlot() -> Bool {
         guard let request = incoming else { return false }
         guard request.slot == nil else { return true }
-        do throws(RefusedRequest) {
+        do throws(RequestError) {
             let uploads = door.admission.uploads
             incoming?.slot = try slot(of: uploads, for: request)
             return true
@@ -304,8 +304,8 @@ extension ConnectionHandler {
         }
     }
 
-    private func slot(of budget: Budget, for request: IncomingRequest) throws(RefusedRequest) -> Admission.Slot {
-        do throws(RefusedRequest) {
+    private func slot(of budget: Budget, for request: IncomingRequest) throws(RequestError) -> Admission.Slot {
+        do throws(RequestError) {
             return Admission.Slot(
                 budget: budget, ticket: try door.admission.take(of: budget, address: request.client.address))
         } catch {
@@ -318,12 +318,12 @@ extension ConnectionHandler {
     private func answer(_ request: inout IncomingRequest) {
         let exchange = Exchange(request, isStream: isStream)
         if !request.hasBody, request.head.method == .get, request.slot == nil,
-            let answer = door.responder.fastAnswer(to: request.head, exchange)
+            let answer = door.responder.fastResponse(to: request.head, exchange)
         {
             return send(answer, exchange)
         }
-        let isOperational = request.body.isEmpty && OperationalEndpoint.isSeparate(request.head)
-        do throws(RefusedRequest) {
+        let isOperational = request.body.isEmpty && Responder.isOperation(request.head)
+        do throws(RequestError) {
             let budget = isOperational ? door.admission.operations : door.admission.requests
             let slot = try slot(of: budget, for: request)
             request.slot?.give()
@@ -340,7 +340,7 @@ extension ConnectionHandler {
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
-        let budget = AnswerBudget(
+        let budget = ResponseBudget(
             door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
         // The task of an event stream keeps the request until the stream ends, so the body of a GET is dropped: it has
         // no meaning (RFC 9110, section 9.3.1).
@@ -349,34 +349,34 @@ extension ConnectionHandler {
             request.head, body: request.head.method == .get ? [] : body, peer: request.client.text)
         asked.localUser = request.client.localUser
         asked.reserveAnswer = { budget.reserve($0, account: $1) }
-        responder.metrics.begin()
+        responder.metrics.beginRequest()
         door.tasks.start(on: executor) { [asked, request] in
             var request = request
-            let answer = await responder.answer(to: asked, in: budget, exchange)
+            let answer = await responder.respond(to: asked, in: budget, exchange)
             request.release(responder.admission)
             switch answer.body {
             case .bytes: bound.value.finish(answer, exchange, budget)
             case .stream(let pieces, let end): await Self.send(pieces, end, answer, exchange, bound)
             }
-            responder.metrics.end()
+            responder.metrics.endRequest()
         }
     }
 
-    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ budget: AnswerBudget) {
+    private func finish(_ answer: ServiceResponse, _ exchange: Exchange, _ budget: ResponseBudget) {
         guard state.phase == .answering else {
             // The client has disconnected.
             budget.release()
-            return door.responder.note(answer, exchange, byteCount: 0)
+            return door.responder.record(answer, exchange, byteCount: 0)
         }
         send(answer, exchange, budget)
     }
 
-    private func refuse(_ refusal: RefusedRequest) {
+    private func refuse(_ refusal: RequestError) {
         refuse(door.responder.refusal(refusal, to: incoming?.head))
     }
 
     /// Answers an incomplete request. The rest of it is discarded.
-    private func refuse(_ answer: ServiceAnswer) {
+    private func refuse(_ answer: ServiceResponse) {
         let exchange = Exchange(incoming, isStream: isStream)
         drop(&incoming)
         state.refuse()

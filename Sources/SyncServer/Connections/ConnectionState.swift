@@ -167,7 +167,7 @@ extension ConnectionState {
     mutating func takePiece(_ now: NIODeadline) { (writeEnd, latestActivity) = (nil, now) }
 
     /// Records a flush.
-    mutating func noteFlush() { isFlushed = true }
+    mutating func recordFlush() { isFlushed = true }
 
     /// Records a change of writability.
     mutating func changeWritability(_ isWritable: Bool, _ now: NIODeadline) {

@@ -1,18 +1,10 @@
+import Foundation
 import HummingbirdCore
 package import Logging
 import NIOCore
 import NIOPosix
-import NIOSSL
 import ServiceLifecycle
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// Accepts connections and answers their requests with a ``Responder``.
 ///
@@ -82,54 +74,15 @@ package struct Listener: Service {
         }
     }
 
+    /// Checks that a certificate and its key can be used.
+    package static func check(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) {
+        _ = try CertificateFiles.context(certificate)
+    }
+
     private static func context(
         _ configuration: ListenerConfiguration, _ responder: Responder
     ) throws(ListenerError) -> ListenerContext {
-        ListenerContext(responder, tls: try configuration.certificate.map(tls))
-    }
-
-    private static func tls(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) -> NIOSSLContext {
-        let (chain, key) = (try chain(in: certificate.chainFile), try privateKey(in: certificate.keyFile))
-        do {
-            var configuration = TLSConfiguration.makeServerConfiguration(
-                certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
-            configuration.minimumTLSVersion = .tlsv12
-            configuration.applicationProtocols = ["h2", "http/1.1"]
-            // A client that does not answer close_notify must not delay the shutdown.
-            configuration.shutdownTimeout = .seconds(1)
-            return try NIOSSLContext(configuration: configuration)
-        } catch NIOSSLError.failedToLoadPrivateKey {
-            throw ListenerError(
-                "the TLS key \(certificate.keyFile) does not belong to the certificate \(certificate.chainFile)")
-        } catch {
-            throw ListenerError("the TLS certificate \(certificate.chainFile) cannot be used: \(error)")
-        }
-    }
-
-    static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
-        let bytes = try contents(of: path, "certificate")
-        if let chain = try? NIOSSLCertificate.fromPEMBytes(bytes), !chain.isEmpty { return chain }
-        throw ListenerError("the TLS certificate \(path) holds no certificate in PEM form")
-    }
-
-    private static func privateKey(in path: String) throws(ListenerError) -> NIOSSLPrivateKey {
-        let bytes = try contents(of: path, "key")
-        if let key = try? NIOSSLPrivateKey(bytes: bytes, format: .pem) { return key }
-        throw ListenerError("the TLS key \(path) holds no unencrypted private key in PEM form")
-    }
-
-    /// Reads at most 1 MiB, many times the size of a certificate chain.
-    private static func contents(of path: String, _ name: String) throws(ListenerError) -> [UInt8] {
-        guard let file = fopen(path, "re") else { throw unreadable(path, name) }
-        defer { fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        let count = fread(&bytes, 1, bytes.count, file)
-        guard ferror(file) == 0 else { throw unreadable(path, name) }
-        return Array(bytes.prefix(count))
-    }
-
-    private static func unreadable(_ path: String, _ name: String) -> ListenerError {
-        ListenerError("the TLS \(name) \(path) cannot be read: \(String(cString: strerror(errno)))")
+        ListenerContext(responder, tls: try configuration.certificate.map(CertificateFiles.context))
     }
 }
 
@@ -137,8 +90,11 @@ package struct Listener: Service {
 package struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The reason, in one line.
     package let description: String
+    /// `true` if the file of a certificate's key causes the error.
+    package let isOfKey: Bool
 
-    init(_ reason: String) {
+    init(_ reason: String, isOfKey: Bool = false) {
         description = reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+        self.isOfKey = isOfKey
     }
 }

@@ -1,3 +1,5 @@
+package import SyncService
+
 /// The address and the limits of a listener.
 ///
 /// The limits protect against broken, slow and hostile clients. The defaults suit a server on the Internet. The

@@ -1,12 +1,11 @@
 import NIOCore
-import NIOSSL
 import Synchronization
 
 /// The objects that the connections of a listener share.
 final class ListenerContext: Sendable {
     let responder: Responder
     /// `nil` for plain HTTP.
-    let tls: NIOSSLContext?
+    let tls: TLSContext?
     let limits: ListenerConfiguration
     let timeouts: ConnectionState.Timeouts
     let tasks = RequestTasks()
@@ -23,7 +22,7 @@ final class ListenerContext: Sendable {
         init(_ loop: any EventLoop) { (ticker, executor) = (Ticker(loop), LoopExecutor(loop)) }
     }
 
-    init(_ responder: Responder, tls: NIOSSLContext? = nil) {
+    init(_ responder: Responder, tls: TLSContext? = nil) {
         (self.responder, self.tls, limits) = (responder, tls, responder.limits)
         timeouts = ConnectionState.Timeouts(responder.limits)
     }

@@ -1,16 +1,17 @@
 import NIOCore
+import SyncCore
 import Synchronization
 
 /// The open connections of a listener.
 final class OpenConnections: Sendable {
     private struct State {
         var channels: [ObjectIdentifier: any Channel] = [:]
-        var waiters: [CheckedContinuation<Void, Never>] = []
         var isEnding = false
         var isClosed = false
     }
 
     private let state = Mutex(State())
+    private let waiting = WaitList<Void, Void>()
 
     /// Registers `channel` until it is closed. Ends it after its first request if ``quiesceAll()`` was called, and
     /// closes it immediately after ``closeAll()``.
@@ -39,13 +40,10 @@ final class OpenConnections: Sendable {
     }
 
     private func remove(_ channel: any Channel) {
-        let waiters = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+        state.withLock { state in
             state.channels[ObjectIdentifier(channel)] = nil
-            guard state.channels.isEmpty else { return [] }
-            defer { state.waiters = [] }
-            return state.waiters
+            if state.channels.isEmpty { waiting.resumeAll(returning: ()) }
         }
-        for continuation in waiters { continuation.resume() }
     }
 
     /// Closes all connections immediately, even if requests are in flight, and every connection that is added later.
@@ -59,12 +57,6 @@ final class OpenConnections: Sendable {
 
     /// Waits until no connection is open.
     func waitForAll() async {
-        await withCheckedContinuation { continuation in
-            let isEmpty = state.withLock { state in
-                if !state.channels.isEmpty { state.waiters.append(continuation) }
-                return state.channels.isEmpty
-            }
-            if isEmpty { continuation.resume() }
-        }
+        await state.withLock { $0.channels.isEmpty ? nil : waiting.add() }?.value()
     }
 }

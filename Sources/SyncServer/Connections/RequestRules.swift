@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import NIOHTTP1
+import SyncService
 
 /// Rejects HTTP/1 requests that the parser accepts but that a proxy could interpret differently, which would allow
 /// request smuggling (RFC 9112, sections 3.2, 6.1 and 6.3).
@@ -24,9 +25,9 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
         context.fireChannelRead(wrapInboundOut(.head(head)))
     }
 
-    private static func failure(_ head: HTTPRequestHead) -> MalformedRequest? {
+    private static func failure(_ head: HTTPRequestHead) -> RequestError? {
         guard head.version == .http1_1 || head.version == .http1_0 else {
-            return MalformedRequest(
+            return RequestError(
                 .httpVersionNotSupported, "the version must be HTTP/1.1, HTTP/1.0, or HTTP/2 over TLS")
         }
         var (hosts, lengths, codings) = (0, 0, 0)
@@ -41,43 +42,37 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
             }
         }
         guard hosts == 1 || (hosts == 0 && head.version == .http1_0) else {
-            return MalformedRequest(.badRequest, "a request must have exactly one Host field, not \(hosts)")
+            return RequestError(.badRequest, "a request must have exactly one Host field, not \(hosts)")
         }
         guard lengths <= 1, codings <= 1, lengths + codings <= 1 else {
-            return MalformedRequest(
+            return RequestError(
                 .badRequest, "the length of a body must be given once: by Content-Length or by Transfer-Encoding")
         }
         guard codings == 0 || head.version == .http1_1 else {
-            return MalformedRequest(.badRequest, "HTTP/1.0 does not allow Transfer-Encoding; send Content-Length")
+            return RequestError(.badRequest, "HTTP/1.0 does not allow Transfer-Encoding; send Content-Length")
         }
         guard codings == 0 || coding.lowercased() == "chunked" else {
-            return MalformedRequest(.notImplemented, "the Transfer-Encoding must be chunked")
+            return RequestError(.notImplemented, "the Transfer-Encoding must be chunked")
         }
         return nil
     }
 }
 
-/// The error of input that is not a valid request.
-struct MalformedRequest: Error {
-    var status: HTTPResponse.Status
-    var detail: String
-
-    init(_ status: HTTPResponse.Status, _ detail: String) { (self.status, self.detail) = (status, detail) }
-
+extension RequestError {
     /// The refusal of the input that caused `error`; `nil` if the input did not cause it.
     ///
     /// - Parameter isBody: `true` if the header has arrived.
-    static func refusal(_ error: any Error, _ limits: ListenerConfiguration, isBody: Bool) -> RefusedRequest? {
+    static func malformed(_ error: any Error, _ limits: ListenerConfiguration, isBody: Bool) -> RequestError? {
         switch error {
-        case let error as MalformedRequest: RefusedRequest(error.status, error.detail)
+        case let error as RequestError: error
         case HTTPParserError.invalidEOFState: nil
-        case is HTTPParserError where isBody: RefusedRequest(.badRequest, "the body is not valid chunked data")
+        case is HTTPParserError where isBody: RequestError(.badRequest, "the body is not valid chunked data")
         case HTTPParserError.headerOverflow:
-            RefusedRequest(
+            RequestError(
                 .requestHeaderFieldsTooLarge,
                 "the request line and header must have at most \(limits.headerByteCount) bytes and "
                     + "\(limits.headerFieldCount) fields")
-        case is HTTPParserError: RefusedRequest(.badRequest, "not a valid HTTP request")
+        case is HTTPParserError: RequestError(.badRequest, "not a valid HTTP request")
         default: nil
         }
     }

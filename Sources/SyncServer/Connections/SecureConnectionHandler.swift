@@ -40,7 +40,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
 
         /// Records that streams are open, or that none is.
-        mutating func note(hasStreams: Bool, _ now: NIODeadline) {
+        mutating func record(hasStreams: Bool, _ now: NIODeadline) {
             let idleSince = hasStreams ? nil : now
             switch phase {
             case .handshaking: break
@@ -118,7 +118,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
     func add(_ handler: ConnectionHandler, on stream: any Channel) {
         let id = ObjectIdentifier(handler)
         streams[id] = handler
-        state.note(hasStreams: true, NIODeadline.now())
+        state.record(hasStreams: true, NIODeadline.now())
         let bound = NIOLoopBound(self, eventLoop: stream.eventLoop)
         stream.closeFuture.whenComplete { _ in bound.value.remove(id) }
         // The client opened the stream before it received GOAWAY.
@@ -127,7 +127,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
     private func remove(_ id: ObjectIdentifier) {
         guard streams.removeValue(forKey: id) != nil, streams.isEmpty else { return }
-        state.note(hasStreams: false, NIODeadline.now())
+        state.record(hasStreams: false, NIODeadline.now())
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -153,7 +153,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         switch action {
         case .none: break
         case .close, .closeSlow:
-            if action == .closeSlow { door.admission.note(.slow) }
+            if action == .closeSlow { door.admission.count(.slow) }
             end(context)
             context.close(promise: nil)
         // NIO's connection management handler, next in the pipeline, sends GOAWAY.

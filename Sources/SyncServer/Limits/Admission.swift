@@ -54,7 +54,7 @@ final class Admission: Sendable {
     }
 
     /// Counts a refusal.
-    func note(_ refusal: Refusal) { onRefusal(refusal) }
+    func count(_ refusal: Refusal) { onRefusal(refusal) }
 
     /// Admits a connection.
     ///
@@ -65,43 +65,37 @@ final class Admission: Sendable {
         if address?.isLoopback == true, let ticket = try? reservedConnections.take() {
             return { self.reservedConnections.give(ticket) }
         }
-        note(.connections)
+        count(.connections)
         return nil
     }
 
     /// Takes `amount` units of `budget` for a client at `address`.
     ///
     /// - Throws: the refusal to send as the answer.
-    func take(_ amount: Int = 1, of budget: Budget, address: ClientAddress?) throws(RefusedRequest) -> Budget.Ticket {
+    func take(_ amount: Int = 1, of budget: Budget, address: ClientAddress?) throws(RequestError) -> Budget.Ticket {
         do throws(Budget.Shortage) { return try budget.take(amount, address: address) } catch {
             switch error {
             case .total, .account:
-                note(.overload)
+                count(.overload)
                 throw .overload
             case .address:
-                note(.addressConcurrency)
-                throw RefusedRequest(
+                count(.addressConcurrency)
+                throw RequestError(
                     .tooManyRequests, "this address has too many requests or bytes in flight; retry after 1 s")
             }
         }
     }
 }
 
-/// The answer to a request that is refused before it reaches the service.
-struct RefusedRequest: Error {
-    var status: HTTPResponse.Status
-    var detail: String
-
-    init(_ status: HTTPResponse.Status, _ detail: String) { (self.status, self.detail) = (status, detail) }
-
-    static let overload = RefusedRequest(.serviceUnavailable, "the server is overloaded; retry after 1 s")
+extension RequestError {
+    static let overload = RequestError(.serviceUnavailable, "the server is overloaded; retry after 1 s")
 }
 
 /// The bytes that one answer reserves in ``Admission/answers``, from its creation until the client has received it.
 ///
 /// The service reserves the bytes of each value before it adds the value to the answer. Memory is thus counted from
 /// when it is allocated, not from when it is sent.
-final class AnswerBudget: Sendable {
+final class ResponseBudget: Sendable {
     private struct State {
         var tickets: [Budget.Ticket] = []
         var byteCount = 0
@@ -135,7 +129,7 @@ final class AnswerBudget: Sendable {
         }
         if isUncounted { return true }
         guard let ticket = try? admission.answers.take(count, address: address, account: account) else {
-            admission.note(.overload)
+            admission.count(.overload)
             return false
         }
         add(ticket)

@@ -36,159 +36,143 @@ package struct ServerLimits: Sendable {
         guard parts.count == 2, let setting = Self.settings.first(where: { $0.name == parts[0] }) else {
             throw ListenerError("must be NAME=VALUE with a name from --limits, not \"\(text)\"")
         }
-        guard setting.property.set(parts[1], in: &self) else {
-            throw ListenerError("\(setting.name) must be \(setting.property.unit), not \"\(parts[1])\"")
+        guard setting.set(parts[1], &self) else {
+            throw ListenerError("\(setting.name) must be \(setting.unit), not \"\(parts[1])\"")
         }
     }
 
     /// All limits with their current values.
     package var rows: [Row] {
-        Self.settings.map { setting in
-            Row(
-                name: setting.name, value: setting.property.text(in: self), unit: setting.property.unit,
-                meaning: setting.meaning)
-        }
+        Self.settings.map { Row(name: $0.name, value: $0.text(self), unit: $0.unit, meaning: $0.meaning) }
     }
 }
 
 extension ServerLimits {
-    private struct Setting {
-        var name: String
-        var property: Property
-        var meaning: String
+    /// The text form of a limit, and its range.
+    private struct Format<Value> {
+        var unit: String
+        var text: (Value) -> String
+        /// Returns `nil` for a text that is malformed or out of range.
+        var parse: (String) -> Value?
 
-        init(_ name: String, _ property: Property, _ meaning: String) {
-            (self.name, self.property, self.meaning) = (name, property, meaning)
+        /// The form of a limit that can be `none`.
+        var orNone: Format<Value?> {
+            Format<Value?>(unit: "\(unit) or none", text: { $0.map(text) ?? "none" }) { text in
+                text == "none" ? .some(nil) : parse(text).map(Optional.some)
+            }
         }
     }
 
-    /// The property that holds a limit, and its range.
-    private enum Property {
-        case rate(WritableKeyPath<CallerLimits, Rate?>)
-        case count(WritableKeyPath<CallerLimits, Int?>, ClosedRange<Int>)
-        case size(WritableKeyPath<CallerLimits, Int?>)
-        case number(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
-        case bytes(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
-        case seconds(WritableKeyPath<ListenerConfiguration, Int64>)
-        case memory(WritableKeyPath<ServerLimits, Int>, ClosedRange<Int>)
+    private struct Setting {
+        let name: String
+        let meaning: String
+        let unit: String
+        let text: (ServerLimits) -> String
+        /// Returns `false` for a text that is malformed or out of range.
+        let set: (String, inout ServerLimits) -> Bool
 
-        var unit: String {
-            switch self {
-            case .rate: "A_SECOND/AT_ONCE requests (such as 100/1000) or none"
-            case .count(_, let range): "\(range.lowerBound) to \(range.upperBound) or none"
-            case .size: "bytes (suffixes K, M, G: powers of 1,024) or none"
-            case .number(_, let range): "\(range.lowerBound) to \(range.upperBound)"
-            case .bytes(_, let range), .memory(_, let range):
-                "\(ServerLimits.text(bytes: range.lowerBound)) to \(ServerLimits.text(bytes: range.upperBound)) bytes"
-            case .seconds: "1 to 3600 seconds"
+        init<Value>(
+            _ name: String, _ path: WritableKeyPath<ServerLimits, Value>, _ format: Format<Value>, _ meaning: String
+        ) {
+            (self.name, self.meaning, unit) = (name, meaning, format.unit)
+            text = { format.text($0[keyPath: path]) }
+            set = { text, limits in
+                guard let value = format.parse(text) else { return false }
+                limits[keyPath: path] = value
+                return true
             }
         }
+    }
 
-        func text(in limits: ServerLimits) -> String {
-            switch self {
-            case .rate(let path): limits.callers[keyPath: path]?.description ?? "none"
-            case .count(let path, _): limits.callers[keyPath: path].map { "\($0)" } ?? "none"
-            case .size(let path): limits.callers[keyPath: path].map(ServerLimits.text(bytes:)) ?? "none"
-            case .number(let path, _): "\(limits.listener[keyPath: path])"
-            case .bytes(let path, _): ServerLimits.text(bytes: limits.listener[keyPath: path])
-            case .seconds(let path): "\(limits.listener[keyPath: path])"
-            case .memory(let path, _): ServerLimits.text(bytes: limits[keyPath: path])
-            }
-        }
+    private static var rate: Format<Rate?> {
+        Format(unit: "A_SECOND/AT_ONCE requests (such as 100/1000)", text: \.description, parse: { Rate($0) }).orNone
+    }
 
-        /// Sets the limit to `text`.
-        ///
-        /// - Returns: `false` if `text` is malformed or out of range.
-        func set(_ text: String, in limits: inout ServerLimits) -> Bool {
-            let isNone = text == "none"
-            switch self {
-            case .rate(let path):
-                guard let rate = isNone ? .some(nil) : Rate(text).map(Optional.some) else { return false }
-                limits.callers[keyPath: path] = rate
-            case .count(let path, let range):
-                guard let count = isNone ? .some(nil) : ServerLimits.number(text, range).map(Optional.some) else {
-                    return false
-                }
-                limits.callers[keyPath: path] = count
-            case .size(let path):
-                guard let size = isNone ? .some(nil) : ServerLimits.bytes(text, 0...(1 << 50)).map(Optional.some) else {
-                    return false
-                }
-                limits.callers[keyPath: path] = size
-            case .number(let path, let range):
-                guard let number = ServerLimits.number(text, range) else { return false }
-                limits.listener[keyPath: path] = number
-            case .bytes(let path, let range):
-                guard let bytes = ServerLimits.bytes(text, range) else { return false }
-                limits.listener[keyPath: path] = bytes
-            case .seconds(let path):
-                guard let seconds = ServerLimits.number(text, 1...3_600) else { return false }
-                limits.listener[keyPath: path] = Int64(seconds)
-            case .memory(let path, let range):
-                guard let bytes = ServerLimits.bytes(text, range) else { return false }
-                limits[keyPath: path] = bytes
-            }
-            return true
-        }
+    private static var seconds: Format<Int64> {
+        Format(unit: "1 to 3600 seconds", text: { "\($0)" }, parse: { number($0, 1...3_600).map(Int64.init) })
+    }
+
+    private static var size: Format<Int?> {
+        Format(
+            unit: "bytes (suffixes K, M, G: powers of 1,024)", text: text(bytes:), parse: { bytes($0, 0...(1 << 50)) }
+        ).orNone
+    }
+
+    private static func count(_ range: ClosedRange<Int> = 1...1_000_000) -> Format<Int> {
+        Format(unit: "\(range.lowerBound) to \(range.upperBound)", text: { "\($0)" }, parse: { number($0, range) })
+    }
+
+    private static func memory(_ range: ClosedRange<Int>) -> Format<Int> {
+        Format(
+            unit: "\(text(bytes: range.lowerBound)) to \(text(bytes: range.upperBound)) bytes", text: text(bytes:),
+            parse: { bytes($0, range) })
     }
 
     private static var settings: [Setting] {
-        let many = 1...1_000_000
-        return [
-            Setting("address-requests", .rate(\.addressRequests), "requests of an address: 429"),
+        [
+            Setting("address-requests", \.callers.addressRequests, rate, "requests of an address: 429"),
             Setting(
-                "stranger-requests", .rate(\.unauthenticatedRequests), "unauthenticated requests of an address: 429"),
-            Setting("log-ins", .rate(\.logIns), "log-ins and token refreshes of an address: 429"),
-            Setting("sign-ups", .rate(\.signUps), "new accounts of an address: 429"),
-            Setting("account-reads", .rate(\.accountReads), "reads of an account: 429"),
-            Setting("account-writes", .rate(\.accountWrites), "writes of an account, one per 64 KiB: 429"),
-            Setting("account-requests", .count(\.accountRequests, many), "concurrent requests of an account: 429"),
-            Setting("account-streams", .count(\.accountStreams, many), "open event streams of an account: 429"),
-            Setting("device-grants", .count(\.deviceGrants, many), "devices that wait for approval: 503"),
+                "stranger-requests", \.callers.unauthenticatedRequests, rate,
+                "unauthenticated requests of an address: 429"),
+            Setting("log-ins", \.callers.logIns, rate, "log-ins and token refreshes of an address: 429"),
+            Setting("sign-ups", \.callers.signUps, rate, "new accounts of an address: 429"),
+            Setting("account-reads", \.callers.accountReads, rate, "reads of an account: 429"),
+            Setting("account-writes", \.callers.accountWrites, rate, "writes of an account, one per 64 KiB: 429"),
             Setting(
-                "address-device-grants", .count(\.addressDeviceGrants, many),
+                "account-requests", \.callers.accountRequests, count().orNone,
+                "concurrent requests of an account: 429"),
+            Setting(
+                "account-streams", \.callers.accountStreams, count().orNone, "open event streams of an account: 429"),
+            Setting("device-grants", \.callers.waitingDevices, count().orNone, "devices that wait for approval: 503"),
+            Setting(
+                "address-device-grants", \.callers.addressWaitingDevices, count().orNone,
                 "devices of an address that wait for approval: 429"),
-            Setting("account-keys", .count(\.accountKeys, 0...1_000_000), "keys of an account besides its ledger: 507"),
-            Setting("account-bytes", .size(\.accountBytes), "total bytes of the values of those keys: 507"),
-            Setting("requests", .number(\.requestCount, many), "concurrent requests: 503"),
             Setting(
-                "address-open-requests", .number(\.addressRequestCount, many),
+                "account-keys", \.callers.accountKeys, count(0...1_000_000).orNone,
+                "keys of an account besides its ledger: 507"),
+            Setting("account-bytes", \.callers.accountBytes, size, "total bytes of the values of those keys: 507"),
+            Setting("requests", \.listener.requestCount, count(), "concurrent requests: 503"),
+            Setting(
+                "address-open-requests", \.listener.addressRequestCount, count(),
                 "concurrent requests of an address: 429"),
-            Setting("streams", .number(\.streamCount, many), "open event streams: 503"),
-            Setting("address-streams", .number(\.addressStreamCount, many), "open event streams of an address: 429"),
-            Setting("body-bytes", .bytes(\.bodyByteCount, 1_024...(1 << 30)), "bytes of a body: 413"),
+            Setting("streams", \.listener.streamCount, count(), "open event streams: 503"),
+            Setting("address-streams", \.listener.addressStreamCount, count(), "open event streams of an address: 429"),
+            Setting("body-bytes", \.listener.bodyByteCount, memory(1_024...(1 << 30)), "bytes of a body: 413"),
             Setting(
-                "total-body-bytes", .bytes(\.totalBodyByteCount, 1_024...(1 << 40)),
+                "total-body-bytes", \.listener.totalBodyByteCount, memory(1_024...(1 << 40)),
                 "total bytes of bodies over 64K in flight: 503"),
             Setting(
-                "total-answer-bytes", .bytes(\.totalAnswerByteCount, 1_024...(1 << 40)),
+                "total-answer-bytes", \.listener.totalAnswerByteCount, memory(1_024...(1 << 40)),
                 "total bytes of answers over 64K in flight: 503"),
-            Setting("body-seconds", .seconds(\.bodySeconds), "seconds for each part of a body: 408"),
+            Setting("body-seconds", \.listener.bodySeconds, seconds, "seconds for each part of a body: 408"),
             Setting(
-                "body-rate", .bytes(\.minimumByteRate, 1...(1 << 30)), "minimum bytes a second of a body: 408"),
-            Setting("late-body-seconds", .seconds(\.lateBodySeconds), "seconds for a body during shutdown: 408"),
+                "body-rate", \.listener.minimumByteRate, memory(1...(1 << 30)),
+                "minimum bytes a second of a body: 408"),
             Setting(
-                "header-bytes", .bytes(\.headerByteCount, 1_024...(1 << 20)),
+                "late-body-seconds", \.listener.lateBodySeconds, seconds, "seconds for a body during shutdown: 408"),
+            Setting(
+                "header-bytes", \.listener.headerByteCount, memory(1_024...(1 << 20)),
                 "bytes of an HTTP/1 request line and header: 431"),
-            Setting("header-fields", .number(\.headerFieldCount, 10...10_000), "header fields: 431"),
-            Setting("header-seconds", .seconds(\.headerSeconds), "seconds for an HTTP/1 header: closed"),
-            Setting("handshake-seconds", .seconds(\.handshakeSeconds), "seconds for the TLS handshake: closed"),
-            Setting("idle-seconds", .seconds(\.idleSeconds), "seconds between two requests: closed"),
-            Setting("write-seconds", .seconds(\.writeSeconds), "seconds to read 64K of an answer: closed"),
+            Setting("header-fields", \.listener.headerFieldCount, count(10...10_000), "header fields: 431"),
+            Setting("header-seconds", \.listener.headerSeconds, seconds, "seconds for an HTTP/1 header: closed"),
+            Setting("handshake-seconds", \.listener.handshakeSeconds, seconds, "seconds for the TLS handshake: closed"),
+            Setting("idle-seconds", \.listener.idleSeconds, seconds, "seconds between two requests: closed"),
+            Setting("write-seconds", \.listener.writeSeconds, seconds, "seconds to read 64K of an answer: closed"),
             Setting(
-                "silence-seconds", .seconds(\.silenceSeconds), "seconds without a byte in either direction: closed"),
-            Setting("connections", .number(\.connectionCount, many), "open connections: closed when accepted"),
+                "silence-seconds", \.listener.silenceSeconds, seconds,
+                "seconds without a byte in either direction: closed"),
+            Setting("connections", \.listener.connectionCount, count(), "open connections: closed when accepted"),
             Setting(
-                "address-connections", .number(\.addressConnectionCount, many),
+                "address-connections", \.listener.addressConnectionCount, count(),
                 "open connections of an address: closed when accepted"),
             Setting(
-                "store-cache", .memory(\.cachedByteCount, 0...(1 << 40)),
+                "store-cache", \.cachedByteCount, memory(0...(1 << 40)),
                 "bytes of the entry cache of an SQLite store"),
             Setting(
-                "store-log", .memory(\.logByteCount, (1 << 20)...(1 << 30)),
+                "store-log", \.logByteCount, memory((1 << 20)...(1 << 30)),
                 "bytes of the log of an SQLite store: checkpointed"),
             Setting(
-                "shutdown-seconds", .seconds(\.shutdownSeconds),
+                "shutdown-seconds", \.listener.shutdownSeconds, seconds,
                 "seconds for requests in flight during shutdown: cut off"),
         ]
     }

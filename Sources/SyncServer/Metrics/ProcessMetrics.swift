@@ -1,34 +1,12 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
 import Foundation
-#endif
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
 
 /// The resource use of the process, under the standard names of Prometheus clients. Empty except on Linux.
 enum ProcessMetrics {
-    static func text() -> String {
+    static func add(to text: inout PrometheusText) {
         #if os(Linux)
-        var text = ""
-        if let memory = memory() {
-            text += "# TYPE process_resident_memory_bytes gauge\n"
-            text += PrometheusText.line("process_resident_memory_bytes", "", memory)
-        }
-        if let count = openFileCount() {
-            text += "# TYPE process_open_fds gauge\n"
-            text += PrometheusText.line("process_open_fds", "", count)
-        }
-        if let seconds = processorSeconds() {
-            text += "# TYPE process_cpu_seconds_total counter\n"
-            text += PrometheusText.line("process_cpu_seconds_total", "", seconds)
-        }
-        return text
-        #else
-        return ""
+        text.add("process_resident_memory_bytes", .gauge, memory().map { [("", $0)] } ?? [])
+        text.add("process_open_fds", .gauge, openFileCount().map { [("", $0)] } ?? [])
+        text.add("process_cpu_seconds_total", .counter, processorSeconds().map { [("", $0)] } ?? [])
         #endif
     }
 

@@ -1,10 +1,9 @@
 import HTTPTypes
-import CoreMetrics
 package import SyncService
 import Synchronization
 
-/// The metrics of a server: requests, durations, bytes, refusals, evidence, open streams, and the age of the change
-/// feed.
+/// The metrics of a server, in the Prometheus text format: requests, durations, bytes, refusals, evidence, open
+/// streams, and the age of the change feed.
 ///
 /// Labels are route templates of the OpenAPI document and known methods, so that clients cannot create new ones.
 package final class ServerMetrics: Sendable {
@@ -12,88 +11,62 @@ package final class ServerMetrics: Sendable {
         var route: String
         var method: String
         var statusClass: Int
+
+        var labels: String { "method=\"\(method)\",route=\"\(route)\"" }
     }
 
-    private struct Instruments {
-        var requests: Counter
-        var seconds: CoreMetrics.Timer
-        var bytes: Counter
+    private struct Requests {
+        var count = 0
+        var byteCount = 0
+        var seconds = Histogram()
+
+        mutating func add(_ elapsed: Duration, _ byteCount: Int) {
+            count += 1
+            self.byteCount += byteCount
+            seconds.add(elapsed / .seconds(1))
+        }
     }
 
-    private struct EvidenceKind: Hashable {
-        var kind: String
-        var outcome: String
+    private struct State {
+        var requests: [Kind: Requests] = [:]
+        /// The pieces of evidence, by their labels.
+        var evidence: [String: Int] = [:]
+        var refusals = Dictionary(uniqueKeysWithValues: Refusal.allCases.map { ($0, 0) })
+        var openRequestCount = 0
+        var openStreamCount = 0
+        var feedAge = Duration.zero
     }
 
     private static let methods: Set = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
 
-    private let factory: PrometheusMetrics
-    private let kinds = Mutex<[Kind: Instruments]>([:])
-    private let evidence = Mutex<[EvidenceKind: Counter]>([:])
-    private let streams: Meter
-    private let requests: Meter
-    private let feedAge: Meter
-    private let refusals: [Refusal: Counter]
+    private let state = Mutex(State())
 
-    /// Creates the instruments in `factory`.
-    package init(_ factory: PrometheusMetrics) {
-        self.factory = factory
-        streams = Meter(label: "http_server_open_streams", factory: factory)
-        requests = Meter(label: "http_server_open_requests", factory: factory)
-        feedAge = Meter(label: "change_feed_age_seconds", factory: factory)
-        refusals = Dictionary(
-            uniqueKeysWithValues: Refusal.allCases.map { refusal in
-                let dimensions = [("reason", refusal.rawValue)]
-                return (
-                    refusal, Counter(label: "http_server_refusals_total", dimensions: dimensions, factory: factory)
-                )
-            })
-        streams.set(0)
-        requests.set(0)
-    }
+    /// Metrics that start at zero.
+    package init() {}
 
-    /// The text of all metrics, including those of the process.
-    func text() -> String { factory.text() + ProcessMetrics.text() }
+    func beginRequest() { state.withLock { $0.openRequestCount += 1 } }
+    func endRequest() { state.withLock { $0.openRequestCount -= 1 } }
+    func beginStream() { state.withLock { $0.openStreamCount += 1 } }
+    func endStream() { state.withLock { $0.openStreamCount -= 1 } }
 
-    func begin() { requests.increment() }
-    func end() { requests.decrement() }
     /// Counts a refusal.
-    package func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
+    package func count(_ refusal: Refusal) { state.withLock { $0.refusals[refusal, default: 0] += 1 } }
 
     /// Counts a piece of evidence by its kind and outcome.
-    package func note(_ note: EvidenceNote) {
-        let kind = EvidenceKind(kind: note.kindName, outcome: note.outcome.name)
-        let counter = evidence.withLock { evidence in
-            if let known = evidence[kind] { return known }
-            let dimensions = [("kind", kind.kind), ("outcome", kind.outcome)]
-            let made = Counter(label: "evidence_total", dimensions: dimensions, factory: factory)
-            evidence[kind] = made
-            return made
-        }
-        counter.increment()
+    package func count(_ note: EvidenceNote) {
+        let labels = "kind=\"\(note.kindName)\",outcome=\"\(note.outcome.name)\""
+        state.withLock { $0.evidence[labels, default: 0] += 1 }
     }
 
-    /// Records the time since the changes of the store were followed.
-    func note(feedAge age: Duration) { feedAge.set(age / .seconds(1)) }
+    /// Sets the time since the changes of the store were followed.
+    func set(feedAge age: Duration) { state.withLock { $0.feedAge = age } }
 
-    func beginStream() { streams.increment() }
-    func endStream() { streams.decrement() }
-
-    /// Counts an answer.
-    func note(
+    /// Counts a response.
+    func count(
         method: HTTPRequest.Method, route: String, status: HTTPResponse.Status, elapsed: Duration, byteCount: Int
     ) {
         let kind = Kind(route: route, method: Self.name(of: method), statusClass: status.code / 100)
-        let instruments = kinds.withLock { kinds in
-            if let known = kinds[kind] { return known }
-            let made = makeInstruments(of: kind)
-            kinds[kind] = made
-            return made
-        }
-        instruments.requests.increment()
-        instruments.bytes.increment(by: byteCount)
-        let (seconds, attoseconds) = elapsed.components
-        instruments.seconds.recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+        state.withLock { $0.requests[kind, default: Requests()].add(elapsed, byteCount) }
     }
 
     /// The name of a method in metrics and logs; `other` for unknown methods.
@@ -101,16 +74,30 @@ package final class ServerMetrics: Sendable {
         methods.contains(method.rawValue) ? method.rawValue : "other"
     }
 
-    private func makeInstruments(of kind: Kind) -> Instruments {
-        let route = ("route", kind.route)
-        let method = ("method", kind.method)
-        return Instruments(
-            requests: Counter(
-                label: "http_server_requests_total", dimensions: [route, method, ("status", "\(kind.statusClass)xx")],
-                factory: factory),
-            seconds: CoreMetrics.Timer(
-                label: "http_server_request_duration_seconds", dimensions: [route, method], factory: factory),
-            bytes: Counter(
-                label: "http_server_response_bytes_total", dimensions: [route, method], factory: factory))
+    /// The text of all metrics, including those of the process.
+    package func text() -> String {
+        let state = state.withLock { $0 }
+        // The durations and the bytes of all statuses together.
+        let totals = Dictionary(
+            state.requests.map { ($0.labels, $1) },
+            uniquingKeysWith: { first, second in
+                Requests(
+                    count: first.count + second.count, byteCount: first.byteCount + second.byteCount,
+                    seconds: first.seconds + second.seconds)
+            }
+        ).sorted { $0.key < $1.key }
+        var text = PrometheusText()
+        text.add("change_feed_age_seconds", .gauge, [("", state.feedAge / .seconds(1))])
+        text.add("evidence_total", .counter, state.evidence.map { ($0, $1) })
+        text.add("http_server_open_requests", .gauge, [("", Double(state.openRequestCount))])
+        text.add("http_server_open_streams", .gauge, [("", Double(state.openStreamCount))])
+        text.add("http_server_refusals_total", .counter, state.refusals.map { ("reason=\"\($0.rawValue)\"", $1) })
+        text.add("http_server_request_duration_seconds", totals.map { ($0, $1.seconds) })
+        text.add(
+            "http_server_requests_total", .counter,
+            state.requests.map { ("\($0.labels),status=\"\($0.statusClass)xx\"", $1.count) })
+        text.add("http_server_response_bytes_total", .counter, totals.map { ($0, $1.byteCount) })
+        ProcessMetrics.add(to: &text)
+        return text.lines
     }
 }

@@ -45,10 +45,10 @@ struct IncomingRequest {
     }
 
     /// The refusal of a request by its header alone; `nil` if the header is acceptable.
-    func refusal(_ limits: ListenerConfiguration) -> RefusedRequest? {
+    func refusal(_ limits: ListenerConfiguration) -> RequestError? {
         if announcedByteCount > limits.bodyByteCount { return Self.tooLong(announcedByteCount, limits) }
         guard isEncoded else { return nil }
-        return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
+        return RequestError(.unsupportedMediaType, "send the body without a Content-Encoding")
     }
 
     /// Returns `true` if `count` more bytes make the body so long that the caller must be authenticated first.
@@ -57,7 +57,7 @@ struct IncomingRequest {
     }
 
     /// Checks that the budget can take the announced body now, without reserving it.
-    mutating func checkBudget(_ admission: Admission) throws(RefusedRequest) {
+    mutating func checkBudget(_ admission: Admission) throws(RequestError) {
         let ticket = try admission.take(announcedByteCount, of: admission.bodies, address: client.address)
         admission.bodies.give(ticket)
         // The system commits the memory only as it is written.
@@ -65,7 +65,7 @@ struct IncomingRequest {
     }
 
     /// Reserves `count` more bytes of a long body.
-    mutating func reserve(_ count: Int, _ admission: Admission) throws(RefusedRequest) {
+    mutating func reserve(_ count: Int, _ admission: Admission) throws(RequestError) {
         let needed = body.count + count
         guard needed > reservedByteCount else { return }
         let more = max(needed - reservedByteCount, Self.step)
@@ -74,14 +74,14 @@ struct IncomingRequest {
     }
 
     /// Appends a part of the body.
-    mutating func append(_ part: ByteBuffer, _ limits: ListenerConfiguration) throws(RefusedRequest) {
+    mutating func append(_ part: ByteBuffer, _ limits: ListenerConfiguration) throws(RequestError) {
         let count = body.count + part.readableBytes
         guard count <= limits.bodyByteCount else { throw Self.tooLong(count, limits) }
         body.append(contentsOf: part.readableBytesView)
     }
 
-    private static func tooLong(_ count: Int, _ limits: ListenerConfiguration) -> RefusedRequest {
-        RefusedRequest(
+    private static func tooLong(_ count: Int, _ limits: ListenerConfiguration) -> RequestError {
+        RequestError(
             .contentTooLarge, "the body must have at most \(limits.bodyByteCount) bytes, not \(count) or more")
     }
 

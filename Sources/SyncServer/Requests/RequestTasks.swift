@@ -1,3 +1,4 @@
+import SyncCore
 import Synchronization
 
 /// Runs the tasks of requests, and waits for all of them at shutdown.
@@ -10,10 +11,10 @@ final class RequestTasks: Sendable {
         var isCancelled = false
         /// The running tasks; `nil` for a task that is not registered yet.
         var tasks: [UInt64: Task<Void, Never>?] = [:]
-        var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state = Mutex(State())
+    private let waiting = WaitList<Void, Void>()
 
     /// Starts `body` on the loop of `executor`.
     func start(on executor: LoopExecutor, _ body: @escaping @Sendable () async -> Void) {
@@ -35,13 +36,10 @@ final class RequestTasks: Sendable {
     }
 
     private func end(_ number: UInt64) {
-        let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+        state.withLock { state in
             state.tasks[number] = nil
-            guard state.tasks.isEmpty, !state.waiting.isEmpty else { return [] }
-            defer { state.waiting = [] }
-            return state.waiting
+            if state.tasks.isEmpty { waiting.resumeAll(returning: ()) }
         }
-        for continuation in waiting { continuation.resume() }
     }
 
     /// Cancels all tasks, and every task that is started from now on.
@@ -55,12 +53,6 @@ final class RequestTasks: Sendable {
 
     /// Waits until all tasks have ended.
     func waitForAll() async {
-        await withCheckedContinuation { continuation in
-            let isOver = state.withLock { state in
-                if !state.tasks.isEmpty { state.waiting.append(continuation) }
-                return state.tasks.isEmpty
-            }
-            if isOver { continuation.resume() }
-        }
+        await state.withLock { $0.tasks.isEmpty ? nil : waiting.add() }?.value()
     }
 }

@@ -3,7 +3,7 @@ import SyncService
 
 /// Formats the access-log line of a request: key-value pairs sorted by key.
 enum AccessLine {
-    static func text(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) -> String {
+    static func text(_ answer: ServiceResponse, _ exchange: Exchange, elapsed: Duration, byteCount: Int) -> String {
         let (seconds, attoseconds) = elapsed.components
         let microseconds = seconds * 1_000_000 + attoseconds / 1_000_000_000_000
         let fraction = microseconds % 1_000
@@ -15,7 +15,7 @@ enum AccessLine {
         line += " method=" + (exchange.method.map(ServerMetrics.name) ?? "none")
         line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"
         line += exchange.isStream ? " protocol=HTTP/2" : " protocol=HTTP/1.1"
-        line += " route=" + answer.route + " status=\(answer.response.status.code) [SyncServer] request\n"
+        line += " route=" + answer.route + " status=\(answer.head.status.code) [SyncServer] request\n"
         return line
     }
 

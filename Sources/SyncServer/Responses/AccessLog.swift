@@ -1,14 +1,7 @@
+import Foundation
 package import SyncCore
 import SyncService
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The access log: one line for each request, with time, client address, account, method, route, status, bytes and
 /// milliseconds. It never contains a path, a query, a header or anything else that may be secret.
@@ -71,7 +64,7 @@ package final class AccessLog: Sendable {
     }
 
     /// Adds the line of an answer.
-    func note(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) {
+    func add(_ answer: ServiceResponse, _ exchange: Exchange, elapsed: Duration, byteCount: Int) {
         let line = AccessLine.text(answer, exchange, elapsed: elapsed, byteCount: byteCount)
         let (isFirst, isFull) = state.withLock { state in
             let isFirst = state.lines.isEmpty
@@ -87,14 +80,11 @@ package final class AccessLog: Sendable {
 
     /// `2026-01-31T12:00:00+0000 info syncd: `, in the time zone of this machine, as in the rest of the log.
     private func start(in state: inout State) -> [UInt8] {
-        var now = time(nil)
+        let now = time(nil)
         if state.second != now {
             state.second = now
-            var parts = tm()
-            localtime_r(&now, &parts)
-            var text = [CChar](repeating: 0, count: 64)
-            let count = strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S%z", &parts)
-            state.start = text[..<count].map { UInt8(bitPattern: $0) } + Array(" info \(label): ".utf8)
+            state.start =
+                TimeText.bytes(of: now, "%Y-%m-%dT%H:%M:%S%z", localtime_r) + Array(" info \(label): ".utf8)
         }
         return state.start
     }

@@ -32,7 +32,7 @@ extension BcryptHash {
         }
         guard code == 0 else { throw CryptographyError("libcrypt cannot compute a bcrypt hash (error \(code))") }
         let hash = result.prefix { $0 != 0 }.map(UInt8.init(bitPattern:))
-        let isEqual = SecureBytes.areEqual(Array(hash.suffix(digest.utf8.count)), Array(digest.utf8))
+        let isEqual = Array(hash.suffix(digest.utf8.count)).isEqual(toSecret: Array(digest.utf8))
         return isEqual && !password.contains(0)
         #else
         throw CryptographyError(

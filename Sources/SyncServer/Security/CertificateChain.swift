@@ -1,6 +1,8 @@
+#if TLS
 import NIOCore
 import NIOPosix
 import NIOSSL
+import SyncService
 
 /// The ends of validity of a chain of TLS certificates, for checks by an operator. Nothing is verified.
 package struct CertificateChain: Sendable {
@@ -11,7 +13,7 @@ package struct CertificateChain: Sendable {
 
     /// Reads the chain in a PEM file.
     package init(file path: String) throws(ListenerError) {
-        self.init(try Listener.chain(in: path))
+        self.init(try CertificateFiles.chain(in: path))
     }
 
     /// Returns the chain that the server at `host` and `port` presents, trusted or not.
@@ -33,8 +35,9 @@ package struct CertificateChain: Sendable {
                 .connectTimeout(.nanoseconds(nanoseconds))
                 .channelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {
+                        // TLS does not allow an IP address as a server name.
                         let handler = try NIOSSLClientHandler(
-                            context: context, serverHostname: isAddress(host) ? nil : host,
+                            context: context, serverHostname: ClientAddress(host) == nil ? host : nil,
                             customVerificationCallback: { certificates, verdict in
                                 chain.succeed(certificates)
                                 // No request follows, so the connection ends here.
@@ -55,11 +58,6 @@ package struct CertificateChain: Sendable {
         }
     }
 
-    /// Returns `true` for an IP address, which TLS does not allow as a server name.
-    private static func isAddress(_ host: String) -> Bool {
-        (try? SocketAddress(ipAddress: host, port: 0)) != nil
-    }
-
     /// Reports a handshake that ended without a certificate.
     private final class HandshakeEnd: ChannelInboundHandler {
         typealias InboundIn = NIOAny
@@ -78,3 +76,17 @@ package struct CertificateChain: Sendable {
         }
     }
 }
+#else
+/// The ends of validity of a chain of TLS certificates. Without the trait TLS it cannot be read.
+package struct CertificateChain: Sendable {
+    package let ends: [Int64]
+
+    package init(file path: String) throws(ListenerError) { throw .withoutTLS }
+
+    package static func presented(
+        by host: String, port: Int, within limit: Duration
+    ) async throws(ListenerError) -> CertificateChain {
+        throw .withoutTLS
+    }
+}
+#endif

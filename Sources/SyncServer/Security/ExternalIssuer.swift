@@ -1,8 +1,9 @@
+import Entitlements
 import HTTPTypes
-import JWTKit
 import NIOPosix
+import SyncCore
 package import SyncProtocol
-import SyncService
+package import SyncService
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -39,7 +40,7 @@ package struct ExternalIssuer: Sendable {
 /// The issuer's keys are cached for ten minutes, so a withdrawn key is rejected after that time. A token that names an
 /// unknown key causes a reload earlier, but at most once a minute: otherwise a client could make the server fetch keys
 /// all the time. While the issuer is unreachable, its last keys stay valid for at most a day.
-final class IssuerVerifier: Sendable {
+package final class IssuerVerifier: TokenIssuer {
     /// The minimum time between two loads.
     private static let pause = Duration.seconds(60)
     /// The age at which keys are reloaded.
@@ -56,57 +57,56 @@ final class IssuerVerifier: Sendable {
         var isLoading = false
         /// The time of the last attempt to load keys.
         var attemptedAt: ContinuousClock.Instant?
-        var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
-    let issuer: ExternalIssuer
+    private let issuer: ExternalIssuer
     private let onError: @Sendable (String) -> Void
     private let instant: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
+    private let waiting = WaitList<Void, Void>()
 
     /// - Parameters:
     ///   - instant: the clock that measures the age of keys and the time between two loads.
     ///   - onError: called with a one-line message when keys cannot be loaded.
-    init(
-        _ issuer: ExternalIssuer, instant: @escaping @Sendable () -> ContinuousClock.Instant,
+    package init(
+        _ issuer: ExternalIssuer, instant: @escaping @Sendable () -> ContinuousClock.Instant = { ContinuousClock.now },
         onError: @escaping @Sendable (String) -> Void
     ) {
         (self.issuer, self.instant, self.onError) = (issuer, instant, onError)
     }
 
-    private struct Claims: Decodable {
-        var iss: String
-        var aud: Audience
-        var sub: String
-        var exp: NumericDate
-        var iat: NumericDate?
-        var nbf: NumericDate?
-    }
+    /// The issuer's name.
+    package var name: String { issuer.name }
 
-    func verify(_ token: WebToken, now: Int64) async throws(TokenRefusal) -> VerifiedToken {
-        guard let id = token.header.kid else { throw TokenRefusal("it does not name a key") }
+    /// Verifies a token. See `TokenIssuer`.
+    package func verify(_ token: WebToken, now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+        guard let id = token.key else { throw TokenRefusal("it does not name a key") }
         if key(id, noOlderThan: Self.freshness) == nil { await reload() }
         guard let key = key(id, noOlderThan: Self.maximumAge) else {
             throw TokenRefusal("its issuer does not have the key that it names")
         }
-        guard token.header.alg == key.name else {
-            throw TokenRefusal("its algorithm is not that of its key")
+        guard token.algorithm == key.algorithm else { throw TokenRefusal("its algorithm is not that of its key") }
+        guard key.isValid(token.signature, token.signedBytes) else { throw TokenRefusal("its signature is wrong") }
+        let (name, audiences, subject) = try token.claims { claims throws(InputError) in
+            let audience = try claims.required("aud")
+            let names =
+                if case .string(let name) = audience.value { [name] } else {
+                    try audience.array().map { (name) throws(InputError) in try name.string() }
+                }
+            return (try claims.required("iss").string(), names, try claims.required("sub").string())
         }
-        guard (try? key.verify(token.signature, signs: token.signedBytes)) == true else {
-            throw TokenRefusal("its signature is wrong")
+        let (expiresAt, issuedAt, notBefore) = try token.claims { claims throws(InputError) in
+            (try claims.required("exp").seconds(), try claims["iat"]?.seconds(), try claims["nbf"]?.seconds())
         }
-        let claims = try token.claims(Claims.self)
-        guard claims.iss == issuer.name else { throw TokenRefusal("it is from another issuer") }
-        guard claims.aud.names.contains(issuer.audience) else { throw TokenRefusal("its audience is another service") }
-        guard !claims.sub.isEmpty else { throw TokenRefusal("its subject is empty") }
-        try TokenDates.check(
-            expiresAt: claims.exp.seconds, issuedAt: claims.iat?.seconds, notBefore: claims.nbf?.seconds, now: now)
-        return .external(
-            issuer: issuer.name, subject: claims.sub, issuedAt: claims.iat?.seconds, expiresAt: claims.exp.seconds)
+        guard name == issuer.name else { throw TokenRefusal("it is from another issuer") }
+        guard audiences.contains(issuer.audience) else { throw TokenRefusal("its audience is another service") }
+        guard !subject.isEmpty else { throw TokenRefusal("its subject is empty") }
+        try WebToken.checkDates(expiresAt: expiresAt, notBefore: issuedAt, notBefore, now: now)
+        return .external(issuer: name, subject: subject, issuedAt: issuedAt, expiresAt: expiresAt)
     }
 
     /// The key named `id`; `nil` if it is unknown or the keys were loaded more than `age` ago.
-    private func key(_ id: String, noOlderThan age: Duration) -> (any JWTAlgorithm)? {
+    private func key(_ id: String, noOlderThan age: Duration) -> KeySet.Key? {
         let now = instant()
         return state.withLock { state in
             guard let loadedAt = state.loadedAt, now - loadedAt <= age else { return nil }
@@ -117,36 +117,26 @@ final class IssuerVerifier: Sendable {
     /// Loads the keys, unless the last attempt was less than a minute ago. Concurrent callers wait for the same load.
     func reload() async {
         let now = instant()
-        let (mustLoad, mustWait) = state.withLock { state in
-            if state.isLoading { return (false, true) }
-            if let last = state.attemptedAt, now - last < Self.pause { return (false, false) }
+        let (mustLoad, waiter) = state.withLock { state -> (Bool, WaitList<Void, Void>.Waiter?) in
+            if state.isLoading { return (false, waiting.add()) }
+            if let last = state.attemptedAt, now - last < Self.pause { return (false, nil) }
             (state.isLoading, state.attemptedAt) = (true, now)
-            return (true, false)
+            return (true, nil)
         }
-        if mustWait { await withCheckedContinuation { enqueue($0) } }
+        await waiter?.value()
         guard mustLoad else { return }
         var loaded: KeySet?
         do {
-            loaded = try await KeySet(json: try await document())
+            loaded = try KeySet(json: try await document())
         } catch {
             onError("the keys of \(issuer.name) cannot be loaded: \(error)")
         }
         // A failed load keeps the previous keys.
-        let waiting = state.withLock { state in
+        state.withLock { state in
             if let loaded { (state.keys, state.loadedAt) = (loaded, now) }
             state.isLoading = false
-            defer { state.waiting = [] }
-            return state.waiting
+            waiting.resumeAll(returning: ())
         }
-        for continuation in waiting { continuation.resume() }
-    }
-
-    private func enqueue(_ continuation: CheckedContinuation<Void, Never>) {
-        let isDone = state.withLock { state in
-            if state.isLoading { state.waiting.append(continuation) }
-            return !state.isLoading
-        }
-        if isDone { continuation.resume() }
     }
 
     private func document() async throws -> [UInt8] {

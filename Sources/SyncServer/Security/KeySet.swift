@@ -1,78 +1,70 @@
-import JWTKit
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import Crypto
+import CryptoExtras
+import Entitlements
 
 /// The usable public keys of an issuer (RFC 7517): those with an ID, for signatures, and of a supported key type.
 struct KeySet: Sendable {
-    /// The algorithm of each supported key type. It is fixed, so that a token cannot choose its algorithm.
-    private static let algorithms = ["EC": "ES256", "RSA": "RS256", "OKP": "EdDSA"]
-    /// The minimum length of an RSA modulus, in bytes (RFC 7518, section 3.3).
-    private static let modulusByteCount = 256
-
-    private let keys: [String: any JWTAlgorithm]
-
-    /// The members of a key that decide if it is usable.
-    private struct Description: Decodable {
-        var kid: String?
-        var kty: String
-        var alg: String?
-        var use: String?
-        var n: String?
+    /// A public key, and the only algorithm that it may be used with, so that a token cannot choose its algorithm.
+    struct Key: Sendable {
+        /// The algorithm's name in a token (`alg`).
+        let algorithm: String
+        /// Returns `true` for a right signature.
+        let isValid: @Sendable (_ signature: [UInt8], _ bytes: [UInt8]) -> Bool
     }
 
-    private enum Member: String, CodingKey { case keys }
-
-    /// One key of the list. Decoding never fails, so that unsupported keys can be skipped.
-    private struct Candidate: Decodable {
-        var description: Description?
-        var key: JWK?
-
-        init(from decoder: any Decoder) {
-            description = try? Description(from: decoder)
-            key = try? JWK(from: decoder)
-        }
-    }
-
-    private struct Document: Decodable {
-        var keys: [Candidate]
-    }
+    private var keys: [String: Key] = [:]
 
     /// Reads the JSON of a key set. Unusable keys are skipped (RFC 7517, section 5).
     ///
     /// - Throws: ``KeySetError`` if `json` is not a key set or contains no usable key.
-    init(json: [UInt8]) async throws(KeySetError) {
-        guard let document = try? JSONDecoder().decode(Document.self, from: Data(json)) else {
+    init(json: [UInt8]) throws(KeySetError) {
+        guard let candidates = try? JSONReader(parsing: json).object().required("keys").array() else {
             throw KeySetError("it is not a JSON Web Key Set")
         }
-        var keys: [String: any JWTAlgorithm] = [:]
-        for candidate in document.keys {
-            guard let description = candidate.description, let key = candidate.key, let id = description.kid,
-                let algorithm = Self.algorithms[description.kty], description.alg ?? algorithm == algorithm,
-                description.use ?? "sig" == "sig", Self.isLongEnough(description),
-                let signer = try? await JWTKeyCollection().add(jwk: key)
-                    .getKey(for: JWKIdentifier(string: id), alg: algorithm),
-                signer.name == algorithm
+        for candidate in candidates {
+            guard let members = try? candidate.object(), let id = try? members.required("kid").string(),
+                let key = try? Self.key(members), (try? members["use"]?.string() ?? "sig") == "sig",
+                (try? members["alg"]?.string() ?? key.algorithm) == key.algorithm
             else { continue }
-            keys[id] = signer
+            keys[id] = key
         }
         guard !keys.isEmpty else {
             throw KeySetError("it has no key with a kid for ES256, RS256 (at least 2048 bits) or EdDSA")
         }
-        self.keys = keys
     }
 
-    private static func isLongEnough(_ key: Description) -> Bool {
-        guard key.kty == "RSA" else { return true }
-        guard let modulus = key.n.flatMap({ UnpaddedBase64.bytes(ofURLSafe: $0) }) else { return false }
-        return modulus.drop { $0 == 0 }.count >= modulusByteCount
+    /// The key with these members; `nil` if its type is not supported.
+    private static func key(_ members: JSONObjectReader) throws -> Key? {
+        func bytes(_ name: String) throws -> [UInt8] {
+            let member = try members.required(name)
+            guard let bytes = Base64.url.decode(try member.string().utf8) else { throw member.error("not base64url") }
+            return bytes
+        }
+        let curve = try members["crv"]?.string()
+        switch (try members.required("kty").string(), curve) {
+        case ("EC", "P-256"):
+            let key = try P256.Signing.PublicKey(rawRepresentation: try bytes("x") + bytes("y"))
+            return Key(algorithm: "ES256") { signature, bytes in
+                (try? P256.Signing.ECDSASignature(rawRepresentation: signature)).map {
+                    key.isValidSignature($0, for: bytes)
+                } ?? false
+            }
+        case ("RSA", _):
+            // It refuses keys of less than 2048 bits (RFC 7518, section 3.3).
+            let key = try _RSA.Signing.PublicKey(n: try bytes("n"), e: try bytes("e"))
+            return Key(algorithm: "RS256") { signature, bytes in
+                key.isValidSignature(
+                    .init(rawRepresentation: signature), for: SHA256.hash(data: bytes), padding: .insecurePKCS1v1_5)
+            }
+        case ("OKP", "Ed25519"):
+            let key = try Curve25519.Signing.PublicKey(rawRepresentation: try bytes("x"))
+            return Key(algorithm: "EdDSA") { key.isValidSignature($0, for: $1) }
+        default: return nil
+        }
     }
 
-    /// The key with this ID. Its `name` is the only algorithm that it may be used with.
-    subscript(id: String) -> (any JWTAlgorithm)? { keys[id] }
+    /// The key with this ID.
+    subscript(id: String) -> Key? { keys[id] }
 }
 
 /// A key set that cannot be loaded or has no usable key.

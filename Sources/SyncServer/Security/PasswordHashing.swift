@@ -1,6 +1,7 @@
 import Crypto
 import CryptoExtras
 import NIOPosix
+import Entitlements
 package import SyncService
 
 #if canImport(FoundationEssentials)
@@ -14,7 +15,7 @@ import Foundation
 /// A hash is the text `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64 without padding. Computing it
 /// needs `128 · r · 2^ln` bytes and keeps a core busy, so it runs on one of a fixed number of threads. The queue for
 /// these threads is limited in total and per address, and serves the addresses in turn.
-package final class PasswordHashing: Sendable {
+package final class PasswordHashing: PasswordHasher {
     /// The cost parameters of a hash.
     package struct Cost: Hashable, Sendable {
         /// The base-2 logarithm of the number of rounds: 4 to 20.
@@ -48,7 +49,6 @@ package final class PasswordHashing: Sendable {
         var byteCount: Int { (128 * blockSize) << logarithm }
     }
 
-    private static let saltByteCount = 16
     private static let hashByteCount = 32
     /// The maximum length of a password. The service already rejects longer ones.
     private static let passwordByteCount = 4_096
@@ -79,9 +79,9 @@ package final class PasswordHashing: Sendable {
     /// - Parameter peer: the client's address.
     /// - Throws: `CryptographyError` if too many hashes are already waiting.
     package func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
-        let salt = SecureBytes.random(Self.saltByteCount)
+        let salt = SymmetricKey(size: .bits128).withUnsafeBytes { Array($0) }
         let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
-        return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
+        return "$scrypt$\(cost.text)$\(Base64.unpadded.encode(salt))$\(Base64.unpadded.encode(hash))"
     }
 
     /// Verifies `password` against the hash `text`, by scrypt or bcrypt. A wrong password takes as long as a right one.
@@ -99,14 +99,14 @@ package final class PasswordHashing: Sendable {
         }
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
-            let salt = UnpaddedBase64.bytes(of: parts[3]), (8...64).contains(salt.count),
-            let expected = UnpaddedBase64.bytes(of: parts[4]), (16...64).contains(expected.count)
+            let salt = Base64.unpadded.decode(parts[3].utf8), (8...64).contains(salt.count),
+            let expected = Base64.unpadded.decode(parts[4].utf8), (16...64).contains(expected.count)
         else {
             throw CryptographyError(
                 "a stored password hash is damaged or in a format that this server does not support")
         }
         let hash = try await derive(password, salt, expected.count, cost, peer)
-        return SecureBytes.areEqual(hash, expected)
+        return hash.isEqual(toSecret: expected)
     }
 
     private func derive(

@@ -1,3 +1,4 @@
+import SyncCore
 import SyncService
 import Synchronization
 
@@ -6,17 +7,15 @@ import Synchronization
 /// The addresses are served in turn (round robin), so that an address with many waiting jobs delays another by one job
 /// only. Loopback clients have no address share; in the rotation they count as one address.
 final class PasswordQueue: Sendable {
-    private typealias Waiter = CheckedContinuation<Void, Never>
-
     private struct State {
         var idleSlots: Int
-        var waiters: [ClientAddress?: [Waiter]] = [:]
         /// The addresses that have waiters, in the order in which they are served.
         var turns: [ClientAddress?] = []
     }
 
     private let budget: Budget
     private let state: Mutex<State>
+    private let waiting = WaitList<ClientAddress?, Void>()
 
     /// - Parameters:
     ///   - slots: the maximum number of running jobs.
@@ -28,7 +27,7 @@ final class PasswordQueue: Sendable {
     }
 
     /// The number of jobs that wait for a slot.
-    var waitingCount: Int { state.withLock { $0.waiters.values.reduce(0) { $0 + $1.count } } }
+    var waitingCount: Int { waiting.count }
 
     /// Waits for a slot.
     ///
@@ -37,38 +36,29 @@ final class PasswordQueue: Sendable {
     /// - Throws: ``Budget/Shortage``: the limit that is exhausted.
     func enter(_ address: ClientAddress?) async throws(Budget.Shortage) -> Budget.Ticket {
         let ticket = try budget.take(address: address)
-        await withCheckedContinuation { (waiter: Waiter) in
-            let isIdle = state.withLock { state in
-                if state.idleSlots > 0 {
-                    state.idleSlots -= 1
-                    return true
-                }
-                if state.waiters[address] == nil { state.turns.append(address) }
-                state.waiters[address, default: []].append(waiter)
-                return false
+        let waiter: WaitList<ClientAddress?, Void>.Waiter? = state.withLock { state in
+            if state.idleSlots > 0 {
+                state.idleSlots -= 1
+                return nil
             }
-            if isIdle { waiter.resume() }
+            if !state.turns.contains(address) { state.turns.append(address) }
+            return waiting.add(address)
         }
+        await waiter?.value()
         return ticket
     }
 
     /// Releases a slot to the next address in turn.
     func leave(_ ticket: Budget.Ticket) {
         budget.give(ticket)
-        let next = state.withLock { state -> Waiter? in
+        state.withLock { state in
             guard !state.turns.isEmpty else {
                 state.idleSlots += 1
-                return nil
+                return
             }
             let address = state.turns.removeFirst()
-            var waiters = state.waiters.removeValue(forKey: address) ?? []
-            let next = waiters.removeFirst()
-            if !waiters.isEmpty {
-                state.waiters[address] = waiters
-                state.turns.append(address)
-            }
-            return next
+            waiting.resumeFirst(returning: ()) { $0 == address }
+            if waiting.contains({ $0 == address }) { state.turns.append(address) }
         }
-        next?.resume()
     }
 }

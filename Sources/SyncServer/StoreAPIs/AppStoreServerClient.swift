@@ -1,8 +1,9 @@
+import Crypto
 import Entitlements
 import HTTPTypes
-import JWTKit
 package import SyncCore
 package import SyncProtocol
+import SyncService
 
 /// A client of the App Store Server API.
 ///
@@ -38,7 +39,7 @@ package struct AppStoreServerClient: Sendable {
     private let issuerID: String
     private let keyID: String
     private let bundleID: String
-    private let key: ES256PrivateKey
+    private let signer: TokenSigner
     private let baseURL: String
     private let connection: StoreAPIConnection
 
@@ -63,7 +64,8 @@ package struct AppStoreServerClient: Sendable {
             throw StoreAPIError(.invalidArgument, "the \(name) of the App Store Server API must not be empty")
         }
         do {
-            key = try ES256PrivateKey(pem: privateKey)
+            let key = try P256.Signing.PrivateKey(pemRepresentation: privateKey)
+            signer = TokenSigner("ES256", id: keyID) { Array(try key.signature(for: $0).rawRepresentation) }
         } catch {
             // The cause is left out, since it could quote a part of the key.
             throw StoreAPIError(
@@ -80,16 +82,6 @@ package struct AppStoreServerClient: Sendable {
 
     /// The number of days for which Apple keeps notifications.
     package var historyDays: Int64 { baseURL == Self.sandboxURL ? 30 : 180 }
-
-    private struct NotificationPage: Decodable {
-        struct Item: Decodable {
-            var signedPayload: String
-        }
-
-        var notificationHistory: [Item]?
-        var hasMore: Bool?
-        var paginationToken: String?
-    }
 
     /// Reads all notifications of a period, the oldest page first.
     ///
@@ -110,10 +102,14 @@ package struct AppStoreServerClient: Sendable {
         while true {
             let bytes = try await send(
                 .post, "/inApps/v1/notifications/history\(query)", body: body, object: "notification history")
-            let answer = try connection.decode(NotificationPage.self, bytes)
-            let payloads = (answer.notificationHistory ?? []).map(\.signedPayload)
+            let (payloads, hasMore, next) = try connection.read(bytes) { page throws(InputError) in
+                let payloads = try (page["notificationHistory"]?.array() ?? []).map { (item) throws(InputError) in
+                    try item.object().required("signedPayload").string()
+                }
+                return (payloads, try page["hasMore"]?.bool() ?? false, try page["paginationToken"]?.string())
+            }
             if !payloads.isEmpty { try await page(payloads) }
-            guard answer.hasMore == true else { return }
+            guard hasMore else { return }
             // The last characters are the end of the signature, which differs between notifications.
             let count = known.count
             for payload in payloads { known.insert(String(payload.suffix(32))) }
@@ -124,7 +120,7 @@ package struct AppStoreServerClient: Sendable {
                     "\(connection.api) sent \(idleCount) pages in a row without a new notification; "
                         + "ask for a shorter period")
             }
-            let token = try StoreAPIConnection.encode(try tokens.next(answer.paginationToken), "a page token")
+            let token = try StoreAPIConnection.encode(try tokens.next(next), "a page token")
             query = "?paginationToken=\(token)"
         }
     }
@@ -149,13 +145,6 @@ package struct AppStoreServerClient: Sendable {
         return usable
     }
 
-    private struct TransactionPage: Decodable {
-        var signedTransactions: [String]?
-        var hasMore: Bool?
-        var revision: String?
-        var bundleId: String?
-    }
-
     /// Reads all transactions of the customer who made a transaction.
     ///
     /// - Parameters:
@@ -176,36 +165,32 @@ package struct AppStoreServerClient: Sendable {
             var query = ""
             if let revision { query = "?revision=\(try StoreAPIConnection.encode(revision, "the revision"))" }
             let bytes = try await send(.get, path + query, object: "transaction \(transactionID)")
-            let answer = try connection.decode(TransactionPage.self, bytes)
-            guard answer.bundleId == nil || answer.bundleId == bundleID else {
+            let (transactions, hasMore, next, app) = try connection.read(bytes) { page throws(InputError) in
+                let transactions = try (page["signedTransactions"]?.array() ?? []).map { (item) throws(InputError) in
+                    try item.string()
+                }
+                return (
+                    transactions, try page["hasMore"]?.bool() ?? false, try page["revision"]?.string(),
+                    try page["bundleId"]?.string()
+                )
+            }
+            guard app == nil || app == bundleID else {
                 throw StoreAPIError(.malformed, "\(connection.api) answered for another app than \(bundleID)")
             }
-            if let transactions = answer.signedTransactions, !transactions.isEmpty { try await page(transactions) }
-            guard answer.hasMore == true else { return answer.revision ?? revision }
-            revision = try tokens.next(answer.revision)
+            if !transactions.isEmpty { try await page(transactions) }
+            guard hasMore else { return next ?? revision }
+            revision = try tokens.next(next)
         }
     }
 
-    private struct Claims: JWTPayload {
-        var iss: String
-        var iat: Int64
-        var exp: Int64
-        var aud = "appstoreconnect-v1"
-        var bid: String
-
-        // Only Apple verifies this token.
-        func verify(using algorithm: some JWTAlgorithm) throws {}
-    }
-
-    private func token() async throws(StoreAPIError) -> String {
+    private func token() throws(StoreAPIError) -> String {
         let now = connection.host.now() / 1_000
-        let claims = Claims(iss: issuerID, iat: now, exp: now + Self.tokenLifetime, bid: bundleID)
-        do {
-            let keys = JWTKeyCollection()
-            await keys.add(ecdsa: key)
-            return try await keys.sign(claims, header: ["kid": .string(keyID), "typ": "JWT"])
-        } catch {
-            throw StoreAPIError(.invalidArgument, "the key \(keyID) cannot sign a token: \(error)")
+        let claims = JSON.object([
+            ("iss", .string(issuerID)), ("iat", .number(now)), ("exp", .number(now + Self.tokenLifetime)),
+            ("aud", .string("appstoreconnect-v1")), ("bid", .string(bundleID)),
+        ])
+        do throws(CryptographyError) { return try signer.sign(claims) } catch {
+            throw StoreAPIError(.invalidArgument, "the key \(keyID) \(error.reason)")
         }
     }
 
@@ -216,7 +201,7 @@ package struct AppStoreServerClient: Sendable {
             method, baseURL + path, setting: "the address of the App Store Server API")
         if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
         return try await connection.send(.init(request: request, body: body)) { request throws(StoreAPIError) in
-            request.headerFields[.authorization] = "Bearer \(try await token())"
+            request.headerFields[.authorization] = "Bearer \(try token())"
         } explain: { status, problem in
             switch status {
             case 400 where problem.code == Self.expiredPage || problem.code == Self.invalidPage:

@@ -53,26 +53,21 @@ package final class GooglePlayClient: PlayLookup, Sendable {
             api: "the Play Developer API", transport: transport, host: host, retries: retries)
     }
 
-    /// Returns the state of a subscription: a `SubscriptionPurchaseV2` resource in JSON.
-    package func subscription(purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
-        try await look("subscriptionsv2", purchaseToken)
-    }
-
     private func look(_ kind: String, _ purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
         let token = try StoreAPIConnection.encode(purchaseToken, "the purchase token")
         let body = try await send(.get, "purchases/\(kind)/tokens/\(token)")
-        guard StrictJSON.isUnambiguous(body) else {
+        guard (try? JSON(parsing: body)) != nil else {
             throw StoreAPIError(.malformed, "\(connection.api) answered with bytes that are not JSON")
         }
         return body
     }
 
-    /// Returns the state of a subscription, for a server that received a notification about it.
+    /// Returns the state of a subscription: a `SubscriptionPurchaseV2` resource in JSON.
     ///
     /// - Throws: ``StoreAPIError``, with the kind ``StoreAPIError/Kind/invalidArgument`` for another app.
     package func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {
         try check(packageName)
-        return try await subscription(purchaseToken: purchaseToken)
+        return try await look("subscriptionsv2", purchaseToken)
     }
 
     /// Returns the state of the one-time products of a purchase: a `ProductPurchaseV2` resource in JSON.
@@ -90,37 +85,16 @@ package final class GooglePlayClient: PlayLookup, Sendable {
         }
     }
 
-    /// Acknowledges a purchase, for a server that recorded it. Repeating it has no effect.
+    /// Acknowledges a purchase. Repeating it has no effect.
     ///
     /// - Throws: As ``subscription(packageName:purchaseToken:)``.
     package func acknowledge(
         packageName: String, product: String, purchaseToken: String, isSubscription: Bool
     ) async throws {
         try check(packageName)
-        if isSubscription {
-            try await acknowledgeSubscription(product: product, purchaseToken: purchaseToken)
-        } else {
-            try await acknowledgeProduct(product, purchaseToken: purchaseToken)
-        }
-    }
-
-    /// Acknowledges a subscription. Repeating it has no effect.
-    package func acknowledgeSubscription(
-        product: String, purchaseToken: String
-    ) async throws(StoreAPIError) {
-        try await acknowledge("subscriptions", product, purchaseToken)
-    }
-
-    /// Acknowledges a one-time product. Repeating it has no effect.
-    package func acknowledgeProduct(
-        _ product: String, purchaseToken: String
-    ) async throws(StoreAPIError) {
-        try await acknowledge("products", product, purchaseToken)
-    }
-
-    private func acknowledge(_ kind: String, _ product: String, _ token: String) async throws(StoreAPIError) {
+        let kind = isSubscription ? "subscriptions" : "products"
         let product = try StoreAPIConnection.encode(product, "the product ID")
-        let token = try StoreAPIConnection.encode(token, "the purchase token")
+        let token = try StoreAPIConnection.encode(purchaseToken, "the purchase token")
         do throws(StoreAPIError) {
             _ = try await send(
                 .post, "purchases/\(kind)/\(product)/tokens/\(token):acknowledge", body: Array("{}".utf8))
@@ -132,7 +106,7 @@ package final class GooglePlayClient: PlayLookup, Sendable {
     }
 
     /// A purchase that was cancelled, refunded or charged back.
-    package struct VoidedPurchase: Hashable, Sendable, Decodable {
+    package struct VoidedPurchase: Hashable, Sendable {
         /// The token of the purchase.
         package let purchaseToken: String
         /// The order ID of the purchase.
@@ -142,35 +116,18 @@ package final class GooglePlayClient: PlayLookup, Sendable {
         /// The time at which the purchase was voided, in milliseconds since 1970 UTC.
         package let voidedAt: Int64
 
-        private enum CodingKeys: String, CodingKey {
-            case purchaseToken
-            case orderID = "orderId"
-            case purchasedAt = "purchaseTimeMillis"
-            case voidedAt = "voidedTimeMillis"
-        }
-
         /// Reads an entry of the list. Play writes 64-bit integers as strings.
-        package init(from decoder: any Decoder) throws {
-            let fields = try decoder.container(keyedBy: CodingKeys.self)
-            func date(_ key: CodingKeys) throws -> Int64 {
-                guard let date = Int64(try fields.decode(String.self, forKey: key)) else {
-                    throw DecodingError.dataCorruptedError(forKey: key, in: fields, debugDescription: "not an integer")
-                }
+        fileprivate init(_ entry: JSONReader) throws(InputError) {
+            let members = try entry.object()
+            func date(_ name: String) throws(InputError) -> Int64 {
+                let member = try members.required(name)
+                guard let date = Int64(try member.string()) else { throw member.error("not an integer") }
                 return date
             }
-            purchaseToken = try fields.decode(String.self, forKey: .purchaseToken)
-            orderID = try fields.decodeIfPresent(String.self, forKey: .orderID)
-            (purchasedAt, voidedAt) = (try date(.purchasedAt), try date(.voidedAt))
+            purchaseToken = try members.required("purchaseToken").string()
+            orderID = try members["orderId"]?.string()
+            (purchasedAt, voidedAt) = (try date("purchaseTimeMillis"), try date("voidedTimeMillis"))
         }
-    }
-
-    private struct VoidedPage: Decodable {
-        struct Pagination: Decodable {
-            var nextPageToken: String?
-        }
-
-        var voidedPurchases: [VoidedPurchase]?
-        var tokenPagination: Pagination?
     }
 
     /// Reads all purchases that were voided since a time, subscriptions included.
@@ -186,9 +143,14 @@ package final class GooglePlayClient: PlayLookup, Sendable {
         var query = ""
         while true {
             let bytes = try await send(.get, "purchases/voidedpurchases?startTime=\(start)&type=1\(query)")
-            let answer = try connection.decode(VoidedPage.self, bytes)
-            if let purchases = answer.voidedPurchases, !purchases.isEmpty { try await page(purchases) }
-            guard let token = answer.tokenPagination?.nextPageToken else { return }
+            let (purchases, token) = try connection.read(bytes) { page throws(InputError) in
+                let purchases = try (page["voidedPurchases"]?.array() ?? []).map { (entry) throws(InputError) in
+                    try VoidedPurchase(entry)
+                }
+                return (purchases, try page["tokenPagination"]?.object()["nextPageToken"]?.string())
+            }
+            if !purchases.isEmpty { try await page(purchases) }
+            guard let token else { return }
             query = "&token=\(try StoreAPIConnection.encode(try tokens.next(token), "a page token"))"
         }
     }

@@ -1,13 +1,7 @@
+import Entitlements
 import HTTPTypes
 import SyncCore
 import SyncProtocol
-import SyncService
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// Sends requests to one store API and repeats those that failed for a passing reason.
 ///
@@ -108,16 +102,16 @@ struct StoreAPIConnection: Sendable {
         }
     }
 
-    /// Decodes a response.
+    /// Reads the members of a response.
     ///
     /// - Throws: `malformed` if `body` is not JSON, has a duplicate member, or lacks a member.
-    func decode<Value: Decodable>(_ type: Value.Type, _ body: [UInt8]) throws(StoreAPIError) -> Value {
-        guard StrictJSON.isUnambiguous(body) else {
+    func read<Value>(
+        _ body: [UInt8], _ read: (JSONObjectReader) throws(InputError) -> Value
+    ) throws(StoreAPIError) -> Value {
+        guard let value = try? JSON(parsing: body) else {
             throw StoreAPIError(.malformed, "\(api) answered with bytes that are not JSON, or with a duplicate member")
         }
-        do {
-            return try JSONDecoder().decode(type, from: Data(body))
-        } catch {
+        do throws(InputError) { return try read(try JSONReader(value).object()) } catch {
             throw StoreAPIError(.malformed, "\(api) answered with JSON of another form: \(error)")
         }
     }

@@ -1,11 +1,6 @@
+import Entitlements
 import SyncProtocol
 import SyncService
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// The error of a request to a store's server API.
 package struct StoreAPIError: Error, Hashable, Sendable, CustomStringConvertible {
@@ -86,9 +81,14 @@ struct StoreAPIProblem: Sendable, CustomStringConvertible {
 
     /// Reads the explanation in `body`, which may be of any form.
     init(body: [UInt8]) {
-        var fields: Fields?
-        if StrictJSON.isUnambiguous(body) { fields = try? JSONDecoder().decode(Fields.self, from: Data(body)) }
-        (code, text) = (fields?.code, fields?.text.map(Self.line))
+        let members = try? JSONReader(parsing: body).object()
+        func text(_ name: String) -> String? { try? members?[name]?.string() }
+        code = try? members?["errorCode"]?.integer()
+        let message =
+            text("errorMessage") ?? (try? members?["error"]?.object()["message"]?.string())
+            ?? text("error_description")
+        let parts = [code.map { "error \($0)" }, text("error"), message].compactMap(\.self)
+        self.text = parts.isEmpty ? nil : Self.line(parts.joined(separator: ": "))
     }
 
     /// True if the same request may succeed later.
@@ -96,32 +96,6 @@ struct StoreAPIProblem: Sendable, CustomStringConvertible {
 
     /// The explanation as a clause that follows a status; empty if there is none.
     var description: String { text.map { " (\($0))" } ?? "" }
-
-    private struct Fields: Decodable {
-        private struct Details: Decodable {
-            var message: String?
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case errorCode, errorMessage, error
-            case errorDescription = "error_description"
-        }
-
-        let code: Int64?
-        let text: String?
-
-        init(from decoder: any Decoder) throws {
-            let fields = try decoder.container(keyedBy: CodingKeys.self)
-            let name = try? fields.decode(String.self, forKey: .error)
-            code = try? fields.decode(Int64.self, forKey: .errorCode)
-            let message =
-                (try? fields.decode(String.self, forKey: .errorMessage))
-                ?? (try? fields.decode(Details.self, forKey: .error))?.message
-                ?? (try? fields.decode(String.self, forKey: .errorDescription))
-            let parts = [code.map { "error \($0)" }, name, message].compactMap(\.self)
-            text = parts.isEmpty ? nil : parts.joined(separator: ": ")
-        }
-    }
 
     private static func line(_ text: String) -> String {
         let printable = text.unicodeScalars.map { scalar in

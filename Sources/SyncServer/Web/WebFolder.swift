@@ -3,14 +3,6 @@ import Foundation
 import NIOPosix
 import Synchronization
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
 /// The files of a web page, served from a folder at `/`.
 ///
 /// Only regular files of at most 16 MiB are served, without folder listings. Names that begin with a dot are hidden,

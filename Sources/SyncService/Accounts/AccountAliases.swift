@@ -8,21 +8,21 @@ package import SyncCore
 /// The names by which accounts are found beside their exact own names, in `server/names/NAME`: their own names and
 /// further names, each folded (``AccountName/folded(_:)``).
 ///
-/// A folded name belongs to the account that has claimed it by compare-and-swap. A sign-up claims the name first, and
-/// creates the account after that. Such a claim by an account that does not exist yet can be taken over, because its
-/// sign-up may have been interrupted. First, the claiming incarnation is marked as erased in the record of its name,
-/// by compare-and-swap like its creation. So either the account exists, and the claim stays, or it will never exist.
+/// A folded name belongs to the account that has reserved it by compare-and-swap. A sign-up reserves the name first and
+/// creates the account then. A reservation by an account that does not exist yet can be taken over, because its
+/// sign-up may have been interrupted. First, that incarnation is marked as erased in the record of its name, by
+/// compare-and-swap like its creation. So either the account exists, and the reservation stays, or it will never exist.
 /// Of two sign-ups for one folded name at two servers exactly one creates an account.
 ///
 /// Accounts of earlier versions may share a folded name. The oldest of them owns it, and each is found by its exact
-/// name, which is looked up first. The claim lists the others, and passes to the oldest of them when its owner is
-/// erased. The accounts of another issuer claim no name.
+/// name, which is looked up first. The reservation lists the others, and passes to the oldest of them when its owner is
+/// erased. The accounts of another issuer reserve no name.
 package struct AccountAliases: Sendable {
     let records: RecordStore
 
     static let prefix = KeyScope.serverPrefix + "names/"
 
-    /// The key of the claim of a name.
+    /// The key of the reservation of a name.
     static func key(of name: String) throws(BackendError) -> EntryKey {
         let folded = AccountName.folded(name)
         // A character can fold to many. An account of an earlier version has only its exact name then.
@@ -30,7 +30,7 @@ package struct AccountAliases: Sendable {
     }
 
     /// The key under which earlier versions stored an alias: composed, and in lower case. If that is no folded name,
-    /// then no claim has this key.
+    /// then no reservation has this key.
     private static func earlierKey(of name: String) throws(BackendError) -> EntryKey {
         try key(storing: name.precomposedStringWithCanonicalMapping.lowercased())
     }
@@ -65,7 +65,7 @@ package struct AccountAliases: Sendable {
     /// - Throws: ``RequestError`` if accounts of several other spellings may be meant, or the store's error.
     func resolveExactly(_ name: String) async throws -> String {
         guard AccountName.canExist(name) else { return name }
-        if let record = try await record(name), !record.isUnused { return name }
+        if let record = try await records.account(name)?.value, !record.isUnused { return name }
         let account = try await resolve(name)
         if let others = try await records.read(try Self.key(of: name), as: AccountIdentity.self)?.value.others {
             let names = Set(others + [account]).sorted().map(\.singleLine).joined(separator: ", ")
@@ -75,16 +75,16 @@ package struct AccountAliases: Sendable {
         return account
     }
 
-    /// Claims `name` for `account`, which exists or is about to be created.
+    /// Reserves `name` for `account`, which exists or is about to be created.
     ///
     /// - Returns: `false` if it means another account, or if the account has 100 further names.
-    func claim(_ name: String, for account: Account) async throws(BackendError) -> Bool {
+    func reserve(_ name: String, for account: Account) async throws(BackendError) -> Bool {
         if name != account.name, try await isAccount(name) { return false }
         let key = try Self.key(of: name)
         let entries = AccountEntries(records: records)
-        // An erasure finds the claim of the own name without a note.
+        // An erasure finds the reservation of the own name without an entry.
         let isOwn = try Self.isOwn(key, of: account)
-        if !isOwn, try await entries.note([key], of: account, under: Self.prefix).isEmpty { return false }
+        if !isOwn, try await entries.add([key], of: account, under: Self.prefix).isEmpty { return false }
         let holder = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
             if let holder = held?.account {
                 if holder == account { return held }
@@ -97,10 +97,10 @@ package struct AccountAliases: Sendable {
         return false
     }
 
-    /// Claims an account's own name, unless it is an alias of another account, or the name of an older one.
+    /// Reserves an account's own name, unless it is an alias of another account, or the name of an older one.
     ///
-    /// A server of an earlier version may have created the account without a claim.
-    func claimOwnName(of account: Account) async throws(BackendError) {
+    /// A server of an earlier version may have created the account without a reservation.
+    func reserveOwnName(of account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let key = try Self.key(of: name)
         _ = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
@@ -112,7 +112,8 @@ package struct AccountAliases: Sendable {
         }
     }
 
-    /// Passes a claim of `account` on to the oldest other account of the folded name, or deletes it if there is none.
+    /// Passes a reservation of `account` on to the oldest other account of the folded name, or deletes it if there is
+    /// none.
     func end(_ key: EntryKey, of account: Account) async throws(BackendError) {
         _ = try await records.update(key) { (held: AccountIdentity?) async throws(BackendError) in
             held?.account == account ? try await heir(of: held) : nil
@@ -120,16 +121,17 @@ package struct AccountAliases: Sendable {
         try await records.remove(key, as: AccountIdentity.self) { $0.account == account }
     }
 
-    /// The claim of the oldest active account among the others of a claim; `nil` if there is none.
-    private func heir(of claim: AccountIdentity?) async throws(BackendError) -> AccountIdentity? {
+    /// The reservation by the oldest active account among the others of a reservation; `nil` if there is none.
+    private func heir(of reservation: AccountIdentity?) async throws(BackendError) -> AccountIdentity? {
         var oldest: AccountRecord?
-        for name in claim?.others ?? [] {
-            guard let record = try await record(name), let account = record.activeAccount, record.issuer == nil,
-                account != claim?.account, record.created < oldest?.created ?? .max
+        for name in reservation?.others ?? [] {
+            guard let record = try await records.account(name)?.value, let account = record.activeAccount,
+                record.issuer == nil,
+                account != reservation?.account, record.created < oldest?.created ?? .max
             else { continue }
             oldest = record
         }
-        return oldest?.activeAccount.map { AccountIdentity($0, others: claim?.others) }
+        return oldest?.activeAccount.map { AccountIdentity($0, others: reservation?.others) }
     }
 
     /// Releases `name` of `account`, unless it is the account's own name.
@@ -148,18 +150,14 @@ package struct AccountAliases: Sendable {
 
     private func isAccount(_ name: String) async throws(BackendError) -> Bool {
         guard AccountName.canExist(name) else { return false }
-        return try await record(name)?.incarnation != nil
-    }
-
-    private func record(_ name: String) async throws(BackendError) -> AccountRecord? {
-        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        return try await records.account(name)?.value.incarnation != nil
     }
 
     /// Returns `true` if `account` is active. Otherwise it can never be created from now on.
     private func exists(_ account: Account) async throws(BackendError) -> Bool {
         guard let name = account.name else { return false }
         var isActive = false
-        _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) in
+        _ = try await records.updateAccount(name) { known in
             isActive = known?.activeAccount == account
             guard !isActive, known?.issuer == nil, known?.isErased(account.incarnation) != true else { return nil }
             var record = known ?? AccountRecord(name: name, created: 0)
@@ -174,29 +172,29 @@ package struct AccountAliases: Sendable {
         _ account: Account, than holder: Account, _ key: EntryKey
     ) async throws(BackendError) -> Bool {
         guard let name = account.name, let other = holder.name, try Self.isOwn(key, of: holder),
-            let own = try await record(name), let others = try await record(other)
+            let own = try await records.account(name)?.value, let others = try await records.account(other)?.value
         else { return false }
         return own.created < others.created
     }
 }
 
 extension AccountAliases {
-    /// The number of records after which the progress is stored, and of names that are claimed at once.
+    /// The number of records after which the progress is stored, and of names that are reserved at once.
     private static let batchCount = 500
 
-    /// The progress of ``claimEarlierNames(onError:)``.
+    /// The progress of ``reserveEarlierNames(onError:)``.
     private struct Progress: Codable, Hashable, Sendable {
         /// The key that was visited last; `nil` after the end.
         var after: String?
     }
 
-    /// Claims the names of the accounts that earlier versions created, once for each store. A repetition continues
+    /// Reserves the names of the accounts that earlier versions created, once for each store. A repetition continues
     /// where an interruption was. This server creates no account before the end. A server of an earlier version may
-    /// still create some: their log-ins claim their names.
+    /// still create some: their log-ins reserve their names.
     ///
     /// - Parameter onError: Receives the error of a record that cannot be read. Its account has only its exact name
     ///   until it logs in.
-    func claimEarlierNames(onError: @Sendable (BackendError) -> Void) async throws(BackendError) {
+    func reserveEarlierNames(onError: @Sendable (BackendError) -> Void) async throws(BackendError) {
         let marker = try EntryKey(KeyScope.serverPrefix + "claimed-names")
         let stored = try await records.read(marker, as: Progress.self)?.value
         if let stored, stored.after == nil { return }
@@ -206,7 +204,7 @@ extension AccountAliases {
         func advance(to key: EntryKey) async throws(BackendError) {
             count += 1
             guard count.isMultiple(of: Self.batchCount) else { return }
-            try await claimOwnNames(of: accounts, onError)
+            try await reserveOwnNames(of: accounts, onError)
             accounts = []
             try await store(Progress(after: key.text))
         }
@@ -220,7 +218,7 @@ extension AccountAliases {
                 if let name = LedgerKeys.unescaped(String(key.text.dropFirst(Self.prefix.count))),
                     try Self.key(of: name) != key, let account = held.value.account, try await records.isActive(account)
                 {
-                    _ = try await claim(name, for: account)
+                    _ = try await reserve(name, for: account)
                 }
                 try await advance(to: key)
             }
@@ -231,11 +229,11 @@ extension AccountAliases {
             if held.value.issuer == nil, let account = held.value.activeAccount { accounts.append(account) }
             try await advance(to: key)
         }
-        try await claimOwnNames(of: accounts, onError)
+        try await reserveOwnNames(of: accounts, onError)
         try await store(Progress())
     }
 
-    private func claimOwnNames(
+    private func reserveOwnNames(
         of accounts: [Account], _ onError: (BackendError) -> Void
     ) async throws(BackendError) {
         guard !accounts.isEmpty else { return }
@@ -249,11 +247,11 @@ extension AccountAliases {
             if case .success(.written) = result { continue }
             do throws(BackendError) {
                 if case .success(.conflict(let entry?)) = result {
-                    // An attempt that was interrupted may have claimed the name.
+                    // An attempt that was interrupted may have reserved the name.
                     let held: AccountIdentity = try records.decode(entry, request.key)
                     if held.account == account { continue }
                 }
-                try await claimOwnName(of: account)
+                try await reserveOwnName(of: account)
             } catch {
                 guard error.kind == .damaged else { throw error }
                 onError(error)

@@ -12,13 +12,13 @@ package struct AccountEntries: Sendable {
 
     private struct List: Codable, Hashable, Sendable { var keys: [String] = [] }
 
-    /// Notes an entry that is about to be written.
+    /// Adds an entry that is about to be written.
     ///
     /// - Parameters:
     ///   - key: The entry's key.
     ///   - prefix: The prefix of the entries of its kind.
     ///   - limit: The number of entries of that kind. The oldest ones are deleted.
-    package func note(
+    package func add(
         _ key: EntryKey, of account: Account, under prefix: String, atMost limit: Int = 100
     ) async throws(BackendError) {
         var surplus: [String] = []
@@ -35,32 +35,32 @@ package struct AccountEntries: Sendable {
         for text in surplus { try await remove(text, of: account) }
     }
 
-    /// Notes entries that are about to be written, as many as there is room for. None is deleted.
+    /// Adds entries that are about to be written, as many as there is room for. None is deleted.
     ///
-    /// - Returns: The entries that are noted, also those that were noted before.
-    package func note(
+    /// - Returns: The entries that are in the list, also those that were before.
+    package func add(
         _ keys: [EntryKey], of account: Account, under prefix: String, withRoomFor limit: Int = 100
     ) async throws(BackendError) -> [EntryKey] {
-        var noted: [EntryKey] = []
+        var added: [EntryKey] = []
         _ = try await records.update(try Self.key(of: account)) { (known: List?) in
             var list = known ?? List()
             let before = list.keys.count
             var room = limit - list.keys.count { $0.hasPrefix(prefix) }
-            noted = []
+            added = []
             for key in keys {
                 if !list.keys.contains(key.text) {
                     guard room > 0 else { continue }
                     room -= 1
                     list.keys.append(key.text)
                 }
-                noted.append(key)
+                added.append(key)
             }
             return list.keys.count == before ? nil : list
         }
-        return noted
+        return added
     }
 
-    /// The keys of the entries of one kind that are noted, in the order in which they were noted.
+    /// The keys of the entries of one kind, in the order in which they were added.
     package func keys(of account: Account, under prefix: String) async throws(BackendError) -> [EntryKey] {
         let list = try await records.read(try Self.key(of: account), as: List.self)?.value ?? List()
         var keys: [EntryKey] = []
@@ -84,7 +84,7 @@ package struct AccountEntries: Sendable {
         }
     }
 
-    /// Deletes all entries of `account`, and ends its claim of its own name.
+    /// Deletes all entries of `account`, and ends the reservation of its own name.
     func erase(_ account: Account) async throws(BackendError) {
         if let name = account.name { try await remove(try AccountAliases.key(of: name).text, of: account) }
         guard let list = try await records.read(try Self.key(of: account), as: List.self)?.value else { return }

@@ -1,8 +1,9 @@
 package import EntitlementSync
 package import Entitlements
 package import HTTPTypes
+import StoreEvidence
 package import SyncCore
-package import SyncProtocol
+import SyncProtocol
 
 /// The accounts of a service, for a façade with a wire of its own.
 ///
@@ -22,22 +23,15 @@ package struct AccountGateway: Sendable {
 
     /// The digest of a secret, in hexadecimal.
     package func digest(of text: String) -> String {
-        Hexadecimal.text(service.accounts.cryptography.digest(of: Array(text.utf8)))
+        hexadecimalDigest(of: text)
     }
 
     /// 64 bytes that cannot be computed without `secret`, which must be unpredictable itself.
     package func derivedBytes(for purpose: String, from secret: String) -> [UInt8] {
         ["1", "2"].flatMap { part in
-            service.accounts.cryptography.authenticationCode(
-                of: Array("\(purpose) \(part)".utf8), key: Array(secret.utf8))
+            authenticationCode(of: Array("\(purpose) \(part)".utf8), key: Array(secret.utf8))
         }
     }
-
-    /// Unpredictable bytes.
-    package func randomBytes(_ count: Int) -> [UInt8] { service.accounts.cryptography.randomBytes(count) }
-
-    /// The kind of a request without a valid session.
-    package enum Stranger { case signUp, logIn, other }
 
     /// Serves a request of an address.
     ///
@@ -56,9 +50,10 @@ package struct AccountGateway: Sendable {
         try service.limiter.admit(peer, now: host.now())
     }
 
-    /// Lets web pages of the configured origins read the answer to `request`.
-    package func noteOrigin(of request: HTTPRequest, in fields: inout HTTPFields) {
-        CrossOrigin(origins: service.configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
+    /// Lets web pages of the configured origins read the response to `request`.
+    package func addOriginFields(to fields: inout HTTPFields, for request: HTTPRequest) {
+        CrossOrigin(origins: service.configuration.origins).addFields(
+            to: &fields, for: request.headerFields.value(of: .origin))
     }
 
     /// The answer to a preflight request of a web page.
@@ -66,18 +61,12 @@ package struct AccountGateway: Sendable {
     /// - Parameters:
     ///   - methods: The methods that the path accepts.
     ///   - fields: The header fields that a page may send.
-    package func preflight(_ request: HTTPRequest, methods: String, fields: String) -> TransportAnswer {
+    package func preflight(_ request: HTTPRequest, methods: String, fields: String) -> ServiceResponse {
         CrossOrigin(origins: service.configuration.origins).preflight(request, methods: methods, fields: fields)
     }
 
     /// Counts a request without a valid session.
-    package func admit(_ stranger: Stranger, _ peer: String) throws(RequestError) {
-        let kind: RequestLimiter.UnauthenticatedKind =
-            switch stranger {
-            case .signUp: .signUp
-            case .logIn: .logIn
-            case .other: .other
-            }
+    package func admit(_ kind: StrangerRequest, _ peer: String) throws(RequestError) {
         try service.limiter.admit(stranger: peer, kind, now: host.now())
     }
 
@@ -115,19 +104,19 @@ package struct AccountGateway: Sendable {
         try check(name: alias)
         guard try await isFree(alias, for: nil) else { return nil }
         // A hash of random bytes cannot be guessed.
-        let secret = password ?? Hexadecimal.text(randomBytes(32))
+        let secret = password ?? Hexadecimal.text(host.randomBytes(32))
         let hash = try await accounts.credentials.hash(secret, peer: peer)
         let account = try accounts.credentials.newAccount(id)
         guard let credential = try await accounts.credentials.create(account, password: hash, recoveryCodes: []) else {
             throw BackendError(.busy, message: "the id of the new account is taken; try again")
         }
         // An error leaves an account that no request reaches: its id is random, and no alias means it.
-        guard try await accounts.aliases.claim(id, for: credential.account) else {
+        guard try await accounts.aliases.reserve(id, for: credential.account) else {
             try await undo(credential)
             return nil
         }
         try await prepare(credential.account)
-        guard try await accounts.aliases.claim(alias, for: credential.account),
+        guard try await accounts.aliases.reserve(alias, for: credential.account),
             try await publish(credential.account, credential.epoch)
         else {
             try await undo(credential)
@@ -156,7 +145,7 @@ package struct AccountGateway: Sendable {
         let credential = try await accounts.credentials.check(
             password: password, of: try await accounts.aliases.resolve(name), peer: peer)
         guard try await accounts.credentials.isCurrent(credential) else { return nil }
-        try await accounts.aliases.claimOwnName(of: credential.account)
+        try await accounts.aliases.reserveOwnName(of: credential.account)
         try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
         return try await caller(credential.account, epoch: credential.epoch)
     }
@@ -164,7 +153,7 @@ package struct AccountGateway: Sendable {
     /// The caller of a session that began in `epoch`; `nil` if the epoch has ended or the account was erased.
     package func caller(_ account: Account, epoch: Int64) async throws(BackendError) -> AccountCaller? {
         guard let name = account.name,
-            let held = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self),
+            let held = try await records.account(name),
             held.value.activeAccount == account, held.value.epoch == epoch
         else { return nil }
         return try AccountCaller(
@@ -190,7 +179,7 @@ package struct AccountGateway: Sendable {
     /// The text that all spellings of a name share.
     package static func folded(_ name: String) -> String { AccountName.folded(name) }
 
-    /// Returns `true` if an account can claim `alias`, as far as the store shows now.
+    /// Returns `true` if an account can reserve `alias`, as far as the store shows now.
     ///
     /// - Parameter account: `nil` for an account that is to be created.
     package func isFree(_ alias: String, for account: Account?) async throws(BackendError) -> Bool {
@@ -201,12 +190,12 @@ package struct AccountGateway: Sendable {
         return record?.incarnation == nil && record?.issuer == nil
     }
 
-    /// Claims an alias for an account.
+    /// Reserves an alias for an account.
     ///
     /// - Returns: `false` if it is taken.
-    package func claim(_ alias: String, for account: Account) async throws -> Bool {
+    package func reserve(_ alias: String, for account: Account) async throws -> Bool {
         try check(name: alias)
-        return try await service.accounts.aliases.claim(alias, for: account)
+        return try await service.accounts.aliases.reserve(alias, for: account)
     }
 
     /// Releases an alias of an account, unless it is the account's own name.
@@ -284,8 +273,8 @@ package struct AccountGateway: Sendable {
         var entry: Entry?
         if case .found(let found) = try await records.backend.read(caller.keys.ledger).outcome { entry = found }
         var server: Entry?
-        if case .found(let found) = try await records.backend.read(caller.keys.decisions).outcome { server = found }
-        return (entry, try await ledger(in: server, caller.keys.decisions))
+        if case .found(let found) = try await records.backend.read(caller.keys.serverLedger).outcome { server = found }
+        return (entry, try await ledger(in: server, caller.keys.serverLedger))
     }
 
     private func ledger(in entry: Entry?, _ key: EntryKey) async throws(BackendError) -> Ledger {

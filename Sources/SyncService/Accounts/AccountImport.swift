@@ -1,4 +1,6 @@
 package import EntitlementSync
+import Entitlements
+import StoreEvidence
 package import SyncCore
 
 /// Creates the accounts of another system, each under the id that it had there and with a further name.
@@ -8,7 +10,6 @@ package import SyncCore
 /// pseudonyms that are made of the incarnation cannot be computed from the id.
 package struct AccountImport: Sendable {
     private let records: RecordStore
-    private let digest: @Sendable ([UInt8]) -> [UInt8]
     private let secret: String
 
     /// The stored form of the secret.
@@ -21,14 +22,14 @@ package struct AccountImport: Sendable {
     ///
     /// - Parameters:
     ///   - isPreview: True if nothing is written.
-    ///   - digest: SHA-256.
-    ///   - randomBytes: Unpredictable bytes.
+    ///   - host: The source of randomness.
     package init(
-        _ store: any KeyValueBackend, isPreview: Bool = false, digest: @escaping @Sendable ([UInt8]) -> [UInt8],
-        randomBytes: (Int) -> [UInt8]
+        _ store: any KeyValueBackend, isPreview: Bool = false, host: HostServices = .system
     ) async throws(BackendError) {
-        (records, self.digest) = (RecordStore(backend: store), digest)
-        let (key, new) = (try EntryKey(KeyScope.serverPrefix + "imports/secret"), Hexadecimal.text(randomBytes(16)))
+        records = RecordStore(backend: store)
+        let (key, new) = (
+            try EntryKey(KeyScope.serverPrefix + "imports/secret"), Hexadecimal.text(host.randomBytes(16))
+        )
         let held =
             isPreview
             ? try await records.read(key, as: Secret.self)?.value
@@ -60,7 +61,7 @@ package struct AccountImport: Sendable {
     /// - Throws: ``AccountRefusal`` if no account can have this name.
     package func account(_ id: String) throws(AccountRefusal) -> Account {
         if let objection = AccountName.objection(to: id) { throw AccountRefusal("the object id: \(objection)") }
-        let incarnation = Hexadecimal.text(digest(Array("imported account \(secret) \(id)".utf8)).prefix(16))
+        let incarnation = String(hexadecimalDigest(of: "imported account \(secret) \(id)").prefix(32))
         do throws(EntitlementError) { return try Account(id, incarnation: incarnation) } catch {
             throw AccountRefusal("the object id: \(error)")
         }
@@ -77,7 +78,7 @@ package struct AccountImport: Sendable {
     /// The state of an account.
     package func state(of account: Account) async throws(BackendError) -> State {
         guard let name = account.name else { return .absent }
-        let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        let record = try await records.account(name)?.value
         return Self.state(of: account, record)
     }
 
@@ -92,7 +93,7 @@ package struct AccountImport: Sendable {
     /// The credential epoch of an imported account; `nil` if the account is not there.
     package func epoch(of account: Account) async throws(BackendError) -> Int64? {
         guard let name = account.name else { return nil }
-        let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        let record = try await records.account(name)?.value
         return record?.activeAccount == account ? record?.epoch : nil
     }
 
@@ -104,10 +105,7 @@ package struct AccountImport: Sendable {
             let isTaken = holder != name && !holder.utf8.elementsEqual((account.name ?? "").utf8)
             if isTaken { return Self.clash(of: name, account) }
         }
-        guard alias != account.name,
-            try await records.read(
-                try AccountRecord.key(of: alias), as: AccountRecord.self)?.value.incarnation != nil
-        else { return nil }
+        guard alias != account.name, try await records.account(alias)?.value.incarnation != nil else { return nil }
         return Self.clash(of: alias, account)
     }
 
@@ -135,7 +133,7 @@ package struct AccountImport: Sendable {
         if let objection = Self.objection(to: alias) { throw AccountRefusal(objection) }
         let id = account.name ?? ""
         var before = State.absent
-        _ = try await records.update(try AccountRecord.key(of: id)) { (known: AccountRecord?) in
+        _ = try await records.updateAccount(id) { known in
             before = Self.state(of: account, known)
             guard before == .absent else { return nil }
             var record = known ?? AccountRecord(name: id, created: created)
@@ -149,7 +147,7 @@ package struct AccountImport: Sendable {
         case .taken: throw AccountRefusal(Self.clash(of: id, account))
         }
         let aliases = AccountAliases(records: records)
-        for name in [id, alias] where try await !aliases.claim(name, for: account) {
+        for name in [id, alias] where try await !aliases.reserve(name, for: account) {
             // An account of an earlier import may be in use.
             if before == .absent { try await undo(account) }
             throw AccountRefusal(Self.clash(of: name, account))
@@ -168,7 +166,7 @@ package struct AccountImport: Sendable {
         func isNew(_ record: AccountRecord) -> Bool { record.activeAccount == account && record.epoch == Self.epoch }
         try await records.remove(key, as: AccountRecord.self) { isNew($0) && $0.erased.isEmpty }
         // The incarnations that can never be created stay listed.
-        _ = try await records.update(key) { (known: AccountRecord?) in
+        _ = try await records.updateAccount(name) { known in
             guard let known, isNew(known) else { return nil }
             return AccountRecord(name: name, erased: known.erased, created: 0)
         }

@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import HTTPTypes
+import StoreEvidence
 import SyncCore
 import SyncProtocol
 
@@ -11,7 +12,6 @@ struct AccountService: Sendable {
     let sessions: Sessions
     let authenticator: Authenticator
     let configuration: ServiceConfiguration
-    var cryptography: any ServiceCryptography { credentials.cryptography }
     /// Further names of accounts.
     var aliases: AccountAliases { AccountAliases(records: records) }
 
@@ -20,7 +20,7 @@ struct AccountService: Sendable {
 
     /// The result of a sign-up.
     struct SignUp: Sendable {
-        var grant: Sessions.Grant
+        var session: IssuedSession
         /// `nil` for an account that existed before.
         var recoveryCodes: [String]?
     }
@@ -33,22 +33,24 @@ struct AccountService: Sendable {
         }
         try check(newPassword: password)
         // An existing account may have a name that a new one may not have.
-        if let grant = try await join(name, password, peer) { return SignUp(grant: grant, recoveryCodes: nil) }
+        if let session = try await join(name, password, peer) { return SignUp(session: session, recoveryCodes: nil) }
         let name = AccountName.composed(name)
         if let objection = AccountName.objection(to: name) { throw RequestError(.badRequest, objection) }
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
         let hash = try await credentials.hash(password, peer: peer)
         for _ in 0..<Self.signUpAttempts {
             let account = try credentials.newAccount(name)
-            if try await aliases.claim(name, for: account),
+            if try await aliases.reserve(name, for: account),
                 let credential = try await credentials.create(
-                    account, password: hash, recoveryCodes: codes.map(digest))
+                    account, password: hash, recoveryCodes: codes.map { hexadecimalDigest(of: $0) })
             {
                 try await AccountDirectory(backend: records.backend).adopt(account, isRevivable: false)
-                return SignUp(grant: try await sessions.begin(credential), recoveryCodes: codes)
+                return SignUp(session: try await sessions.begin(credential), recoveryCodes: codes)
             }
             // Another sign-up has the name, or is about to get it.
-            if let grant = try await join(name, password, peer) { return SignUp(grant: grant, recoveryCodes: nil) }
+            if let session = try await join(name, password, peer) {
+                return SignUp(session: session, recoveryCodes: nil)
+            }
         }
         throw BackendError(.busy, message: "the name is being registered elsewhere; try again")
     }
@@ -57,7 +59,7 @@ struct AccountService: Sendable {
     private static let signUpAttempts = 8
 
     /// Begins a session of the account that `name` means; `nil` if there is none.
-    private func join(_ name: String, _ password: String, _ peer: String) async throws -> Sessions.Grant? {
+    private func join(_ name: String, _ password: String, _ peer: String) async throws -> IssuedSession? {
         let name = try await aliases.resolve(name)
         guard AccountName.canExist(name), let record = try await credentials.record(name),
             // The names of another issuer stay reserved after an erasure.
@@ -71,24 +73,24 @@ struct AccountService: Sendable {
     }
 
     /// Begins a session of the account `name` by its password.
-    func logIn(_ name: String, password: String, peer: String) async throws -> Sessions.Grant {
+    func logIn(_ name: String, password: String, peer: String) async throws -> IssuedSession {
         let name = try await aliases.resolve(name)
         let credential = try await credentials.check(password: password, of: name, peer: peer)
         // Repairs a sign-up that was interrupted between the two writes.
         if try await credentials.isCurrent(credential) {
             try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
-            try await aliases.claimOwnName(of: credential.account)
+            try await aliases.reserveOwnName(of: credential.account)
         }
         return try await sessions.begin(credential)
     }
 
     /// Replaces the password by means of a recovery code. All sessions end and all recovery codes become invalid,
     /// because someone who knew the old password may have requested some of them.
-    func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
+    func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> IssuedSession {
         try check(newPassword: newPassword)
         let name = try await aliases.resolve(name)
         let wrong = RequestError(.badRequest, "name or recovery code is wrong", code: "invalid_grant")
-        let digest = digest(Self.normalized(code))
+        let digest = hexadecimalDigest(of: Self.normalized(code))
         guard let verified = try await credentials.check(recoveryCodeDigest: digest, of: name, peer: peer) else {
             throw wrong
         }
@@ -128,7 +130,10 @@ struct AccountService: Sendable {
     func renewRecoveryCodes(of caller: AccountCaller, password: String, peer: String) async throws -> [String] {
         let verified = try await credentials.check(password: password, of: caller, peer: peer)
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
-        guard try await credentials.change(verified, { $0.recoveryCodes = codes.map(digest) }) != nil else {
+        guard
+            try await credentials.change(verified, { $0.recoveryCodes = codes.map { hexadecimalDigest(of: $0) } })
+                != nil
+        else {
             throw RequestError.outdatedCredential
         }
         return codes
@@ -139,10 +144,9 @@ struct AccountService: Sendable {
     /// - Returns: The code, and the name of its account.
     func addRecoveryCode(to name: String) async throws -> (code: String, account: String) {
         let (code, name) = (newCode(), try await aliases.resolveExactly(name))
-        let record = try await records.update(try AccountRecord.key(of: name)) {
-            (known: AccountRecord?) throws(BackendError) in
+        let record = try await records.updateAccount(name) { known in
             guard var record = known, record.activeAccount != nil, record.issuer == nil else { return nil }
-            record.recoveryCodes.append(digest(code))
+            record.recoveryCodes.append(hexadecimalDigest(of: code))
             return record
         }
         guard record != nil else { throw RequestError(.notFound, "no account of this name has a password here") }
@@ -186,14 +190,10 @@ extension AccountService {
         }
     }
 
-    private func digest(_ code: String) -> String {
-        Hexadecimal.text(cryptography.digest(of: Array(code.utf8)))
-    }
-
     /// A new recovery code of 16 characters, 80 random bits. It cannot be guessed, so a plain digest of it is stored.
     private func newCode() -> String {
         let alphabet = Array("ABCDEFGHJKMNPQRSTVWXYZ0123456789".utf8)
-        let symbols = cryptography.randomBytes(16).map { alphabet[Int($0 & 31)] }
+        let symbols = credentials.host.randomBytes(16).map { alphabet[Int($0 & 31)] }
         return Self.normalized(String(decoding: symbols, as: UTF8.self))
     }
 

@@ -19,7 +19,7 @@ package struct BcryptHash: Hashable, Sendable {
         package var description: String
     }
 
-    /// Returns `true` if `text` claims to be a hash by bcrypt.
+    /// Returns `true` if `text` has the prefix of a hash by bcrypt.
     package static func isMarked(_ text: String) -> Bool { text.utf8.starts(with: "$2".utf8) }
 
     /// Reads a hash: `$2a$`, `$2b$` or `$2y$`, the cost, salt and hash.

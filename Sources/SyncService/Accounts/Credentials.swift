@@ -50,7 +50,7 @@ struct Credentials: Sendable {
     let accountGuesses: AccountGuesses
     /// Receives the error of a wrong guess that could not be counted in the store.
     let onError: @Sendable (BackendError) -> Void
-    let cryptography: any ServiceCryptography
+    let passwords: any PasswordHasher
     let host: HostServices
 
     /// The length of a password, in bytes.
@@ -130,7 +130,7 @@ struct Credentials: Sendable {
             if try await isRight(record) { return record.flatMap { VerifiedCredential($0) } }
             // A name without an account must not add anything to the store.
             if record?.incarnation != nil {
-                do throws(BackendError) { try await accountGuesses.note(name, now: now) } catch { onError(error) }
+                do throws(BackendError) { try await accountGuesses.count(name, now: now) } catch { onError(error) }
             }
             return nil
         }
@@ -213,13 +213,12 @@ struct Credentials: Sendable {
 
     /// Creates an account.
     ///
-    /// - Returns: `nil` when the name is taken, or another account has taken over the claim of the name.
+    /// - Returns: `nil` when the name is taken, or another account has taken over the reservation of the name.
     func create(
         _ account: Account, password: String, recoveryCodes: [String]
     ) async throws(BackendError) -> VerifiedCredential? {
         let (name, now) = (account.name ?? "", host.now())
-        let record = try await records.update(try AccountRecord.key(of: name)) {
-            (known: AccountRecord?) throws(BackendError) in
+        let record = try await records.updateAccount(name) { known in
             var record = known ?? AccountRecord(name: name, created: now)
             // The names of another issuer stay reserved after an erasure.
             guard record.incarnation == nil, record.issuer == nil, !record.isErased(account.incarnation) else {
@@ -252,8 +251,7 @@ struct Credentials: Sendable {
         _ credential: VerifiedCredential, _ body: (inout AccountRecord) -> Void,
         if isAllowed: (AccountRecord) -> Bool = { _ in true }
     ) async throws(BackendError) -> VerifiedCredential? {
-        let changed = try await records.update(try AccountRecord.key(of: credential.name)) {
-            (known: AccountRecord?) throws(BackendError) in
+        let changed = try await records.updateAccount(credential.name) { known in
             guard var record = known, record.activeAccount != nil, credential.isCurrent(in: record), isAllowed(record)
             else { return nil }
             body(&record)
@@ -264,13 +262,13 @@ struct Credentials: Sendable {
 
     /// The record of the account called `name`.
     func record(_ name: String) async throws(BackendError) -> AccountRecord? {
-        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        try await records.account(name)?.value
     }
 
     /// Hashes a new password.
     func hash(_ password: String, peer: String) async throws(RequestError) -> String {
         do throws(CryptographyError) {
-            return try await cryptography.hash(password: Array(password.utf8), peer: peer)
+            return try await passwords.hash(Array(password.utf8), peer: peer)
         } catch {
             throw Self.overload
         }
@@ -282,9 +280,9 @@ struct Credentials: Sendable {
         let known = record?.incarnation == nil ? nil : record?.password
         do throws(CryptographyError) {
             if let known, password.utf8.count <= Self.passwordByteCounts.upperBound {
-                return try await cryptography.verify(password: Array(password.utf8), hash: known, peer: peer)
+                return try await passwords.verify(Array(password.utf8), known, peer: peer)
             }
-            _ = try await cryptography.hash(password: Array("no account's password".utf8), peer: peer)
+            _ = try await passwords.hash(Array("no account's password".utf8), peer: peer)
             return false
         } catch {
             guard error.isPermanent else { throw Self.overload }

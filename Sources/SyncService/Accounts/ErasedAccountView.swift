@@ -1,3 +1,4 @@
+import Crypto
 import EntitlementSync
 import SyncCore
 
@@ -10,12 +11,11 @@ struct ErasedAccountView: ForwardingBackend {
     private let key: EntryKey
     private let entry: Entry
 
-    /// - Parameter digest: Computes the version of the synthetic directory entry from its content.
-    init(_ base: any KeyValueBackend, _ account: Account, digest: ([UInt8]) -> [UInt8]) throws(BackendError) {
+    init(_ base: any KeyValueBackend, _ account: Account) throws(BackendError) {
         self.base = base
         key = try LedgerKeys.directoryEntry(of: account.name ?? "")
         let bytes = AccountDirectory.entry(ofErased: account)
-        entry = Entry(value: bytes, version: EntryVersion(bytes: digest(bytes)))
+        entry = Entry(value: bytes, version: EntryVersion(bytes: Array(SHA256.hash(data: bytes))))
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {

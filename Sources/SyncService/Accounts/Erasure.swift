@@ -13,7 +13,8 @@ struct Erasure: Sendable {
     let lines: LineOwners
     let tokens: AccountTokens
     let parked: ParkedFacts
-    /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its claims remain.
+    /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its transactions stay
+    /// reserved.
     let onError: @Sendable (BackendError) -> Void
 
     /// The prefix of the erasures that ``ErasureSweeper`` has to repeat.
@@ -35,8 +36,7 @@ struct Erasure: Sendable {
     func begin(_ account: Account, by credential: VerifiedCredential?) async throws -> Bool {
         guard let name = account.name else { return false }
         var isOutdated = false
-        let marked = try await records.update(try AccountRecord.key(of: name)) {
-            (known: AccountRecord?) throws(BackendError) in
+        let marked = try await records.updateAccount(name) { known in
             guard var record = known, record.account == account else { return nil }
             isOutdated = credential.map { !$0.isCurrent(in: record) } ?? false
             guard !isOutdated else { return nil }
@@ -55,7 +55,7 @@ struct Erasure: Sendable {
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         try await store.remove(try AccountGuesses.key(of: name)) { (_) throws(BackendError) in true }
-        _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
+        _ = try await records.updateAccount(name) { known in
             guard var record = known, record.account == account else { return nil }
             (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])
             return record
@@ -67,8 +67,8 @@ struct Erasure: Sendable {
         let keys = try LedgerKeys(account)
         try await AccountEntries(records: records).erase(account)
         // The server ledger goes last, because it names the transactions to release.
-        if case .found(let entry) = try await store.read(keys.decisions).outcome {
-            try await release(entry, keys.decisions, of: account)
+        if case .found(let entry) = try await store.read(keys.serverLedger).outcome {
+            try await release(entry, keys.serverLedger, of: account)
         }
         for token in try await tokens.all(of: account) {
             for line in try await parked.lines(waitingFor: token) {
@@ -83,17 +83,14 @@ struct Erasure: Sendable {
     }
 
     private func clear(_ prefix: String, except kept: EntryKey? = nil) async throws(BackendError) {
-        var after: EntryKey?
-        repeat {
-            let page = try await store.list(prefix: prefix, after: after, limit: 1_000).outcome
+        try await store.forEachPage(under: prefix, limit: 1_000) { (page) async throws(BackendError) in
             for item in page.items where item.key != kept {
                 try await store.remove(item.key) { (_) throws(BackendError) in true }
             }
-            after = page.next
-        } while after != nil
+        }
     }
 
-    /// Replaces the ledger with the marker, after releasing the ledger's claims on transactions, which contain the
+    /// Replaces the ledger with the marker, after releasing the transactions of the ledger, whose records contain the
     /// account's name.
     private func replaceWithMarker(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()

@@ -29,19 +29,13 @@ struct ErasureSweeper: Sendable {
     /// Repeats the erasures that were in `seen`, and returns all others, also those that failed.
     func sweep(_ seen: [EntryKey: EntryVersion]) async -> [EntryKey: EntryVersion] {
         var rest: [EntryKey: EntryVersion] = [:]
-        var after: EntryKey?
-        repeat {
-            do throws(BackendError) {
-                let page = try await erasure.store.list(
-                    prefix: Erasure.prefix, after: after, limit: Self.pageCount
-                ).outcome
+        do throws(BackendError) {
+            try await erasure.store.forEachPage(under: Erasure.prefix, limit: Self.pageCount) { page in
                 for item in page.items where await !isSwept(item, seen) { rest[item.key] = item.version }
-                after = page.next
-            } catch {
-                if !Task.isCancelled { erasure.onError(error) }
-                return rest
             }
-        } while after != nil
+        } catch {
+            if !Task.isCancelled { erasure.onError(error) }
+        }
         return rest
     }
 
@@ -63,8 +57,7 @@ struct ErasureSweeper: Sendable {
             return
         }
         if let account = held.value.account, let name = account.name,
-            try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
-                .isErased(account.incarnation) == true
+            try await records.account(name)?.value.isErased(account.incarnation) == true
         {
             try await erasure.finish(account)
             onErasure(name)

@@ -1,3 +1,4 @@
+import SyncCore
 import Synchronization
 
 /// Waits until every request that started before a given point has finished.
@@ -8,21 +9,20 @@ import Synchronization
 /// - Complexity: O(1) to start a request and to finish one of the current epoch. Memory grows with the number of epochs
 ///   that still have running requests.
 final class RequestEpochs: Sendable {
-    private typealias Waiting = (epoch: UInt64, continuation: CheckedContinuation<Void, Never>)
-
     private struct State {
         var current: UInt64 = 0
         /// The number of running requests of the current epoch.
         var currentCount = 0
         /// The number of running requests of each earlier epoch. Epochs without any are removed.
         var counts: [UInt64: Int] = [:]
-        var waiting: [Waiting] = []
 
         /// Returns `true` if a request of `epoch`, which has ended, or of an earlier one is running.
         func isBusy(_ epoch: UInt64) -> Bool { counts.keys.contains { $0 <= epoch } }
     }
 
     private let state = Mutex(State())
+    /// The waiters, with the last epoch that each waits for.
+    private let waiting = WaitList<UInt64, Void>()
 
     /// Starts a request and returns the epoch to pass to ``finish(_:)``.
     func start() -> UInt64 {
@@ -34,34 +34,27 @@ final class RequestEpochs: Sendable {
 
     /// Finishes a request that was started in `epoch`.
     func finish(_ epoch: UInt64) {
-        let ready = state.withLock { state -> [Waiting] in
+        state.withLock { state in
             // Waiters wait for earlier epochs only.
             if epoch == state.current {
                 state.currentCount -= 1
-                return []
+                return
             }
             let count = state.counts[epoch, default: 1] - 1
             state.counts[epoch] = count == 0 ? nil : count
-            let waiting = state.waiting
-            state.waiting = waiting.filter { state.isBusy($0.epoch) }
-            return waiting.filter { !state.isBusy($0.epoch) }
+            waiting.resumeAll(returning: ()) { !state.isBusy($0) }
         }
-        for waiting in ready { waiting.continuation.resume() }
     }
 
     /// Suspends until all requests that have started so far have finished. The caller must not be one of them.
     func waitForEarlier() async {
-        await withCheckedContinuation { continuation in
-            let isOver = state.withLock { state in
-                let epoch = state.current
-                state.current += 1
-                if state.currentCount > 0 { state.counts[epoch] = state.currentCount }
-                state.currentCount = 0
-                guard state.isBusy(epoch) else { return true }
-                state.waiting.append((epoch, continuation))
-                return false
-            }
-            if isOver { continuation.resume() }
+        let waiter = state.withLock { state in
+            let epoch = state.current
+            state.current += 1
+            if state.currentCount > 0 { state.counts[epoch] = state.currentCount }
+            state.currentCount = 0
+            return state.isBusy(epoch) ? waiting.add(epoch) : nil
         }
+        await waiter?.value()
     }
 }

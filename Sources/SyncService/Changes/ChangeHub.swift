@@ -44,11 +44,26 @@ final class ChangeHub: Sendable {
         var session: String?
     }
 
+    /// The changes that concern a listener.
+    private enum Topic: Hashable {
+        /// Changes of keys with the prefix of the listener's scope.
+        case keys(prefix: String)
+        /// The end of the session that owns the stream.
+        case session(String)
+        /// Changes of the record of the account that owns the stream.
+        case account(String)
+    }
+
     private struct Listener {
         var scope: KeyScope
         var origin: Origin?
         var expires: Int64
         var continuation: AsyncStream<Note>.Continuation
+
+        var topics: [Topic] {
+            let session = origin?.session.map(Topic.session)
+            return [.keys(prefix: scope.prefix)] + [session, origin.map { .account($0.account) }].compactMap { $0 }
+        }
     }
 
     private struct State {
@@ -58,49 +73,39 @@ final class ChangeHub: Sendable {
         var reported: Duration?
         var isClosed = false
         var nextID: UInt64 = 0
-        var listeners: [UInt64: Listener] = [:]
-        /// The listeners by the prefix of their keys, in the order of their arrival.
-        var byPrefix: [String: [UInt64]] = [:]
-        /// The listeners by session, and by account.
-        var bySession: [String: Set<UInt64>] = [:]
-        var byAccount: [String: Set<UInt64>] = [:]
+        private(set) var listeners: [UInt64: Listener] = [:]
+        private var byTopic: [Topic: Set<UInt64>] = [:]
+
+        /// The listeners that changes of a topic concern.
+        func listeners(of topic: Topic) -> [(id: UInt64, listener: Listener)] {
+            (byTopic[topic] ?? []).compactMap { id in listeners[id].map { (id, $0) } }
+        }
 
         /// The listeners whose streams end because of `changes`.
         func ended(by changes: [ChangePage.Change]) -> [Listener] {
             guard !listeners.isEmpty else { return [] }
             return changes.flatMap { change -> [Listener] in
                 if change.version == nil, let id = SessionRecord.id(of: change.key) {
-                    return (bySession[id] ?? []).compactMap { listeners[$0] }
+                    return listeners(of: .session(id)).map(\.listener)
                 }
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
                 // A stream does not end when the hub reads the record version with which it started.
-                return (byAccount[name] ?? []).compactMap { listeners[$0] }
-                    .filter { $0.origin?.version != change.version }
+                return listeners(of: .account(name)).map(\.listener).filter { $0.origin?.version != change.version }
             }
         }
 
         mutating func add(_ listener: Listener) -> UInt64 {
             nextID += 1
             listeners[nextID] = listener
-            byPrefix[listener.scope.prefix, default: []].append(nextID)
-            if let origin = listener.origin {
-                byAccount[origin.account, default: []].insert(nextID)
-                if let session = origin.session { bySession[session, default: []].insert(nextID) }
-            }
+            for topic in listener.topics { byTopic[topic, default: []].insert(nextID) }
             return nextID
         }
 
         mutating func remove(_ id: UInt64) {
-            guard let listener = listeners.removeValue(forKey: id) else { return }
-            let prefix = listener.scope.prefix
-            byPrefix[prefix]?.removeAll { $0 == id }
-            if byPrefix[prefix]?.isEmpty == true { byPrefix[prefix] = nil }
-            guard let origin = listener.origin else { return }
-            byAccount[origin.account]?.remove(id)
-            if byAccount[origin.account]?.isEmpty == true { byAccount[origin.account] = nil }
-            guard let session = origin.session else { return }
-            bySession[session]?.remove(id)
-            if bySession[session]?.isEmpty == true { bySession[session] = nil }
+            for topic in listeners.removeValue(forKey: id)?.topics ?? [] {
+                byTopic[topic]?.remove(id)
+                if byTopic[topic]?.isEmpty == true { byTopic[topic] = nil }
+            }
         }
     }
 
@@ -179,7 +184,7 @@ final class ChangeHub: Sendable {
                 let position = try await position()
                 let page = try await store.changes(since: position, limit: 1_000).outcome
                 deliver(page)
-                guard page.hasMore else { return freshness.note(start: start) }
+                guard page.hasMore else { return freshness.remember(start: start) }
             }
         } catch {
             guard !Task.isCancelled else { return }
@@ -256,15 +261,15 @@ final class ChangeHub: Sendable {
     ) -> [(continuation: AsyncStream<Note>.Continuation, changes: [ChangePage.Change])] {
         guard !state.listeners.isEmpty else { return [] }
         var notes: [(continuation: AsyncStream<Note>.Continuation, changes: [ChangePage.Change])] = []
-        var places: [UInt64: Int] = [:]
+        var indices: [UInt64: Int] = [:]
         for change in page.changes {
             for prefix in prefixes(of: change.key) {
-                for id in state.byPrefix[prefix] ?? [] {
-                    guard let listener = state.listeners[id], listener.scope.contains(change.key) else { continue }
-                    if let place = places[id] {
-                        notes[place].changes.append(change)
+                for (id, listener) in state.listeners(of: .keys(prefix: prefix)) {
+                    guard listener.scope.contains(change.key) else { continue }
+                    if let index = indices[id] {
+                        notes[index].changes.append(change)
                     } else {
-                        places[id] = notes.count
+                        indices[id] = notes.count
                         notes.append((listener.continuation, [change]))
                     }
                 }
@@ -320,7 +325,7 @@ final class ChangeHub: Sendable {
     ///
     /// - Parameters:
     ///   - scope: The keys.
-    ///   - origin: The session or account whose end ends the notes.
+    ///   - origin: The session or account that owns the stream; the stream ends with it.
     ///   - expires: The time at which the notes end at the latest, in milliseconds since 1970 UTC.
     ///   - onEnd: Called once when the notes have ended.
     func listen(

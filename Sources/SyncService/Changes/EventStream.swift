@@ -2,12 +2,6 @@ import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// The changes of a scope as server-sent events: first the changes since a cursor, then live changes.
 actor EventStream {
     /// A random reconnection time, in milliseconds: one second plus up to half a millisecond for each of `streamCount`

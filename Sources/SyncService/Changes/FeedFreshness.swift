@@ -24,7 +24,7 @@ final class FeedFreshness: Sendable {
     var now: Duration { elapsed() }
 
     /// Records that a read of the changes which began at `start` reached their end.
-    func note(start: Duration) {
+    func remember(start: Duration) {
         followed.store(max(0, Int64(start / .nanoseconds(1))), ordering: .releasing)
     }
 

@@ -48,26 +48,20 @@ struct ContentPass: Hashable, Sendable {
     /// Reads the claims of a token whose signature was verified.
     ///
     /// - Throws: ``TokenRefusal`` for other claims.
-    init(_ payload: [UInt8]) throws(TokenRefusal) {
-        do {
-            let members = try JSONReader(JSONValue(parsing: payload)).object()
-            guard try members.required("aud").string() == Self.audience else {
-                throw TokenRefusal("its audience is not \(Self.audience)")
-            }
-            server = try members.required("iss").string()
-            subject = try members.required("sub").string()
-            environment = try members.required("env").string()
-            issuedAt = try members.required("iat").integer()
-            expiresAt = try members.required("exp").integer()
-            openings = try members.required("paths").array().map { (reader) throws(InputError) in
-                try ContentOpening(reader)
-            }
-            current = []
-        } catch let refusal as TokenRefusal {
-            throw refusal
-        } catch {
-            throw TokenRefusal("its claims cannot be read: \(error)")
+    init(_ token: WebToken) throws(TokenRefusal) {
+        let audience: String
+        (self, audience) = try token.claims { claims throws(InputError) in
+            var pass = ContentPass(
+                server: try claims.required("iss").string(), environment: .production,
+                subject: try claims.required("sub").string(), issuedAt: try claims.required("iat").integer(),
+                expiresAt: try claims.required("exp").integer(),
+                openings: try claims.required("paths").array().map { (reader) throws(InputError) in
+                    try ContentOpening(reader)
+                }, current: [])
+            pass.environment = try claims.required("env").string()
+            return (pass, try claims.required("aud").string())
         }
+        guard audience == Self.audience else { throw TokenRefusal("its audience is not \(Self.audience)") }
     }
 }
 
@@ -156,26 +150,5 @@ final class ContentPasses: Sendable {
             }
             known[token] = pass
         }
-    }
-}
-
-/// Limits the sessions that one line of purchases gets without an account. The table has a fixed size.
-final class ContentLines: Sendable {
-    private let table = Mutex(LimitTable(capacity: 4_096))
-
-    /// Counts a session.
-    ///
-    /// - Parameter now: The time, in milliseconds since 1970 UTC.
-    /// - Throws: ``RequestError`` with status 429 if the line must wait.
-    func admit(_ line: String, now: Int64) throws(RequestError) {
-        let wait = table.withLock { table in
-            table.update(LimitTable.id(of: line)) {
-                $0.take(1, of: ContentSessions.lineRate, lane: 0, now: now * 1_000)
-            }
-        }
-        guard let wait else { return }
-        let seconds = max(1, (wait + 999_999) / 1_000_000)
-        throw RequestError(
-            .tooManyRequests, "too many sessions of this purchase; wait \(seconds) s", retryAfter: seconds)
     }
 }

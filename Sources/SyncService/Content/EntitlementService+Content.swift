@@ -22,19 +22,19 @@ enum ContentSessions {
     /// The name of the cookie. Browsers accept a name with this prefix only from the host itself, over TLS and for all
     /// paths.
     static let cookie = "__Host-content"
-    /// The sessions that one line of purchases gets without an account: 300 at once, and 300 a day after that.
-    static let lineRate = Rate(perSecond: 300.0 / 86_400, burst: 300)
     /// The field in which a web server passes on the target of the request that it asks about.
     static let original = HTTPField.Name("X-Original-URI")
 }
 
 extension EntitlementService {
-    /// The answer to `POST /v1/content-sessions` with the token of an account.
-    func contentSession(of caller: AccountCaller) async throws -> TransportAnswer {
+    /// The response to `POST /v1/content-sessions` with the token of an account.
+    func contentSession(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         guard let catalog = configuration.catalog, !catalog.content.isEmpty else { throw Self.noContent }
         guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
         let account = caller.account
-        let entries = try await ledgerEntries(of: caller)
+        // Without the policy in the server ledger, statements of clients would count.
+        try await ledgerRules(of: caller).checkPolicy()
+        let entries = try await ledgerEntries(of: caller.keys)
         let cost = entries.reduce(0) { $0 + ($1?.value.count ?? 0) }
         try limiter.takeReads(cost >> RequestLimiter.replayShift, account: account.name ?? "", now: host.now())
         let instant = Timestamp(milliseconds: host.now())
@@ -42,24 +42,24 @@ extension EntitlementService {
         let access = try await withTaskExecutorPreference(globalConcurrentExecutor) {
             let ledger = try entries[0].map { try LedgerRules.stored($0, caller.keys.ledger) } ?? Ledger()
             guard !ledger.isErased else { throw RequestError(.gone, "the account was erased") }
-            let decisions = try entries[1].map { try LedgerRules.stored($0, caller.keys.decisions) } ?? Ledger()
+            let serverLedger = try entries[1].map { try LedgerRules.stored($0, caller.keys.serverLedger) } ?? Ledger()
             let replay = Replay(
-                Facts(account: ledger, server: decisions), catalog: catalog, environment: environment)
+                Facts(account: ledger, server: serverLedger), catalog: catalog, environment: environment)
             return ContentAccess(replay, at: instant, isComplete: true)
         }
         return try await contentSession(access, "account\n\(account.incarnation)\n\(account.name ?? "")", at: instant)
     }
 
-    /// The answer to `POST /v1/content-sessions` without a token: the body has evidence of the App Store.
+    /// The response to `POST /v1/content-sessions` without a token: the body has evidence of the App Store.
     ///
     /// Only a receipt lists all purchases. With signed transactions alone, rules by period open nothing.
-    func contentSession(presenting request: ServiceRequest) async throws -> TransportAnswer {
+    func contentSessionByEvidence(_ call: Call) async throws -> ServiceResponse {
         guard let catalog = configuration.catalog, !catalog.content.isEmpty else { throw Self.noContent }
         guard let verifier = configuration.evidence.appStore else {
             throw RequestError(.unauthorized, "this server accepts no evidence here: log in, and send an access token")
         }
-        try failures.check(request.peer, now: host.now())
-        let texts = try Self.evidence(in: request)
+        try limiter.checkEvidence(of: call.peer, now: host.now())
+        let texts = try Self.evidence(in: call.request)
         let instant = Timestamp(milliseconds: host.now())
         let evidence = try texts.map { (text) throws(RequestError) in
             do throws(EvidenceError) {
@@ -67,7 +67,7 @@ extension EntitlementService {
                 guard let bytes = Data(base64Encoded: text) else { return try verifier.transaction(text, now: instant) }
                 return try verifier.receipt(Array(bytes), now: instant, deviceID: nil)
             } catch {
-                if !error.isTransient { failures.fail(request.peer, now: host.now()) }
+                if !error.isTransient { limiter.countRefusedEvidence(of: call.peer, now: host.now()) }
                 throw RequestError(.unprocessableContent, "the evidence is refused: \(error)")
             }
         }
@@ -79,7 +79,7 @@ extension EntitlementService {
             }
         }
         let facts = evidence.flatMap(\.facts)
-        let lines = Set(facts.compactMap(\.contentLine)).filter {
+        let lines = Set(facts.compactMap(\.purchase?.line)).filter {
             $0.environment == configuration.contentEnvironment
         }.sorted()
         guard let line = lines.first else {
@@ -87,7 +87,7 @@ extension EntitlementService {
                 .unprocessableContent,
                 "the evidence has no purchase of the environment \(configuration.contentEnvironment)")
         }
-        for line in lines { try contentLines.admit("\(line)", now: host.now()) }
+        for line in lines { try limiter.admit(line: "\(line)", now: host.now()) }
         // Anything beside a receipt could shift the numbers of its periods.
         let isComplete = evidence.count == 1 && evidence[0].kind == .appStoreReceipt
         var server = ServerLedger()
@@ -102,7 +102,7 @@ extension EntitlementService {
 
     private func contentSession(
         _ access: ContentAccess, _ subject: String, at instant: Timestamp
-    ) async throws -> TransportAnswer {
+    ) async throws -> ServiceResponse {
         let last = instant.milliseconds + ContentSessions.lifetime
         let issuedAt = instant.milliseconds / 1_000
         let expiresAt = min(last, access.nextBoundary?.milliseconds ?? last) / 1_000
@@ -113,51 +113,36 @@ extension EntitlementService {
         let pass = ContentPass(
             server: configuration.name, environment: configuration.contentEnvironment,
             subject: Hexadecimal.text(
-                accounts.cryptography.authenticationCode(
-                    of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)),
+                authenticationCode(of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)),
             issuedAt: issuedAt, expiresAt: expiresAt, openings: access.openings, current: access.current(at: instant))
-        let token = try accounts.cryptography.sign(
-            Array(pass.json.line.utf8), type: ContentPass.type, with: try await keys.signingKey())
+        let token = try await keys.signingKey().signer().sign(pass.json, type: ContentPass.type)
         guard token.utf8.count <= ContentPass.maximumByteCount else {
             throw BackendError(
                 .full, message: "the content rules need a session of more than \(ContentPass.maximumByteCount) bytes")
         }
         let expires = Timestamp(milliseconds: expiresAt * 1_000)
-        var answer = try TransportAnswer.json(.created) {
-            json([
+        var answer = ServiceResponse.json(
+            [
                 ("session", .string(token)), ("expires", .string("\(expires)")),
                 ("current", pass.current.first?.json ?? .null), ("periods", .array(access.periods.map(\.json))),
-            ])
-        }
+            ], status: .created)
         guard token.utf8.count <= ContentPass.cookieByteCount else { return answer }
-        answer.response.headerFields[.setCookie] =
+        answer.head.headerFields[.setCookie] =
             "\(ContentSessions.cookie)=\(token); Max-Age=\(expiresAt - issuedAt); Path=/; HttpOnly; Secure; "
             + "SameSite=Lax"
         return answer
-    }
-
-    /// The account's ledger and decisions.
-    private func ledgerEntries(of caller: AccountCaller) async throws -> [Entry?] {
-        // Without the policy in the server ledger, statements of clients would count.
-        try await ledgerRules(of: caller).checkPolicy()
-        let results = try await store.read([ReadRequest(caller.keys.ledger), ReadRequest(caller.keys.decisions)])
-            .outcome
-        guard results.count == 2 else { throw LedgerRules.incomplete }
-        return try results.map { if case .found(let entry) = try $0.get() { entry } else { nil } }
     }
 
     private static let noContent = RequestError(
         .notFound, "this server gates no content: its catalogue has no content rules")
 
     private static func evidence(in request: ServiceRequest) throws(RequestError) -> [String] {
-        guard request.head.headerFields.mediaType == "application/json" else {
-            throw RequestError(.unsupportedMediaType, "the body must be application/json")
-        }
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: request.body) } catch {
+        try request.head.headerFields.checkJSON()
+        let value: JSON
+        do throws(InputError) { value = try JSON(parsing: request.body) } catch {
             throw RequestError(.badRequest, "the body must be a JSON object: \(error)")
         }
-        guard case .object(let members) = value, case .array(let elements) = members["evidence"],
+        guard let elements = value["evidence"]?.elements,
             ContentSessions.evidenceCounts.contains(elements.count)
         else {
             throw RequestError(
@@ -165,7 +150,7 @@ extension EntitlementService {
                 "send an access token, or a JSON object with the array \"evidence\" of 1 to 32 texts")
         }
         return try elements.map { (element) throws(RequestError) in
-            guard case .string(let text) = element else {
+            guard let text = element.string else {
                 throw RequestError(
                     .badRequest,
                     "a piece of evidence must be a text: a JWS or a receipt. Purchases of Google Play need an account")
@@ -176,34 +161,27 @@ extension EntitlementService {
 }
 
 extension EntitlementService {
-    /// The path of the public keys, which is outside of `/v1`.
-    package static let keySetPath = WireTarget.keySetPath
-
     /// The public keys of this server, a JSON Web Key Set (RFC 7517, RFC 8037).
-    func keySet() async throws -> TransportAnswer {
+    func keySet(_ call: Call) async throws -> ServiceResponse {
         try await keys.refresh()
-        let cryptography = accounts.cryptography
-        let rows = try keys.keys.map { key in
+        let rows = keys.keys.map { key in
             JSON.object([
                 ("kty", .string("OKP")), ("crv", .string("Ed25519")), ("alg", .string("EdDSA")),
                 ("use", .string("sig")),
-                ("kid", .string(key.id)), ("x", .string(Self.base64url(try cryptography.publicKey(of: key)))),
+                ("kid", .string(key.id)), ("x", .string(key.publicText)),
             ])
         }
-        var answer = try TransportAnswer.json { json([("keys", .array(rows))]) }
-        answer.response.headerFields[.cacheControl] = "public, max-age=300"
+        var answer = ServiceResponse.json([("keys", .array(rows))])
+        answer.head.headerFields[.cacheControl] = "public, max-age=300"
         return answer
-    }
-
-    private static func base64url(_ bytes: [UInt8]) -> String {
-        Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 }
 
 // Checks.
 extension EntitlementService {
-    /// The answer to `GET /v1/content-check`: 204, 401 or 403.
-    func contentCheck(_ head: HTTPRequest, peer: String) async throws -> TransportAnswer {
+    /// The response to `GET /v1/content-check`: 204, 401 or 403.
+    func contentCheck(_ call: Call) async throws -> ServiceResponse {
+        let head = call.request.head
         guard let token = Self.contentToken(of: head) else { return Self.contentRefusal(.unauthorized, Self.noToken) }
         let now = host.now() / 1_000
         try await keys.refresh()
@@ -213,8 +191,9 @@ extension EntitlementService {
         }
         let pass: ContentPass
         do throws(TokenRefusal) {
-            let (payload, key) = try accounts.cryptography.verify(token, type: ContentPass.type, keys: keys.keys)
-            pass = try ContentPass(payload)
+            let parsed = try WebToken(token)
+            let key = try parsed.verify(as: ContentPass.type, by: keys.keys)
+            pass = try ContentPass(parsed)
             guard pass.server == configuration.name, now < pass.expiresAt,
                 pass.environment == configuration.contentEnvironment.rawValue
             else {
@@ -223,23 +202,23 @@ extension EntitlementService {
             contentPasses.insert(ContentPasses.Known(pass, key: key), for: token, now: now)
         } catch {
             // A verification costs more than a known session, so a client may not cause many for nothing.
-            if !error.isExpired { try limiter.admit(stranger: peer, .other, now: host.now()) }
+            if !error.isExpired { try limiter.admit(stranger: call.peer, .other, now: host.now()) }
             return Self.contentRefusal(
                 .unauthorized, "the content session is invalid or has expired: ask for a new one")
         }
         return try Self.contentVerdict(pass, head)
     }
 
-    /// The answer to a check with a session that this server knows, on the caller's thread; `nil` for another request.
-    func fastContentCheck(_ head: HTTPRequest, peer: String) -> ServiceAnswer? {
-        let now = host.now()
+    /// The response to a check with a session that this server knows, on the caller's thread; `nil` for another
+    /// request.
+    func fastContentCheck(
+        _ head: HTTPRequest, _ target: RequestTarget, _ peer: String, _ longest: Int
+    ) -> ServiceResponse? {
         guard freshness.isFresh, let token = Self.contentToken(of: head), let known = current(token),
-            let answer = try? Self.contentVerdict(known.pass, head),
-            limiter.admitsRead(peer, account: known.pass.subject, now: now)
+            let response = try? Self.contentVerdict(known.pass, head),
+            limiter.admitsRead(peer, account: known.pass.subject, now: host.now())
         else { return nil }
-        var whole = ServiceAnswer(answer, route: WireTarget.Place.contentCheck.route)
-        note(head, in: &whole.response.headerFields)
-        return whole
+        return response
     }
 
     /// The session of `token`, if it is known and has neither expired nor lost its key.
@@ -267,7 +246,7 @@ extension EntitlementService {
         return nil
     }
 
-    private static func contentVerdict(_ pass: ContentPass, _ head: HTTPRequest) throws(RequestError) -> TransportAnswer
+    private static func contentVerdict(_ pass: ContentPass, _ head: HTTPRequest) throws(RequestError) -> ServiceResponse
     {
         guard let name = ContentSessions.original, head.headerFields[values: name].count == 1,
             let target = head.headerFields[name]
@@ -287,16 +266,9 @@ extension EntitlementService {
         return .done
     }
 
-    private static func contentRefusal(_ status: HTTPResponse.Status, _ detail: String) -> TransportAnswer {
-        var answer = TransportAnswer.refusal(status, detail)
-        if status == .unauthorized { answer.response.headerFields[.wwwAuthenticate] = "Bearer" }
+    private static func contentRefusal(_ status: HTTPResponse.Status, _ detail: String) -> ServiceResponse {
+        var answer = ServiceResponse.refusal(status, detail)
+        if status == .unauthorized { answer.head.headerFields[.wwwAuthenticate] = "Bearer" }
         return answer
-    }
-}
-
-extension Fact {
-    /// The line of a purchase.
-    fileprivate var contentLine: TransactionReference? {
-        if case .purchase(let purchase) = self { purchase.line } else { nil }
     }
 }

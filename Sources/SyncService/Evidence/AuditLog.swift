@@ -1,3 +1,4 @@
+import StoreEvidence
 package import SyncCore
 
 #if canImport(FoundationEssentials)
@@ -51,16 +52,11 @@ package struct AuditLog: Sendable {
     }
 
     private let records: RecordStore
-    private let digest: @Sendable ([UInt8]) -> [UInt8]
     private static let prefix = KeyScope.serverPrefix + "audit/"
     private static let start = String(repeating: "0", count: 64)
 
     /// The list in `store`.
-    ///
-    /// - Parameter digest: SHA-256.
-    package init(store: any KeyValueBackend, digest: @escaping @Sendable ([UInt8]) -> [UInt8]) {
-        (records, self.digest) = (RecordStore(backend: store), digest)
-    }
+    package init(store: any KeyValueBackend) { records = RecordStore(backend: store) }
 
     /// Appends an entry. Several processes may append at the same time.
     ///
@@ -120,7 +116,7 @@ package struct AuditLog: Sendable {
         }
     }
 
-    private func text(of bytes: [UInt8]) -> String { Hexadecimal.text(digest(bytes)) }
+    private func text(of bytes: [UInt8]) -> String { hexadecimalDigest(of: bytes) }
 
     private func bytes(of number: Int) async throws(BackendError) -> [UInt8] {
         let key = try Self.key(of: number)

@@ -15,16 +15,16 @@ struct EvidenceRecorder: Sendable {
 
     init(
         _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
-        _ configuration: ServiceConfiguration, _ host: HostServices, digest: @escaping @Sendable ([UInt8]) -> [UInt8]
+        _ configuration: ServiceConfiguration, _ host: HostServices
     ) {
         (self.claims, self.writer) = (claims, writer)
         names = TransactionNames(records: records)
-        lines = LineOwners(records: records, policy: configuration.ownership, digest: digest)
+        lines = LineOwners(records: records, policy: configuration.ownership)
         tokens = AccountTokens(records: records, host: host)
         parked = ParkedFacts(store: records.backend, limit: configuration.evidence.parkedByteLimit)
         transfers = LineTransfers(
             records: records, lines: lines, writer: writer, claims: claims,
-            audit: AuditLog(store: records.backend, digest: digest))
+            audit: AuditLog(store: records.backend))
     }
 
     /// Counts the parked facts, and finishes the transfers that were interrupted.

@@ -80,12 +80,11 @@ package struct NotificationIntake: Sendable {
     ///   - store: The store. It must support compare-and-swap.
     ///   - configuration: The verifiers, the catalogue and the ownership rule. Its policy is not used.
     ///   - host: The clock.
-    ///   - digest: SHA-256.
     ///   - onError: Receives errors about single accounts.
     /// - Throws: ``SupportError`` if the store is not that of a server or the clock was set back, or `BackendError`.
     package init(
         _ store: any KeyValueBackend, _ configuration: ServiceConfiguration, host: HostServices,
-        digest: @escaping @Sendable ([UInt8]) -> [UInt8], onError: (BackendError) -> Void
+        onError: (BackendError) -> Void
     ) async throws {
         let records = RecordStore(backend: store)
         try await records.checkServer()
@@ -94,7 +93,7 @@ package struct NotificationIntake: Sendable {
             records: records, decoder: LedgerDecoder(), policy: nil,
             catalog: configuration.catalog, now: host.now)
         let owners = TransactionOwners(records: records, policy: configuration.ownership)
-        recorder = EvidenceRecorder(records, owners, writer, configuration, host, digest: digest)
+        recorder = EvidenceRecorder(records, owners, writer, configuration, host)
         (evidence, self.host) = (configuration.evidence, host)
         try await recorder.start(onError: onError)
     }

@@ -1,7 +1,6 @@
 import EntitlementSync
 package import Entitlements
 package import SyncCore
-import WrittenDates
 
 /// The record `server/policy`: the policy of the server, for programs that work on its store.
 struct PolicyRecord: Hashable, Sendable, Codable {
@@ -33,8 +32,8 @@ struct ServerLedgerWriter: Sendable {
     let policy: TrustPolicy?
     let catalog: Catalog?
     let now: @Sendable () -> Int64
-    /// True if purchases that a façade has derived are matched with those of stores.
-    var matchesDerived = false
+    /// The rule of the façade; `nil` without one.
+    var facade: FacadeRule?
     private let limits = LedgerLimits.standard
 
     init(
@@ -47,7 +46,7 @@ struct ServerLedgerWriter: Sendable {
 
     /// The server ledger of `account` as it is stored.
     func read(_ account: Account) async throws(BackendError) -> ServerLedger {
-        let key = try LedgerKeys(account).decisions
+        let key = try LedgerKeys(account).serverLedger
         guard case .found(let entry) = try await records.backend.read(key).outcome else { return ServerLedger() }
         return ServerLedger(try await decoder.ledger(in: entry, under: key))
     }
@@ -66,7 +65,7 @@ struct ServerLedgerWriter: Sendable {
         _ account: Account, isLimited: Bool = true,
         _ change: (inout ServerLedger) async throws(BackendError) -> Void
     ) async throws(BackendError) -> EntryVersion? {
-        let key = try LedgerKeys(account).decisions
+        let key = try LedgerKeys(account).serverLedger
         guard try await records.isActive(account) else { return nil }
         var mayHaveWritten = false
         let stored = try await records.backend.update(key) { (entry) async throws(BackendError) in
@@ -76,7 +75,7 @@ struct ServerLedgerWriter: Sendable {
             if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
             guard ledger != former else { return nil }
-            if matchesDerived { try await matchDerived(of: account, in: &ledger) }
+            if let facade { try await apply(facade, to: account, in: &ledger) }
             if isLimited { try check(ledger.ledger, former.ledger, key) }
             mayHaveWritten = true
             return LedgerDocument(ledger: ledger.ledger).encoded()
@@ -85,17 +84,13 @@ struct ServerLedgerWriter: Sendable {
         return try await confirm(account, key) ? stored?.version : nil
     }
 
-    /// Refuses the derived purchases of the account's ledger that are transactions of stores.
-    private func matchDerived(
-        of account: Account, in server: inout ServerLedger
+    private func apply(
+        _ facade: FacadeRule, to account: Account, in server: inout ServerLedger
     ) async throws(BackendError) {
         let key = try LedgerKeys(account).ledger
-        guard let catalog, case .found(let entry) = try await records.backend.read(key).outcome else { return }
+        guard case .found(let entry) = try await records.backend.read(key).outcome else { return }
         let ledger = try await decoder.ledger(in: entry, under: key)
-        guard ledger.hasDerivedPurchase else { return }
-        let now = Timestamp(milliseconds: now())
-        let matches = DerivedPurchases.matches(account: ledger, server: server.ledger, catalog: catalog, now: now)
-        server.decide(about: matches, catalog: catalog, at: now)
+        if facade.concerns(ledger) { facade.decide(&server, ledger, Timestamp(milliseconds: now())) }
     }
 
     /// Checks that the server ledger of `account` has room for `facts`. Writes nothing.
@@ -105,7 +100,7 @@ struct ServerLedgerWriter: Sendable {
         let former = try await read(account)
         var ledger = former
         _ = ledger.add(facts, catalog: catalog, at: Timestamp(milliseconds: now()))
-        try check(ledger.ledger, former.ledger, try LedgerKeys(account).decisions)
+        try check(ledger.ledger, former.ledger, try LedgerKeys(account).serverLedger)
     }
 
     /// Makes the server ledger of `account` state the configured policy. Returns like ``update(_:isLimited:_:)``.

@@ -1,6 +1,7 @@
 import EntitlementSync
 package import Entitlements
 import HTTPTypes
+import StoreEvidence
 import SyncCore
 import SyncProtocol
 
@@ -44,16 +45,16 @@ extension EntitlementService {
     /// The longest id of a device, in bytes.
     private static let deviceByteCount = 64
 
-    /// The answer to `GET /v1/grants`: the entitlements of the account, signed for one device.
-    func grant(of caller: AccountCaller, _ query: WireQuery) async throws -> TransportAnswer {
+    /// The response to `GET /v1/grants`: the entitlements of the account, signed for one device.
+    func grant(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         guard let grants = configuration.grants else {
             throw RequestError(.notFound, "this server signs no grants (syncd serve --root-key)")
         }
-        guard let device = query["device"], Self.isDevice(device) else {
+        guard let device = call.query["device"], Self.isDevice(device) else {
             throw RequestError(
                 .badRequest, "device must be 1 to \(Self.deviceByteCount) ASCII letters, digits, \"-\" and \"_\"")
         }
-        let environment = try environment(in: query)
+        let environment = try environment(in: call.query)
         // With a wrong clock, the dates of the statement would be wrong.
         try clockGuard.check()
         let access = try await entitlements(of: caller, environment) { [host] in
@@ -65,20 +66,20 @@ extension EntitlementService {
             server: configuration.name, name: account.name ?? "", incarnation: account.incarnation)
         let grant = SignedGrant(
             server: configuration.name,
-            account: Hexadecimal.text(accounts.cryptography.digest(of: Array(pseudonym.utf8))), device: device,
+            account: hexadecimalDigest(of: pseudonym), device: device,
             environment: environment, issued: issued,
             expires: Timestamp(milliseconds: issued.milliseconds + grants.lifetime),
             items: access.compactMap { item in
                 guard case .granted(let grant) = item.access else { return nil }
                 return SignedGrant.Item(item.entitlement, until: grant.until, units: grant.units)
             })
-        let text = try await accounts.cryptography.sign(grant, with: try await keys.grantKey(), by: grants.root)
+        let text = try grant.signed(with: try await keys.grantKey(), by: grants.root)
         guard text.utf8.count <= SignedGrant.maximumByteCount else {
             throw BackendError(.full, message: "the account has too many entitlements for a grant")
         }
-        return try .json {
-            json([("grant", .string(text)), ("issued", .string("\(issued)")), ("expires", .string("\(grant.expires)"))])
-        }
+        return .json([
+            ("grant", .string(text)), ("issued", .string("\(issued)")), ("expires", .string("\(grant.expires)")),
+        ])
     }
 
     private static func isDevice(_ text: String) -> Bool {

@@ -16,12 +16,9 @@ package struct ServerKeys: Sendable {
 
     /// - Parameters:
     ///   - store: The store of the servers.
-    ///   - cryptography: Makes keys.
     ///   - host: The clock, the timer and the source of randomness.
-    package init(
-        of store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices = .system
-    ) {
-        ring = KeyRing(store, cryptography, host: host, freshness: FeedFreshness(host)) { false }
+    package init(of store: any KeyValueBackend, host: HostServices = .system) {
+        ring = KeyRing(store, host: host, freshness: FeedFreshness(host)) { false }
     }
 
     /// The keys in the store, the newest one last; empty if no server has used it yet. Changes nothing.

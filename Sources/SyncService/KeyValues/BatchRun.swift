@@ -54,7 +54,7 @@ struct BatchRun {
             for (operation, answer) in zip(group, answers) {
                 largestByteCount = max(largestByteCount, answer.value?.count ?? 0)
                 guard let result = fitting(answer) else { return try postponingRest() }
-                note(result, of: operation)
+                remember(result, of: operation)
                 results.append(result)
             }
             // Decreases slowly, because long values may follow short ones.
@@ -109,7 +109,7 @@ struct BatchRun {
         }
     }
 
-    private mutating func note(_ result: BatchResult, of operation: BatchOperation) {
+    private mutating func remember(_ result: BatchResult, of operation: BatchOperation) {
         switch (operation, result) {
         case (_, .read(.found(let entry))), (_, .write(.conflict(let entry?))):
             known[operation.key] = .present(entry.version, value: entry.value)

@@ -45,7 +45,7 @@ package final class KeyScope: Sendable {
             readable.insert(try LedgerKeys(account).ledger)
         }
         return KeyScope(
-            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isErased: isErased,
+            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.serverLedger], isErased: isErased,
             ledger: keys.ledger)
     }
 

@@ -3,13 +3,13 @@ import SyncCore
 import SyncProtocol
 
 extension KeyValueService {
-    /// The answer to `POST /v1/batch`.
-    func batch(_ body: [UInt8], _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
-        guard fields.mediaType == BatchBody.mediaType else {
+    /// The response to `POST /v1/batch`.
+    func batch(_ call: EntitlementService.Call) async throws -> ServiceResponse {
+        guard call.fields.mediaType == BatchBody.mediaType else {
             return .refusal(.unsupportedMediaType, "a batch must be \(BatchBody.mediaType), see Docs/wire.proto")
         }
         let operations: [BatchOperation]
-        do throws(BackendError) { operations = try BatchBody.operations(body) } catch {
+        do throws(BackendError) { operations = try BatchBody.operations(call.request.body) } catch {
             return .refusal(.badRequest, error.message)
         }
         let readCount = operations.count { $0.isRead }
@@ -18,7 +18,7 @@ extension KeyValueService {
         let results = try await run.run()
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = BatchBody.mediaType
-        return TransportAnswer(response, body: BatchBody.bytes(ofAnswer: results))
+        return ServiceResponse(response, body: BatchBody.bytes(ofAnswer: results))
     }
 
     /// The problem of an operation that is refused without asking the store; `nil` if the operation is allowed.

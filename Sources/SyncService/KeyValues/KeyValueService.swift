@@ -1,5 +1,5 @@
 import HTTPTypes
-package import SyncCore
+import SyncCore
 import SyncProtocol
 
 /// The storage contract over HTTP: `/v1/kv`, `/v1/batch` and `/v1/changes`, over any store with compare-and-swap.
@@ -23,8 +23,9 @@ package struct KeyValueService: Sendable {
         package init() {}
     }
 
-    let store: any KeyValueBackend
-    let scope: KeyScope
+    var store: any KeyValueBackend
+    /// The keys that can be reached.
+    var scope = KeyScope.everything
     let limits: Limits
     /// Reserves room in the answer for a value of the given number of bytes. `false` if the value must be left out. See
     /// ``ServiceRequest/reserveAnswer``.
@@ -38,96 +39,68 @@ package struct KeyValueService: Sendable {
     ///
     /// - Parameters:
     ///   - store: The store of the values. It must support compare-and-swap.
-    ///   - scope: The keys that can be reached.
     ///   - limits: The limits of one request.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
-    package init(
-        _ store: any KeyValueBackend, scope: KeyScope = .everything, limits: Limits = Limits(),
-        onError: @escaping @Sendable (BackendError) -> Void
-    ) {
-        (self.store, self.scope, self.limits, self.onError) = (store, scope, limits, onError)
-    }
-
-    /// The answer to a request for `target`, a ``WireTarget/Place`` of this service.
-    func respond(to target: WireTarget, _ request: HTTPRequest, body: [UInt8]) async -> TransportAnswer {
-        do throws(BackendError) {
-            return try await route(target, request, body)
-        } catch {
-            return failure(error)
-        }
-    }
-
-    private func route(
-        _ target: WireTarget, _ request: HTTPRequest, _ body: [UInt8]
-    ) async throws(BackendError) -> TransportAnswer {
-        switch target.place {
-        case .keys: return try await list(target.query)
-        case .changes: return try await changes(target.query)
-        case .batch: return try await batch(body, request.headerFields)
-        case .key(let key):
-            if request.method == .get { return try await read(key, request.headerFields) }
-            return try await change(key, request, target.query, body)
-        default: return .refusal(.notFound, "there is nothing at this path")
-        }
+    init(_ store: any KeyValueBackend, limits: Limits, onError: @escaping @Sendable (BackendError) -> Void) {
+        (self.store, self.limits, self.onError) = (store, limits, onError)
     }
 }
 
 extension KeyValueService {
-    private func read(_ key: EntryKey, _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayRead(key) else { return .problem(.outOfScope) }
-        guard let condition = ReadCondition(fields) else {
+    /// The response to `GET /v1/kv/{key}`.
+    func read(_ call: EntitlementService.Call) async throws -> ServiceResponse {
+        guard let key = call.target.key, scope.mayRead(key) else { return .problem(.outOfScope) }
+        guard let condition = ReadCondition(call.fields) else {
             return .refusal(.badRequest, "If-None-Match must be * or a list of entity tags")
         }
         let answer = try await store.read(key, unless: condition.known.first)
         if case .found(let entry) = answer.outcome, !condition.isKnown(entry.version), !reserve(entry.value.count) {
-            throw .noRoomForAnswer(of: key)
+            throw BackendError.noRoomForAnswer(of: key)
         }
-        return Self.noting(answer.relatedVersion, Self.found(answer.outcome, of: key, condition))
+        return Self.adding(answer.relatedVersion, to: Self.found(answer.outcome, of: key, condition))
     }
 
     /// The answer to a read of `key`, which is in the caller's scope; `nil` if the rules cannot answer synchronously,
     /// the answer is longer than `longest` bytes, or the request is malformed.
-    static func read(
+    static func fastRead(
         _ key: EntryKey, _ fields: HTTPFields, synchronouslyBy rules: LedgerRules, longest: Int
-    ) -> TransportAnswer? {
+    ) -> ServiceResponse? {
         guard let condition = ReadCondition(fields),
             let answer = rules.readSynchronously(key, unless: condition.known.first)
         else { return nil }
         let found = found(answer.outcome, of: key, condition)
-        return found.body.count > longest ? nil : noting(answer.relatedVersion, found)
+        return found.byteCount > longest ? nil : adding(answer.relatedVersion, to: found)
     }
 
-    private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {
+    private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> ServiceResponse {
         switch outcome {
         case .absent: return .problem(.absent(key, status: .notFound))
-        case .unchanged: return TransportAnswer(head(.notModified, condition.known.first))
+        case .unchanged: return ServiceResponse(head(.notModified, condition.known.first))
         case .found(let entry):
             let isKnown = condition.isKnown(entry.version)
-            return isKnown ? TransportAnswer(head(.notModified, entry.version)) : Self.answer(.ok, entry)
+            return isKnown ? ServiceResponse(head(.notModified, entry.version)) : Self.answer(.ok, entry)
         }
     }
 
-    private static func noting(_ relatedVersion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
-        guard let relatedVersion else { return answer }
-        var answer = answer
-        WireFields.note(decisions: relatedVersion, in: &answer.response.headerFields)
-        return answer
+    private static func adding(_ relatedVersion: EntryVersion?, to response: ServiceResponse) -> ServiceResponse {
+        guard let relatedVersion else { return response }
+        var response = response
+        WireFields.note(decisions: relatedVersion, in: &response.head.headerFields)
+        return response
     }
 
-    private func change(
-        _ key: EntryKey, _ request: HTTPRequest, _ query: WireQuery, _ body: [UInt8]
-    ) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayWrite(key) else { return .problem(.outOfScope) }
-        guard request.method == .delete || body.count <= limits.valueByteCount else {
-            throw tooLarge(key)
-        }
-        let overwriting = query.pairs.filter { $0.name == "if" }
+    /// The response to `PUT` and `DELETE /v1/kv/{key}`.
+    func change(_ call: EntitlementService.Call) async throws -> ServiceResponse {
+        guard let key = call.target.key, scope.mayWrite(key) else { return .problem(.outOfScope) }
+        let value = call.request.head.method == .delete ? nil : call.request.body
+        guard value?.count ?? 0 <= limits.valueByteCount else { throw tooLarge(key) }
+        let overwriting = call.query.pairs.filter { $0.name == "if" }
         guard overwriting.isEmpty || overwriting.map(\.value) == ["any"] else {
             return .refusal(.badRequest, "the query parameter if must be any, and occur once")
         }
         let condition: WriteCondition
         do throws(ConditionError) {
-            condition = try WriteCondition(request.headerFields, isOverwriting: !overwriting.isEmpty)
+            condition = try WriteCondition(call.fields, isOverwriting: !overwriting.isEmpty)
         } catch {
             switch error {
             case .missing:
@@ -137,7 +110,6 @@ extension KeyValueService {
             case .malformed(let reason): return .refusal(.badRequest, reason)
             }
         }
-        let value = request.method == .delete ? nil : body
         // A condition that the storage contract lacks needs a read first, and another read after each concurrent
         // change.
         for _ in 0..<8 {
@@ -161,30 +133,31 @@ extension KeyValueService {
                 }
             switch written.outcome {
             case .written(let version):
-                return Self.noting(written.relatedVersion, TransportAnswer(Self.head(.ok, version)))
-            case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
+                return Self.adding(written.relatedVersion, to: ServiceResponse(Self.head(.ok, version)))
+            case .deleted: return ServiceResponse(HTTPResponse(status: .noContent))
             case .conflict(let entry):
                 // If the version that was read is still there, the store refuses the value itself.
                 let isSettled = entry.map { precondition == .matches($0.version) } ?? false
                 if case .precondition = condition {} else if !isSettled { continue }
-                return Self.noting(written.relatedVersion, conflict(entry, key))
+                return Self.adding(written.relatedVersion, to: conflict(entry, key))
             }
         }
         throw BackendError(.busy, key: key, message: "other clients keep changing this key; try again")
     }
 
     /// A 412 with the current entry, or without its value if there is no room for it.
-    private func conflict(_ entry: Entry?, _ key: EntryKey) -> TransportAnswer {
+    private func conflict(_ entry: Entry?, _ key: EntryKey) -> ServiceResponse {
         guard let entry else { return .problem(.absent(key, status: .preconditionFailed)) }
         guard reserve(entry.value.count) else { return .problem(.valueLeftOut(key, entry.version)) }
         return Self.answer(.preconditionFailed, entry)
     }
 
-    private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
-        let after: EntryKey? = if let text = query["after"] { try EntryKey(text) } else { nil }
-        guard let limit = query.pageSize(limits) else { return query.refusal(ofLimit: limits).answer }
-        guard let prefix = scope.listing(of: query["prefix"] ?? "") else {
-            return try .json { try KeyPageBody.json(of: KeyPage(items: [], next: nil)) }
+    /// The response to `GET /v1/kv`.
+    func list(_ call: EntitlementService.Call) async throws -> ServiceResponse {
+        let after: EntryKey? = if let text = call.query["after"] { try EntryKey(text) } else { nil }
+        let limit = try call.query.pageSize(limits)
+        guard let prefix = scope.listing(of: call.query["prefix"] ?? "") else {
+            return .json(try KeyPageBody.json(of: KeyPage(items: [], next: nil)))
         }
         var page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         page.items.removeAll { !scope.contains($0.key) }
@@ -197,11 +170,12 @@ extension KeyValueService {
             ).outcome
             page = KeyPage(items: page.items + rest.items, next: rest.next)
         }
-        return try .json { try KeyPageBody.json(of: page) }
+        return .json(try KeyPageBody.json(of: page))
     }
 
-    private func changes(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
-        guard let limit = query.pageSize(limits) else { return query.refusal(ofLimit: limits).answer }
+    /// A page of `GET /v1/changes`.
+    func changes(_ call: EntitlementService.Call) async throws -> ServiceResponse {
+        let (query, limit) = (call.query, try call.query.pageSize(limits))
         let page: ChangePage
         if query["after"] == CursorText.latest {
             let cursor = try await store.latestCursor().outcome
@@ -210,7 +184,7 @@ extension KeyValueService {
             let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
             page = try await changes(since: cursor, prefix: query["prefix"] ?? "", limit: limit)
         }
-        return try .json { try ChangePageBody.json(of: page) }
+        return .json(try ChangePageBody.json(of: page))
     }
 
     /// The number of skipped changes that cost as much as one operation of a batch.
@@ -248,29 +222,14 @@ extension KeyValueService {
         return response
     }
 
-    private static func answer(_ status: HTTPResponse.Status, _ entry: Entry) -> TransportAnswer {
+    private static func answer(_ status: HTTPResponse.Status, _ entry: Entry) -> ServiceResponse {
         var response = head(status, entry.version)
         response.headerFields[.contentType] = "application/octet-stream"
-        return TransportAnswer(response, body: entry.value)
-    }
-
-    private func failure(_ error: BackendError) -> TransportAnswer {
-        var answer = TransportAnswer.failure(problem(error))
-        if error.cause is LimitReached, let wait = error.retryAfter {
-            answer.response.headerFields[.retryAfter] = String(max(1, wait.components.seconds))
-        }
-        return answer
+        return ServiceResponse(response, body: entry.value)
     }
 
     /// The problem that reports an error of the store to the client.
-    func problem(_ error: BackendError) -> Problem {
-        if error.cause is AccountErased { return .outOfScope }
-        guard error.cause is LimitReached else { return .report(of: error, onError) }
-        var problem = Problem(error)
-        // The account must wait; the server itself is not overloaded.
-        if error.retryAfter != nil { problem.status = HTTPResponse.Status.tooManyRequests.code }
-        return problem
-    }
+    func problem(_ error: BackendError) -> Problem { .report(of: error, onError) }
 }
 
 /// The versions that the client of a read already has.

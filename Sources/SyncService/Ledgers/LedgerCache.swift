@@ -1,13 +1,12 @@
 import Entitlements
 import SyncCore
 import Synchronization
-import WrittenDates
 
-/// The part of an account's decisions that reads need.
-struct DecodedDecisions: Sendable {
-    /// The version of the decisions.
+/// The part of a server ledger that reads need.
+struct DecodedServerLedger: Sendable {
+    /// The version of the server ledger.
     let version: EntryVersion
-    /// The refused transactions, ascending.
+    /// The transactions that are refused as long as another account owns them, ascending.
     let refused: [TransactionReference]
     /// The policy that the server ledger states.
     let policy: TrustPolicy
@@ -16,11 +15,10 @@ struct DecodedDecisions: Sendable {
         self.version = version
         policy = ServerLedger(ledger).policy
         refused = ledger.records.compactMap { record in
-            guard case .acceptance(let acceptance) = Fact(record), case .refused = acceptance.decision else {
-                return nil
-            }
-            // A derived purchase is refused for good: it never becomes free.
-            return acceptance.transaction.store == DerivedPurchases.store ? nil : acceptance.transaction
+            guard case .acceptance(let acceptance) = Fact(record), case .refused(let reason) = acceptance.decision,
+                [TransactionOwners.recordedByAnother, TransactionOwners.provedByAnother].contains(reason)
+            else { return nil }
+            return acceptance.transaction
         }.sorted()
     }
 
@@ -32,19 +30,19 @@ struct DecodedDecisions: Sendable {
     }
 }
 
-/// A cache of decoded decisions, decoded ledgers and answers about entitlements, by version.
+/// A cache of decoded server ledgers, decoded ledgers and answers about entitlements, by version.
 ///
 /// Its size in bytes is bounded; the accounts that were not requested recently are evicted. Servers over one store need
 /// no invalidation between them, because an item is used only after the store has confirmed its versions.
 final class LedgerCache: Sendable {
-    private struct AnswerKey: Hashable {
+    private struct ResponseKey: Hashable {
         var ledger: EntryKey
         var environment: EnvironmentID
     }
 
     private struct State {
-        var decisions = WeightedCache<EntryKey, DecodedDecisions>(capacity: 16 << 20)
-        var answers = WeightedCache<AnswerKey, EntitlementsAnswer>(capacity: 32 << 20)
+        var serverLedgers = WeightedCache<EntryKey, DecodedServerLedger>(capacity: 16 << 20)
+        var answers = WeightedCache<ResponseKey, EntitlementsResponse>(capacity: 32 << 20)
         var ledgers = WeightedCache<EntryKey, (version: EntryVersion, ledger: Ledger)>(capacity: 16 << 20)
         /// The minute in which each account's refusals were last reconsidered, counted since 1970 UTC.
         var reviews = WeightedCache<EntryKey, Int64>(capacity: 4 << 20)
@@ -52,11 +50,13 @@ final class LedgerCache: Sendable {
 
     private let state = Mutex(State())
 
-    /// The decisions under `key`, in the version that was decoded last.
-    func decisions(of key: EntryKey) -> DecodedDecisions? { state.withLock { $0.decisions.value(of: key) } }
+    /// The server ledger under `key`, in the version that was decoded last.
+    func serverLedger(of key: EntryKey) -> DecodedServerLedger? { state.withLock { $0.serverLedgers.value(of: key) } }
 
-    func insert(_ decisions: DecodedDecisions, of key: EntryKey) {
-        state.withLock { $0.decisions.insert(decisions, under: key, weight: decisions.byteCount + key.text.utf8.count) }
+    func insert(_ serverLedger: DecodedServerLedger, of key: EntryKey) {
+        state.withLock {
+            $0.serverLedgers.insert(serverLedger, under: key, weight: serverLedger.byteCount + key.text.utf8.count)
+        }
     }
 
     /// Returns `true` if the refusals under `key` were not yet reconsidered in `minute`.
@@ -87,14 +87,14 @@ final class LedgerCache: Sendable {
     }
 
     /// The latest answer about the entitlements of the ledger under `key` in an environment.
-    func answer(of key: EntryKey, in environment: EnvironmentID) -> EntitlementsAnswer? {
-        state.withLock { $0.answers.value(of: AnswerKey(ledger: key, environment: environment)) }
+    func answer(of key: EntryKey, in environment: EnvironmentID) -> EntitlementsResponse? {
+        state.withLock { $0.answers.value(of: ResponseKey(ledger: key, environment: environment)) }
     }
 
-    func insert(_ answer: EntitlementsAnswer, of key: EntryKey, in environment: EnvironmentID) {
+    func insert(_ answer: EntitlementsResponse, of key: EntryKey, in environment: EnvironmentID) {
         let weight = answer.byteCount + 512 + key.text.utf8.count + environment.rawValue.utf8.count
         state.withLock {
-            $0.answers.insert(answer, under: AnswerKey(ledger: key, environment: environment), weight: weight)
+            $0.answers.insert(answer, under: ResponseKey(ledger: key, environment: environment), weight: weight)
         }
     }
 }

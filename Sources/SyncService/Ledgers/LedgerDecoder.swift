@@ -10,8 +10,8 @@ import SyncCore
 /// the cache.
 actor LedgerDecoder {
     nonisolated let cache = LedgerCache()
-    /// The number of times that decisions were decoded and that ledgers were replayed.
-    private(set) var decisionsCount = 0
+    /// The number of decoded server ledgers, and of replays.
+    private(set) var serverLedgerCount = 0
     private(set) var replayCount = 0
     /// The number of decoded ledgers.
     private(set) var ledgerCount = 0
@@ -28,10 +28,10 @@ actor LedgerDecoder {
     /// The decoded form of `entry`.
     ///
     /// - Parameter charge: Receives the number of decoded bytes, unless the cache has the version.
-    nonisolated func decisions(
+    nonisolated func serverLedger(
         in entry: Entry, under key: EntryKey, charge: @Sendable (Int) -> Void
-    ) async throws(BackendError) -> DecodedDecisions {
-        if let known = cache.decisions(of: key), known.version == entry.version { return known }
+    ) async throws(BackendError) -> DecodedServerLedger {
+        if let known = cache.serverLedger(of: key), known.version == entry.version { return known }
         return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
             try await decode(entry, key, charge)
         }
@@ -39,13 +39,13 @@ actor LedgerDecoder {
 
     private func decode(
         _ entry: Entry, _ key: EntryKey, _ charge: (Int) -> Void
-    ) throws(BackendError) -> DecodedDecisions {
-        if let known = cache.decisions(of: key), known.version == entry.version { return known }
+    ) throws(BackendError) -> DecodedServerLedger {
+        if let known = cache.serverLedger(of: key), known.version == entry.version { return known }
         charge(entry.value.count)
-        decisionsCount += 1
-        let decisions = DecodedDecisions(try LedgerRules.stored(entry, key), version: entry.version)
-        cache.insert(decisions, of: key)
-        return decisions
+        serverLedgerCount += 1
+        let serverLedger = DecodedServerLedger(try LedgerRules.stored(entry, key), version: entry.version)
+        cache.insert(serverLedger, of: key)
+        return serverLedger
     }
 
     /// The entitlements of an account.
@@ -53,30 +53,30 @@ actor LedgerDecoder {
     /// - Parameters:
     ///   - environment: The environment whose facts count.
     ///   - ledger: The account's ledger; `nil` if there is none.
-    ///   - decisions: The account's decisions; `nil` if there are none.
+    ///   - serverLedger: The account's server ledger; `nil` if there is none.
     ///   - instant: The instant to answer for. It is read when the work begins, so that callers that waited for the
     ///     same work share one result.
     ///   - charge: Receives the number of bytes to replay, unless the cache has the answer.
     /// - Throws: The error of `charge`, ``RequestError`` for an erased account, `BackendError.Kind.damaged`.
     nonisolated func entitlements(
-        of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, ledger: Entry?, decisions: Entry?,
+        of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, ledger: Entry?, serverLedger: Entry?,
         at instant: @Sendable () -> Timestamp, charge: @Sendable (Int) throws -> Void
-    ) async throws -> EntitlementsAnswer.Reading {
-        let known = answer(of: caller.keys, environment, ledger?.version, decisions?.version, at: instant())
+    ) async throws -> EntitlementsResponse.Reading {
+        let known = answer(of: caller.keys, environment, ledger?.version, serverLedger?.version, at: instant())
         if let known { return known }
         // Charges before it waits, because an account that exceeds its share must not queue up here.
-        try charge((ledger?.value.count ?? 0) + (decisions?.value.count ?? 0))
+        try charge((ledger?.value.count ?? 0) + (serverLedger?.value.count ?? 0))
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {
-            try await replay(caller, catalog, environment, ledger, decisions, at: instant())
+            try await replay(caller, catalog, environment, ledger, serverLedger, at: instant())
         }
     }
 
     private nonisolated func answer(
-        of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ decisions: EntryVersion?,
+        of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ serverLedger: EntryVersion?,
         at instant: Timestamp
-    ) -> EntitlementsAnswer.Reading? {
+    ) -> EntitlementsResponse.Reading? {
         guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger,
-            known.decisions == decisions,
+            known.serverLedger == serverLedger,
             known.holds(at: instant)
         else { return nil }
         return known.reading(at: instant)
@@ -84,20 +84,20 @@ actor LedgerDecoder {
 
     private func replay(
         _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?,
-        _ decisions: Entry?,
+        _ serverLedger: Entry?,
         at instant: Timestamp
-    ) throws -> EntitlementsAnswer.Reading {
+    ) throws -> EntitlementsResponse.Reading {
         let keys = caller.keys
-        let known = answer(of: keys, environment, ledger?.version, decisions?.version, at: instant)
+        let known = answer(of: keys, environment, ledger?.version, serverLedger?.version, at: instant)
         if let known { return known }
         replayCount += 1
         let account = try ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
         // The marker of an erasure exists before the account's record states the erasure.
         guard !account.isErased else { throw RequestError(.gone, "the account was erased") }
-        let server = try decisions.map { try LedgerRules.stored($0, keys.decisions) } ?? Ledger()
-        let answer = EntitlementsAnswer(
+        let server = try serverLedger.map { try LedgerRules.stored($0, keys.serverLedger) } ?? Ledger()
+        let answer = EntitlementsResponse(
             Replay(Facts(account: account, server: server), catalog: catalog, environment: environment), at: instant,
-            account: "\(caller.account)", ledger: ledger?.version, decisions: decisions?.version)
+            account: "\(caller.account)", ledger: ledger?.version, serverLedger: serverLedger?.version)
         cache.insert(answer, of: keys.ledger, in: environment)
         return answer.reading(at: instant)
     }

@@ -5,7 +5,7 @@ import SyncCore
 /// The store as one account sees it: its ledger only grows, and only the server decides about purchases.
 ///
 /// A ledger is stored byte for byte as the client sent it, or not at all. If the server changed it, the client would
-/// have a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
+/// have a version of bytes that it has never seen. The server's decisions are in a second ledger beside it.
 ///
 /// All requests of a caller share one object.
 final class LedgerRules: ForwardingBackend {
@@ -44,13 +44,13 @@ final class LedgerRules: ForwardingBackend {
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else {
-            if key == keys.decisions, policy == .verified { try await checkPolicy() }
+            if key == keys.serverLedger, policy == .verified { try await checkPolicy() }
             return try await base.read(key, unless: knownVersion)
         }
-        let decoded = environment.decoder.cache.decisions(of: keys.decisions)
-        // Reads both in one call, because an answer about a ledger names the version of its decisions.
+        let decoded = environment.decoder.cache.serverLedger(of: keys.serverLedger)
+        // Reads both in one call, because an answer about a ledger names the version of the server ledger.
         let results = try await base.read([
-            ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions, unless: decoded?.version),
+            ReadRequest(key, unless: knownVersion), ReadRequest(keys.serverLedger, unless: decoded?.version),
         ]).outcome
         guard results.count == 2 else { throw Self.incomplete }
         let outcome = try results[0].get()
@@ -87,19 +87,19 @@ final class LedgerRules: ForwardingBackend {
         }
     }
 
-    /// Reads like ``read(_:unless:)``, but without waiting. `nil` if the store cannot answer at once, the decisions
-    /// must be decoded, they do not state the policy yet, or refusals are due to be reconsidered.
+    /// Reads like ``read(_:unless:)``, but without waiting. `nil` if the store cannot answer at once, the server
+    /// ledger must be decoded, it does not state the policy yet, or refusals are due to be reconsidered.
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> Answer<ReadOutcome>? {
         guard let store = environment.synchronousStore,
             let outcome = store.readSynchronously(key, unless: knownVersion)
         else { return nil }
         guard key == keys.ledger else {
-            let mustBeStated = key == keys.decisions && policy == .verified
+            let mustBeStated = key == keys.serverLedger && policy == .verified
             return mustBeStated && !isPolicyStated(in: outcome, knownVersion: knownVersion) ? nil : Answer(outcome)
         }
-        let decoded = environment.decoder.cache.decisions(of: keys.decisions)
-        // Read after the ledger, because decisions are written before the ledger that they are about.
-        switch (store.readSynchronously(keys.decisions, unless: decoded?.version), decoded) {
+        let decoded = environment.decoder.cache.serverLedger(of: keys.serverLedger)
+        // Read after the ledger, because the server ledger is written before the ledger that it is about.
+        switch (store.readSynchronously(keys.serverLedger, unless: decoded?.version), decoded) {
         case (.absent, _) where policy == .trusted: return Answer(outcome)
         case (.unchanged, let decoded?) where decoded.policy == policy && !isReviewDue(decoded):
             return Answer(outcome, relatedVersion: decoded.version)
@@ -122,13 +122,13 @@ final class LedgerRules: ForwardingBackend {
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         let key = keys.ledger
         let mark = environment.claims.mark()
-        let results = try await base.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
+        let results = try await base.read([ReadRequest(key), ReadRequest(keys.serverLedger)]).outcome
         guard results.count == 2 else { throw Self.incomplete }
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
-        var decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
-        if policy == .verified { decided = try await statingPolicy(decided) }
+        var serverEntry: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
+        if policy == .verified { serverEntry = try await statingPolicy(serverEntry) }
         guard precondition.holds(for: stored?.version) else {
-            return Answer(.conflict(stored), relatedVersion: decided?.version)
+            return Answer(.conflict(stored), relatedVersion: serverEntry?.version)
         }
         // Comparing costs as much as decoding, so it is charged even if the ledger is in the cache.
         if let stored { try takeDecoding(stored.value.count, key) }
@@ -140,23 +140,22 @@ final class LedgerRules: ForwardingBackend {
         // Records cannot be removed, and nothing is merged into an erased ledger. A client whose ledger lacks records
         // gets the stored one in the answer, merges both and tries again.
         guard !Ledger.join(known, sent).rightLacks else {
-            return Answer(.conflict(stored), relatedVersion: decided?.version)
+            return Answer(.conflict(stored), relatedVersion: serverEntry?.version)
         }
         let newPurchases = sent.records(beyond: known).compactMap { record -> Purchase? in
             // Under this policy no purchase of a client counts, so none is claimed, refused or dated.
-            guard policy == .trusted, record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
-            return purchase
+            policy == .trusted ? record.purchase : nil
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
         guard !newPurchases.isEmpty else {
             let outcome = try await base.write(value, to: key, if: condition).outcome
             if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
-            return Answer(outcome, relatedVersion: decided?.version)
+            return Answer(outcome, relatedVersion: serverEntry?.version)
         }
         return try await writeLedger(
             Change(
                 value: value, sent: sent, known: known, condition: condition, newPurchases: newPurchases,
-                decided: decided, mark: mark))
+                serverEntry: serverEntry, mark: mark))
     }
 
     /// A change of the ledger that adds purchases.
@@ -166,7 +165,7 @@ final class LedgerRules: ForwardingBackend {
         let known: Ledger
         let condition: Precondition
         let newPurchases: [Purchase]
-        let decided: Entry?
+        let serverEntry: Entry?
         /// The mark that was taken before the ledger was read.
         let mark: Int
     }
@@ -186,10 +185,10 @@ final class LedgerRules: ForwardingBackend {
         let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
-            let decided =
-                try await decide(about: newPurchases, beyond: change.known, change.decided, for: &attempt)
-                ?? change.decided?.version
-            relatedVersion = try await decideAboutDerived(in: change.sent) ?? decided
+            let version =
+                try await decide(about: newPurchases, beyond: change.known, change.serverEntry, for: &attempt)
+                ?? change.serverEntry?.version
+            relatedVersion = try await applyFacadeRule(to: change.sent) ?? version
             isOver = false
             outcome = try await base.write(change.value, to: key, if: change.condition).outcome
         } catch {
@@ -290,40 +289,21 @@ final class LedgerRules: ForwardingBackend {
 
     /// One call of the store, unless the ledger is among the requests.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
-        guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.decisions && policy == .verified })
+        guard requests.contains(where: { $0.key == keys.ledger || $0.key == keys.serverLedger && policy == .verified })
         else {
             return try await base.read(requests)
         }
-        var results: [Result<ReadOutcome, BackendError>] = []
-        for request in requests {
-            do throws(BackendError) {
-                results.append(.success(try await read(request.key, unless: request.knownVersion).outcome))
-            } catch {
-                results.append(.failure(error))
-            }
-        }
-        return Answer(results)
+        return try await OneByOne(base: self).read(requests)
     }
 
     /// One call of the store, unless the ledger is among the requests.
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
         if !requests.contains(where: { $0.key == keys.ledger }) { return try await base.write(requests) }
-        var results: [Result<WriteOutcome, BackendError>] = []
-        for request in requests {
-            do throws(BackendError) {
-                let answer =
-                    if let value = request.value {
-                        try await write(value, to: request.key, if: request.precondition)
-                    } else {
-                        try await delete(request.key, if: request.precondition)
-                    }
-                results.append(.success(answer.outcome))
-            } catch {
-                results.append(.failure(error))
-            }
-        }
-        return Answer(results)
+        return try await OneByOne(base: self).write(requests)
     }
+
+    /// Sends each request of a batch by itself, as a wrapper does by default.
+    private struct OneByOne: ForwardingBackend { let base: any KeyValueBackend }
 }
 
 extension LedgerRules {

@@ -72,8 +72,7 @@ extension TransactionOwners {
             switch ledger.decision(about: transaction) {
             case .refused, .transferred: break
             case .accepted, .countsAsOf, nil:
-                ledger.decide(
-                    .refused("another account has proved this purchase"), about: CollectionOfOne(transaction), at: now)
+                ledger.decide(.refused(Self.provedByAnother), about: CollectionOfOne(transaction), at: now)
             }
         }
     }

@@ -33,6 +33,10 @@ struct TransactionOwners: Sendable {
     /// accounts are not free.
     static let ledgerCount = 4
     private static let chunkCount = 256
+    /// The reasons of refusals that end once the other account does not own the transaction.
+    static let (recordedByAnother, provedByAnother) = (
+        "another account recorded this transaction first", "another account has proved this purchase"
+    )
 
     /// The claim of the account that recorded a transaction first.
     struct Owner: Codable, Hashable, Sendable {
@@ -304,9 +308,6 @@ extension [TransactionReference] {
 extension Ledger {
     /// The transactions of its purchases.
     var transactions: [TransactionReference] {
-        records.compactMap { record in
-            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
-            return purchase.transaction
-        }
+        records.compactMap(\.purchase?.transaction)
     }
 }

@@ -10,20 +10,19 @@ extension AccountUsage {
         _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: @Sendable (EntryKey) -> Bool
     ) async throws(BackendError) {
         while true {
-            let (isKnown, isRunning) = state.withLock { state in
+            let (isKnown, waiter) = state.withLock { state -> (Bool, Count.Waiting.Waiter?) in
                 if let counted = state.usages[prefix]?.counted, now >= counted, now - counted < Self.period {
-                    return (true, false)
+                    return (true, nil)
                 }
-                if state.counts[prefix] != nil { return (false, true) }
+                if let running = state.counts[prefix] { return (false, running.waiting.add()) }
                 state.counts[prefix] = Count()
-                return (false, false)
+                return (false, nil)
             }
             if isKnown { return }
-            if isRunning {
-                switch await waitForCount(prefix) {
+            if let waiter {
+                switch await waiter.value() {
                 case .success: return
-                // The count had already ended, or its caller was cancelled.
-                case nil: continue
+                // The caller that counted was cancelled.
                 case .failure(let error) where error.kind == .cancelled: continue
                 case .failure(let error): throw error
                 }
@@ -42,25 +41,11 @@ extension AccountUsage {
         }
     }
 
-    /// Waits for the running count; `nil` if there is none.
-    private func waitForCount(_ prefix: String) async -> Result<Void, BackendError>? {
-        await withCheckedContinuation { continuation in
-            let isOver = state.withLock { state in
-                guard state.counts[prefix] != nil else { return true }
-                state.counts[prefix]?.waiting.append(continuation)
-                return false
-            }
-            if isOver { continuation.resume(returning: nil) }
-        }
-    }
-
     private static func count(
         _ prefix: String, in store: any KeyValueBackend, _ isCounted: @Sendable (EntryKey) -> Bool
     ) async throws(BackendError) -> Usage {
         var usage = Usage()
-        var after: EntryKey?
-        repeat {
-            let page = try await store.list(prefix: prefix, after: after, limit: 256).outcome
+        try await store.forEachPage(under: prefix, limit: 256) { (page) async throws(BackendError) in
             for item in page.items where isCounted(item.key) {
                 if let byteCount = item.byteCount {
                     usage.set(byteCount, of: item.key, version: item.version)
@@ -68,8 +53,7 @@ extension AccountUsage {
                     usage.set(entry.value.count, of: item.key, version: entry.version)
                 }
             }
-            after = page.next
-        } while after != nil
+        }
         return usage
     }
 
@@ -104,7 +88,6 @@ extension AccountUsage {
     }
 
     private func end(_ prefix: String, _ outcome: Result<Void, BackendError>) {
-        let waiting = state.withLock { $0.counts.removeValue(forKey: prefix)?.waiting ?? [] }
-        for continuation in waiting { continuation.resume(returning: outcome) }
+        _ = state.withLock { $0.counts.removeValue(forKey: prefix)?.waiting.resumeAll(returning: outcome) }
     }
 }

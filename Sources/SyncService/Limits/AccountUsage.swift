@@ -46,7 +46,7 @@ final class AccountUsage: Sendable {
         }
 
         /// Records that `key` was deleted, if it held anything.
-        mutating func noteDeletion(of key: EntryKey, at now: Int64) {
+        mutating func rememberDeletion(of key: EntryKey, at now: Int64) {
             if sizes[key] != nil { deletions[key] = now + AccountUsage.deletionPeriod }
         }
 
@@ -109,12 +109,14 @@ final class AccountUsage: Sendable {
 
     /// A running count of an account.
     struct Count {
+        typealias Waiting = WaitList<Void, Result<Void, BackendError>>
+
         /// The keys that were changed in the meantime, with the largest size that each may have, because the listing
         /// may be older. For a key with a single change at a time, it is the exact size; `nil` for a deleted key.
         var changed: [EntryKey: Int?] = [:]
         /// Other keys that the changes of the store named in the meantime, with their versions.
         var noticed: [EntryKey: EntryVersion?] = [:]
-        var waiting: [CheckedContinuation<Result<Void, BackendError>?, Never>] = []
+        let waiting = Waiting()
         /// True if the account must be counted again.
         var isOutdated = false
     }
@@ -202,7 +204,7 @@ extension AccountUsage {
                 count.changed[key] = areSeveral ? max(size ?? 0, former ?? 0) : size
                 state.counts[prefix] = count
             }
-            if let now, limits.accountKeys != nil { state.update(prefix) { $0.noteDeletion(of: key, at: now) } }
+            if let now, limits.accountKeys != nil { state.update(prefix) { $0.rememberDeletion(of: key, at: now) } }
             var isOutdated = false
             state.update(prefix) { usage in
                 // The former version may be one that this server wrote just before.
@@ -244,7 +246,7 @@ extension AccountUsage {
 
     /// Records that `key` was deleted.
     func remove(_ key: EntryKey, from usage: inout Usage, at now: Int64) {
-        if limits.accountKeys != nil { usage.noteDeletion(of: key, at: now) }
+        if limits.accountKeys != nil { usage.rememberDeletion(of: key, at: now) }
         usage.set(nil, of: key)
     }
 

@@ -21,9 +21,9 @@ package struct CallerLimits: Hashable, Sendable {
     /// Open event streams of one account, 1 or more.
     package var accountStreams: Int? = 32
     /// Devices that wait for approval at the same time, 1 or more.
-    package var deviceGrants: Int? = 10_000
+    package var waitingDevices: Int? = 10_000
     /// Devices of one address that wait for approval at the same time, 1 or more.
-    package var addressDeviceGrants: Int? = 64
+    package var addressWaitingDevices: Int? = 64
     /// Keys that one account may have beside its ledger, 0 or more.
     package var accountKeys: Int? = 1_000
     /// Bytes of the values under those keys, 0 or more.

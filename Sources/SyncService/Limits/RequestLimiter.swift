@@ -1,27 +1,33 @@
 import HTTPTypes
-import Synchronization
 
-/// Enforces ``CallerLimits`` on addresses and accounts. Its tables have a fixed size; checking a rate takes one lock
-/// and allocates nothing. All times are in milliseconds since 1970 UTC.
+/// The kinds of requests whose sender is not yet known.
+package enum StrangerRequest: Sendable {
+    case other, logIn, signUp
+}
+
+/// Enforces ``CallerLimits`` on addresses and accounts. All times are in milliseconds since 1970 UTC.
 final class RequestLimiter: Sendable {
-    /// The kinds of requests whose sender is not yet known.
-    enum UnauthenticatedKind {
-        case other, logIn, signUp
-    }
-
-    /// The lanes of the rates in the entry of an address, and of an account.
+    /// The lanes of the rates of an address, and of an account.
     private enum Lane {
         static let (requests, strangers, logIns, signUps) = (0, 1, 2, 3)
         static let (reads, writes) = (0, 1)
     }
+
+    /// The refused pieces of evidence of an address.
+    private static let refusedEvidence = Rate(perSecond: 0.2, burst: 60)
+    /// The content sessions that one line of purchases gets without an account: 300 at once, and 300 a day after that.
+    private static let lineSessions = Rate(perSecond: 300.0 / 86_400, burst: 300)
 
     let limits: CallerLimits
     /// The running requests of accounts.
     let requests: Budget
     /// The open event streams of accounts.
     let streams: Budget
-    private let addresses: Mutex<LimitTable>
-    private let accounts: Mutex<LimitTable>
+    private let addresses: RateTable
+    private let accounts: RateTable
+    private let evidence = RateTable(
+        capacity: 4_096, reason: "too much evidence from this address was refused")
+    private let lines = RateTable(capacity: 4_096, reason: "too many sessions of this purchase")
     private let onRefusal: @Sendable (Refusal) -> Void
 
     /// - Parameter onRefusal: Called for each request that is refused.
@@ -32,56 +38,45 @@ final class RequestLimiter: Sendable {
         (self.limits, self.onRefusal) = (limits, onRefusal)
         requests = Budget(.init(account: limits.accountRequests))
         streams = Budget(.init(account: limits.accountStreams))
-        addresses = Mutex(LimitTable(capacity: capacity))
-        accounts = Mutex(LimitTable(capacity: capacity))
+        addresses = RateTable(capacity: capacity, reason: "too many requests from this address") {
+            onRefusal(.addressRate)
+        }
+        accounts = RateTable(capacity: capacity, reason: "too many requests of this account") {
+            onRefusal(.accountRate)
+        }
     }
 
     /// Counts a request of `peer`, of any kind.
     ///
     /// - Throws: ``RequestError`` with status 429 if the address must wait.
     func admit(_ peer: String, now: Int64) throws(RequestError) {
-        try take(limits.addressRequests, Lane.requests, of: peer, now)
+        try addresses.take(of: limits.addressRequests, lane: Lane.requests, by: HolderID.of(peer: peer), now: now)
     }
 
     /// Counts a request of `peer` whose sender is not known. Throws like ``admit(_:now:)``.
-    func admit(stranger peer: String, _ kind: UnauthenticatedKind, now: Int64) throws(RequestError) {
+    func admit(stranger peer: String, _ kind: StrangerRequest, now: Int64) throws(RequestError) {
         let (rate, lane) =
             switch kind {
             case .other: (limits.unauthenticatedRequests, Lane.strangers)
             case .logIn: (limits.logIns, Lane.logIns)
             case .signUp: (limits.signUps, Lane.signUps)
             }
-        try take(rate, lane, of: peer, now)
+        try addresses.take(of: rate, lane: lane, by: HolderID.of(peer: peer), now: now)
     }
 
-    private func take(_ rate: Rate?, _ lane: Int, of peer: String, _ now: Int64) throws(RequestError) {
-        guard let rate, let id = Self.id(of: peer) else { return }
-        let wait = addresses.withLock { table in
-            table.update(id) { $0.take(1, of: rate, lane: lane, now: now * 1_000) }
-        }
-        guard let wait else { return }
-        onRefusal(.addressRate)
-        throw Self.error("too many requests from this address", wait: wait)
-    }
-
-    /// The id under which the rates of `peer` are kept; `nil` for a loopback address, which has no limits.
-    private static func id(of peer: String) -> UInt64? {
-        guard let address = ClientAddress(peer) else { return LimitTable.id(of: peer) }
-        return address.isLoopback ? nil : LimitTable.id(of: address.network)
-    }
-
-    /// Counts a request of the account called `name` and takes a place among its running requests.
+    /// Counts a request of the account called `name` and takes a slot among its running requests.
     ///
     /// - Parameters:
     ///   - isRead: True if the request changes nothing.
     ///   - byteCount: The length of the request's body.
-    /// - Returns: The place, to be given back to ``requests``.
+    /// - Returns: The slot, to be given back to ``requests``.
     /// - Throws: ``RequestError`` with status 429 if the account must wait.
     func enter(account name: String, isRead: Bool, byteCount: Int, now: Int64) throws(RequestError) -> Budget.Ticket {
-        let ticket = try takePlace(of: requests, name, "too many requests of this account at once", wait: 1)
+        let ticket = try takeSlot(of: requests, name, "too many requests of this account at once", wait: 1)
         do throws(RequestError) {
             let (rate, lane) = isRead ? (limits.accountReads, Lane.reads) : (limits.accountWrites, Lane.writes)
-            try take(1 + max(0, byteCount - 1) >> 16, of: rate, lane, account: name, now)
+            try accounts.take(
+                1 + max(0, byteCount - 1) >> 16, of: rate, lane: lane, by: HolderID.of(name), now: now)
             return ticket
         } catch {
             requests.give(ticket)
@@ -89,31 +84,19 @@ final class RequestLimiter: Sendable {
         }
     }
 
-    /// Takes a place among the streams of the account called `name`, to be given back to ``streams``. Throws like
+    /// Takes a slot among the streams of the account called `name`, to be given back to ``streams``. Throws like
     /// ``enter(account:isRead:byteCount:now:)``.
     func openStream(account name: String) throws(RequestError) -> Budget.Ticket {
-        try takePlace(of: streams, name, "too many open streams of this account", wait: 30_000_000)
+        try takeSlot(of: streams, name, "too many open streams of this account", wait: 30_000_000)
     }
 
-    private func takePlace(
+    private func takeSlot(
         of budget: Budget, _ name: String, _ reason: String, wait: Int64
     ) throws(RequestError) -> Budget.Ticket {
         do throws(Budget.Shortage) { return try budget.take(account: name) } catch {
             onRefusal(.accountConcurrency)
-            throw Self.error(reason, wait: wait)
+            throw .wait(wait, reason)
         }
-    }
-
-    private func take(
-        _ count: Int, of rate: Rate?, _ lane: Int, account name: String, _ now: Int64
-    ) throws(RequestError) {
-        guard count > 0, let rate else { return }
-        let wait = accounts.withLock { table in
-            table.update(LimitTable.id(of: name)) { $0.take(count, of: rate, lane: lane, now: now * 1_000) }
-        }
-        guard let wait else { return }
-        onRefusal(.accountRate)
-        throw Self.error("too many requests of this account", wait: wait)
     }
 
     /// Decoding 16 KiB costs as much as a request.
@@ -126,15 +109,9 @@ final class RequestLimiter: Sendable {
     /// Charges the account called `name` for work that was unknown when its request was admitted. The account may get
     /// into debt; its next requests then wait, a minute at most.
     func charge(account name: String, reads: Int, writes: Int, now: Int64) {
-        let charges = [(limits.accountReads, Lane.reads, reads), (limits.accountWrites, Lane.writes, writes)]
-        guard charges.contains(where: { $0.0 != nil && $0.2 > 0 }) else { return }
-        accounts.withLock { table in
-            table.update(LimitTable.id(of: name)) { entry in
-                for case (let rate?, let lane, let count) in charges where count > 0 {
-                    entry.charge(count, of: rate, lane: lane, now: now * 1_000)
-                }
-            }
-        }
+        let id = HolderID.of(name)
+        accounts.charge(reads, of: limits.accountReads, lane: Lane.reads, by: id, now: now)
+        accounts.charge(writes, of: limits.accountWrites, lane: Lane.writes, by: id, now: now)
     }
 
     /// Charges the account called `name` for operations that are not covered by its request. The request itself counts
@@ -149,7 +126,7 @@ final class RequestLimiter: Sendable {
     ///
     /// - Throws: ``RequestError`` with status 429 if the account must wait. Nothing is counted then.
     func takeReads(_ count: Int, account name: String, now: Int64) throws(RequestError) {
-        try take(count, of: limits.accountReads, Lane.reads, account: name, now)
+        try accounts.take(count, of: limits.accountReads, lane: Lane.reads, by: HolderID.of(name), now: now)
     }
 
     /// Counts a read by the account called `name` at `peer`. Returns `false` if either must wait.
@@ -168,23 +145,28 @@ final class RequestLimiter: Sendable {
 
     /// Throws if the account called `name` must wait before it may write again. Counts nothing.
     func checkWrites(account name: String, now: Int64) throws(RequestError) {
-        guard let rate = limits.accountWrites else { return }
-        let wait = accounts.withLock { table in
-            table.update(LimitTable.id(of: name)) { entry in
-                var copy = entry
-                return copy.take(1, of: rate, lane: Lane.writes, now: now * 1_000)
-            }
-        }
-        guard let wait else { return }
-        onRefusal(.accountRate)
-        throw Self.error("too many requests of this account", wait: wait)
+        try accounts.check(limits.accountWrites, lane: Lane.writes, of: HolderID.of(name), now: now)
+    }
+
+    /// Throws ``RequestError`` with status 429 if `peer` sent too much evidence that was refused. Counts nothing.
+    ///
+    /// Accepted evidence does not count, because a store sends notifications in bursts from few addresses.
+    func checkEvidence(of peer: String, now: Int64) throws(RequestError) {
+        try evidence.check(Self.refusedEvidence, of: HolderID.of(peer: peer), now: now)
+    }
+
+    /// Counts evidence of `peer` that was refused.
+    func countRefusedEvidence(of peer: String, now: Int64) {
+        evidence.charge(of: Self.refusedEvidence, by: HolderID.of(peer: peer), now: now)
+    }
+
+    /// Counts a content session of a line of purchases.
+    ///
+    /// - Throws: ``RequestError`` with status 429 if the line must wait.
+    func admit(line: String, now: Int64) throws(RequestError) {
+        try lines.take(of: Self.lineSessions, by: HolderID.of(line), now: now)
     }
 
     /// The number of addresses that are remembered.
-    var addressCount: Int { addresses.withLock { $0.count } }
-
-    private static func error(_ reason: String, wait: Int64) -> RequestError {
-        let seconds = max(1, (wait + 999_999) / 1_000_000)
-        return RequestError(.tooManyRequests, "\(reason); wait \(seconds) s", retryAfter: seconds)
-    }
+    var addressCount: Int { addresses.count }
 }

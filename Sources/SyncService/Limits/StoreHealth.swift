@@ -14,7 +14,7 @@ final class StoreHealth: Sendable {
     private let state = Mutex(State())
 
     /// Records an error of the store.
-    func note(_ error: BackendError) {
+    func remember(_ error: BackendError) {
         guard error.operation == .write || error.operation == .delete else { return }
         switch error.kind {
         case .busy, .cancelled, .tooLarge, .invalidKey, .refused: return

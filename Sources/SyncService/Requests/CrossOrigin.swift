@@ -12,26 +12,26 @@ struct CrossOrigin {
     static let allowedFields =
         "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID)"
 
-    /// Adds the header fields that let a page of `origin` read an answer.
-    func note(_ origin: String?, in fields: inout HTTPFields) {
+    /// Adds the header fields that let a page of `origin` read a response.
+    func addFields(to fields: inout HTTPFields, for origin: String?) {
         guard !origins.isEmpty else { return }
-        // A cache must not serve an answer for one origin to another.
+        // A cache must not serve a response for one origin to another.
         fields[.vary] = "Origin"
         guard let origin, origins.contains(where: { $0.utf8.elementsEqual(origin.utf8) }) else { return }
         fields[.accessControlAllowOrigin] = origin
         fields[.accessControlExposeHeaders] = Self.exposedFields
     }
 
-    /// The answer to a preflight request for a path that accepts the methods `names`.
+    /// The response to a preflight request for a path that accepts the methods `names`.
     func preflight(
         _ request: HTTPRequest, methods names: String, fields: String = allowedFields
-    ) -> TransportAnswer {
+    ) -> ServiceResponse {
         var response = HTTPResponse(status: .noContent)
         response.headerFields[.allow] = names
-        guard request.headerFields[.accessControlRequestMethod] != nil else { return TransportAnswer(response) }
+        guard request.headerFields[.accessControlRequestMethod] != nil else { return ServiceResponse(response) }
         response.headerFields[.accessControlAllowMethods] = names
         response.headerFields[.accessControlAllowHeaders] = fields
         response.headerFields[.accessControlMaxAge] = "600"
-        return TransportAnswer(response)
+        return ServiceResponse(response)
     }
 }

@@ -1,6 +1,6 @@
 import Entitlements
 package import HTTPTypes
-package import SyncProtocol
+import SyncProtocol
 
 /// The members of a request's body: a JSON object, or a form (`application/x-www-form-urlencoded`) for clients of
 /// OAuth 2.0 (RFC 6749).
@@ -31,11 +31,11 @@ package struct RequestFields {
 
     private mutating func readJSON(_ body: [UInt8]) throws(RequestError) {
         guard !body.isEmpty else { return }
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: body) } catch {
+        let value: JSON
+        do throws(InputError) { value = try JSON(parsing: body) } catch {
             throw RequestError(.badRequest, "the body must be a JSON object: \(error)")
         }
-        guard case .object(let members) = value else {
+        guard let members = value.members else {
             throw RequestError(.badRequest, "the body must be a JSON object, not \(value.typeName)")
         }
         names = Set(members.keys)
@@ -89,11 +89,13 @@ package struct RequestFields {
     }
 }
 
-/// The strict reading of JSON from clients.
-package enum StrictJSON {
-    /// Returns `true` if `bytes` are one JSON text (RFC 8259) in which no object has a member twice. Foundation's
-    /// decoder would silently choose one of the two.
-    package static func isUnambiguous(_ bytes: [UInt8]) -> Bool { (try? JSONValue(parsing: bytes)) != nil }
+extension HTTPFields {
+    /// Checks that the body is JSON.
+    func checkJSON() throws(RequestError) {
+        guard mediaType == "application/json" else {
+            throw RequestError(.unsupportedMediaType, "the body must be application/json")
+        }
+    }
 }
 
 /// The refusal of a request for a reason that the client can act on.
@@ -109,11 +111,12 @@ package struct RequestError: Error {
         (self.status, self.detail, self.code, self.retryAfter) = (status, detail, code, retryAfter)
     }
 
-    package var answer: TransportAnswer {
+    /// The response that carries the refusal.
+    package var response: ServiceResponse {
         var problem = Problem(status, detail)
         problem.error = code
-        var answer = TransportAnswer.problem(problem)
-        if let retryAfter { answer.response.headerFields[.retryAfter] = String(retryAfter) }
-        return answer
+        var response = ServiceResponse.problem(problem)
+        if let retryAfter { response.head.headerFields[.retryAfter] = String(retryAfter) }
+        return response
     }
 }

@@ -1,5 +1,25 @@
 package import Entitlements
 
+/// A rule about the purchases that a façade records for its clients, in a store of its own.
+package struct FacadeRule: Sendable {
+    /// The store of these purchases. Accounts without such a purchase cost nothing.
+    package var store: StoreID
+    /// Adds decisions to the server ledger, whenever one of the account's two ledgers changes.
+    package var decide: @Sendable (_ server: inout ServerLedger, _ account: Ledger, _ now: Timestamp) -> Void
+
+    /// A rule about the purchases of `store`.
+    package init(
+        store: StoreID, decide: @escaping @Sendable (inout ServerLedger, _ account: Ledger, _ now: Timestamp) -> Void
+    ) {
+        (self.store, self.decide) = (store, decide)
+    }
+
+    /// Returns `true` if the ledger has a purchase of the façade.
+    func concerns(_ account: Ledger) -> Bool {
+        account.records.contains { $0.purchase?.transaction.store == store }
+    }
+}
+
 /// The configuration of a service.
 package struct ServiceConfiguration: Sendable {
     /// The server's name: the issuer and the audience of its tokens. Changing it invalidates all access tokens.
@@ -20,8 +40,8 @@ package struct ServiceConfiguration: Sendable {
     package var operatorToken: String?
     /// The owner of a transaction that two accounts claim.
     package var ownership = Ownership.keepWithFirst
-    /// True if a façade serves the same accounts: purchases that it derives are matched with those of stores.
-    package var hasFacade = false
+    /// The rule of a façade that serves the same accounts; `nil` without one.
+    package var facade: FacadeRule?
     /// The trust in what clients report.
     package var policy = TrustPolicy.trusted
     /// The verifiers of what stores sign.

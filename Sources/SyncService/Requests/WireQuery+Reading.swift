@@ -2,22 +2,20 @@ import HTTPTypes
 import SyncProtocol
 
 extension WireQuery {
-    /// The page size requested with `limit`, at most the server's own limit; `nil` if `limit` is malformed, see
-    /// ``refusal(ofLimit:)``.
-    func pageSize(_ limits: KeyValueService.Limits) -> Int? {
+    /// The page size requested with `limit`, at most the server's own limit.
+    ///
+    /// - Throws: ``RequestError`` for a malformed `limit`.
+    func pageSize(_ limits: KeyValueService.Limits) throws(RequestError) -> Int {
         guard let text = self["limit"] else { return limits.usualPageSize }
-        guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
-            return nil
-        }
+        let isNumber = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
         // A number beyond a machine word exceeds the limit, too.
-        let number = Int(text) ?? .max
-        return number >= 1 ? min(number, limits.pageSize) : nil
-    }
-
-    /// The refusal of a malformed `limit`.
-    func refusal(ofLimit limits: KeyValueService.Limits) -> RequestError {
-        let text = Self.shortened(self["limit"] ?? "")
-        return RequestError(.badRequest, "limit must be a whole number from 1 to \(limits.pageSize), not \"\(text)\"")
+        let number = isNumber ? Int(text) ?? .max : 0
+        guard number >= 1 else {
+            throw RequestError(
+                .badRequest,
+                "limit must be a whole number from 1 to \(limits.pageSize), not \"\(Self.shortened(text))\"")
+        }
+        return min(number, limits.pageSize)
     }
 
     /// The Boolean parameter called `name`; `nil` if it is missing.

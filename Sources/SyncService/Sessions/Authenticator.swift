@@ -167,22 +167,17 @@ final class Authenticator: Sendable {
     private let records: RecordStore
     private let keys: KeyRing
     private let freshness: FeedFreshness
-    private let cryptography: any ServiceCryptography
+    private let verifier: TokenVerifier
     private let configuration: ServiceConfiguration
     private let host: HostServices
-    private let operatorDigest: [UInt8]?
-    private let onRefusedToken: @Sendable (RefusedToken) -> Void
     private let cache = Mutex(Cache())
 
     init(
-        _ store: any KeyValueBackend, keys: KeyRing, _ cryptography: any ServiceCryptography,
-        _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness,
-        onRefusedToken: @escaping @Sendable (RefusedToken) -> Void = { _ in }
+        _ store: any KeyValueBackend, keys: KeyRing, _ verifier: TokenVerifier,
+        _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness
     ) {
-        self.onRefusedToken = onRefusedToken
         (records, self.freshness) = (RecordStore(backend: store), freshness)
-        (self.keys, self.cryptography, self.configuration, self.host) = (keys, cryptography, configuration, host)
-        operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
+        (self.keys, self.verifier, self.configuration, self.host) = (keys, verifier, configuration, host)
     }
 
     /// The number of cached tokens, and the total size of their header fields.
@@ -207,8 +202,9 @@ final class Authenticator: Sendable {
             throw .invalid("not a bearer token")
         }
         let token = String(field[space...].drop { $0 == " " })
-        // Digests are compared, so that the time reveals nothing about the token.
-        if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
+        if let right = configuration.operatorToken, Array(token.utf8).isEqual(toSecret: Array(right.utf8)) {
+            return .operator
+        }
         guard token.utf8.count <= Self.tokenByteCount else { throw .invalid("longer than any token") }
         // The cache holds one spelling of the field. Otherwise each spelling would take a place of its own.
         let usual = "Bearer " + token
@@ -248,13 +244,13 @@ final class Authenticator: Sendable {
         do throws(BackendError) { try await keys.refresh() } catch { throw .store(error) }
         let verified: VerifiedToken
         do throws(TokenRefusal) {
-            verified = try await cryptography.verify(token, keys: keys.keys, now: now)
+            verified = try await verifier.verify(token, keys: keys.keys, now: now)
         } catch {
-            guard !error.isExpired, mayReload(now) else { throw .invalid(error.reason) }
+            guard error.isKeyUnknown, mayReload(now) else { throw .invalid(error.reason) }
             // Another server may have created a new key.
             do throws(BackendError) { try await keys.load() } catch { throw .store(error) }
             do throws(TokenRefusal) {
-                verified = try await cryptography.verify(token, keys: keys.keys, now: now)
+                verified = try await verifier.verify(token, keys: keys.keys, now: now)
             } catch {
                 throw .invalid(error.reason)
             }
@@ -268,7 +264,7 @@ final class Authenticator: Sendable {
                     expires: min(Self.milliseconds(expiresAt), now + Self.externalPeriod))
             } catch {
                 if let reason = error.reason {
-                    onRefusedToken(RefusedToken(issuer: issuer, subject: subject, reason: reason))
+                    verifier.onRefusal(RefusedToken(issuer: issuer, subject: subject, reason: reason))
                 }
                 throw error
             }
@@ -293,7 +289,7 @@ final class Authenticator: Sendable {
 
     private func caller(_ claims: AccessClaims, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
         do {
-            guard let held = try await record(claims.account),
+            guard let held = try await records.account(claims.account),
                 let session = try await records.read(
                     try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
                 session.account.utf8.elementsEqual(claims.account.utf8),
@@ -320,13 +316,13 @@ final class Authenticator: Sendable {
     ) async throws(AuthenticationFailure) -> AccountCaller {
         do {
             _ = try Account(subject)
-            var held = try await record(subject)
+            var held = try await records.account(subject)
             if held?.value.isUnused ?? true {
                 if let objection = AccountName.objection(to: subject) {
                     throw AuthenticationFailure.invalid("its subject is no account name: \(objection)")
                 }
                 try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
-                held = try await record(subject)
+                held = try await records.account(subject)
             }
             guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
             let record = held.value
@@ -347,10 +343,6 @@ final class Authenticator: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
-        try await records.read(try AccountRecord.key(of: name))
-    }
-
     private static func failure(_ error: any Error) -> AuthenticationFailure {
         switch error {
         case let error as AuthenticationFailure: error
@@ -368,8 +360,7 @@ struct ExternalAccounts: Sendable {
     /// Creates the account of a subject that the server does not know yet.
     func create(_ subject: String, issuer: String) async throws(BackendError) {
         let (incarnation, now) = (host.randomUUID(), host.now())
-        _ = try await records.update(try AccountRecord.key(of: subject)) {
-            (known: AccountRecord?) throws(BackendError) in
+        _ = try await records.updateAccount(subject) { known in
             guard known?.isUnused ?? true else { return known }
             return AccountRecord(
                 name: subject, incarnation: incarnation, erased: known?.erased ?? [], issuer: issuer, created: now)
@@ -383,8 +374,7 @@ struct ExternalAccounts: Sendable {
     ///   were ended before the erasure.
     func renew(_ caller: AccountCaller) async throws(BackendError) -> AccountRecord? {
         let (incarnation, now) = (host.randomUUID(), host.now())
-        return try await records.update(try AccountRecord.key(of: caller.credential.name)) {
-            (known: AccountRecord?) throws(BackendError) in
+        return try await records.updateAccount(caller.credential.name) { known in
             guard var record = known, record.issuer != nil, record.epoch == caller.epoch else { return nil }
             if record.incarnation == nil {
                 let isEnded = record.tokensSince.map { caller.issued ?? .min <= $0 } ?? false

@@ -1,3 +1,5 @@
+import Crypto
+import Entitlements
 import SyncCore
 import Synchronization
 
@@ -32,13 +34,13 @@ final class KeyRing: Sendable {
     }
 
     private let records: RecordStore
-    private let cryptography: any ServiceCryptography
     private let host: HostServices
     private let freshness: FeedFreshness
     private let isClockWrong: @Sendable () -> Bool
 
     private struct Cache {
         var ring: Ring?
+        var keys: [SigningKey] = []
         /// The time at which the load of `ring` began, as ``FeedFreshness/now``.
         var loaded = Duration.zero
         /// The number of changes of the stored keys that were seen, and the number before the load of `ring`.
@@ -48,10 +50,10 @@ final class KeyRing: Sendable {
     private let cache = Mutex(Cache())
 
     init(
-        _ store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices,
-        freshness: FeedFreshness, isClockWrong: @escaping @Sendable () -> Bool
+        _ store: any KeyValueBackend, host: HostServices, freshness: FeedFreshness,
+        isClockWrong: @escaping @Sendable () -> Bool
     ) {
-        (records, self.cryptography) = (RecordStore(backend: store), cryptography)
+        records = RecordStore(backend: store)
         (self.host, self.freshness, self.isClockWrong) = (host, freshness, isClockWrong)
     }
 
@@ -79,17 +81,25 @@ final class KeyRing: Sendable {
     func load() async throws(BackendError) {
         let (now, start, count) = (host.now(), freshness.now, cache.withLock { $0.changeCount })
         let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
-            var ring = known ?? Ring(keys: [], secret: Data(cryptography.randomBytes(32)))
+            var ring = known ?? Ring(keys: [], secret: Data(host.randomBytes(32)))
             if !ring.keys.isEmpty, isClockWrong() { return ring }
             ring.keys.removeAll { Self.isFromTheFuture($0, now) }
             if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
             add(to: &ring, now: now)
             return ring
         }
+        // Reading a key costs as much as a signature.
+        let keys = try (ring?.keys ?? []).map { (stored) throws(BackendError) in
+            guard let key = try? Curve25519.Signing.PrivateKey(rawRepresentation: stored.key) else {
+                throw BackendError(
+                    .damaged, operation: .read, key: try Self.key(), message: "the key \(stored.id) cannot be read")
+            }
+            return SigningKey(id: stored.id, key: key)
+        }
         cache.withLock { cache in
             // A load that began later may have finished earlier.
             guard cache.ring == nil || start >= cache.loaded else { return }
-            (cache.ring, cache.loaded, cache.loadedCount) = (ring, start, count)
+            (cache.ring, cache.keys, cache.loaded, cache.loadedCount) = (ring, keys, start, count)
         }
     }
 
@@ -110,30 +120,26 @@ final class KeyRing: Sendable {
     }
 
     private func add(to ring: inout Ring, now: Int64) {
-        let id = Hexadecimal.text(cryptography.randomBytes(8))
-        ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
+        let id = Hexadecimal.text(host.randomBytes(8))
+        ring.keys.append(Ring.Key(id: id, key: Data(host.randomBytes(32)), created: now))
         // Tokens are valid for minutes, so the last two keys suffice.
         ring.keys.removeFirst(max(0, ring.keys.count - 2))
     }
 
     /// The current signing key.
-    func signingKey() async throws(BackendError) -> SigningKey { SigningKey(try await newestKey()) }
+    func signingKey() async throws(BackendError) -> SigningKey { try await grantKey().key }
 
     /// The current signing key, for a grant.
     func grantKey() async throws(BackendError) -> GrantKey {
-        let key = try await newestKey()
-        return GrantKey(SigningKey(key), created: key.created)
-    }
-
-    private func newestKey() async throws(BackendError) -> Ring.Key {
         try await refresh()
         let now = host.now()
         let newest = cache.withLock { $0.ring?.keys.last }
         if newest.map({ Self.signs($0, now) }) != true { try await load() }
-        guard let key = cache.withLock({ $0.ring?.keys.last }) else {
-            throw BackendError(.damaged, message: "there is no key to sign tokens with")
+        let current = cache.withLock { cache in
+            cache.ring?.keys.last.flatMap { newest in cache.keys.last.map { GrantKey($0, created: newest.created) } }
         }
-        return key
+        guard let current else { throw BackendError(.damaged, message: "there is no key to sign tokens with") }
+        return current
     }
 
     private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
@@ -145,17 +151,11 @@ final class KeyRing: Sendable {
     }
 
     /// All keys that may have signed a token that is still valid.
-    var keys: [SigningKey] {
-        cache.withLock { cache in (cache.ring?.keys ?? []).map { SigningKey($0) } }
-    }
+    var keys: [SigningKey] { cache.withLock { $0.keys } }
 
     /// Returns `true` if the cached keys contain one of this name.
-    func contains(_ id: String) -> Bool { cache.withLock { $0.ring?.keys.contains { $0.id == id } ?? false } }
+    func contains(_ id: String) -> Bool { keys.contains { $0.id == id } }
 
     /// The secret from which refresh tokens are derived.
     var secret: [UInt8] { cache.withLock { Array($0.ring?.secret ?? Data()) } }
-}
-
-extension SigningKey {
-    fileprivate init(_ key: KeyRing.Ring.Key) { self.init(id: key.id, bytes: Array(key.key)) }
 }

@@ -1,5 +1,7 @@
 import EntitlementSync
+import Entitlements
 import HTTPTypes
+import StoreEvidence
 import SyncCore
 
 #if canImport(FoundationEssentials)
@@ -8,11 +10,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// The tokens of a session, as its device receives them.
+struct IssuedSession: Sendable {
+    var accessToken: String
+    var refreshToken: String
+    var account: Account
+    var expiresIn: Int
+}
+
 /// The sessions of accounts. A session lets a device obtain access tokens without the password.
 struct Sessions: Sendable {
     let records: RecordStore
     let keys: KeyRing
-    let cryptography: any ServiceCryptography
     let configuration: ServiceConfiguration
     let host: HostServices
     /// This server: random for each process.
@@ -24,25 +33,18 @@ struct Sessions: Sendable {
     /// The maximum number of sessions of an account. A new session then ends the least recently refreshed one.
     private static let maximumPerAccount = 100
 
-    /// The tokens of a session.
-    struct Grant: Sendable {
-        var accessToken: String
-        var refreshToken: String
-        var account: Account
-        var expiresIn: Int
-    }
-
     /// Begins a session for a verified credential.
     ///
     /// - Throws: ``RequestError`` with the code `invalid_grant` if the credential's epoch has ended.
-    func begin(_ credential: VerifiedCredential) async throws -> Grant {
+    func begin(_ credential: VerifiedCredential) async throws -> IssuedSession {
         let (name, account) = (credential.name, credential.account)
         let now = host.now()
         try await keys.refresh()
-        let secret = cryptography.randomBytes(32)
+        let secret = host.randomBytes(32)
         let session = SessionRecord(
-            id: Hexadecimal.text(cryptography.randomBytes(16)), account: name,
-            incarnation: account.incarnation, epoch: credential.epoch, secret: digest(secret), rotated: now,
+            id: Hexadecimal.text(host.randomBytes(16)), account: name,
+            incarnation: account.incarnation, epoch: credential.epoch, secret: hexadecimalDigest(of: secret),
+            rotated: now,
             rotatedBy: server, created: now, expires: now + lifetime)
         try await endSurplus(of: account, now: now)
         let key = try SessionRecord.key(session.id, of: name)
@@ -51,13 +53,13 @@ struct Sessions: Sendable {
         }
         // The epoch may have ended since the check. Its other sessions are then already deleted, so this one must not
         // stay.
-        guard let record = try await record(name), isValid(session, record.value) else {
+        guard let record = try await records.account(name), isValid(session, record.value) else {
             try await end(session.id, of: name)
             throw RequestError(
                 .badRequest, "the account's password or sessions changed meanwhile; log in again", code: "invalid_grant"
             )
         }
-        return try await grant(session, account, secret)
+        return try await issue(session, account, secret)
     }
 
     /// Exchanges a refresh token for its successor. Repeated attempts within ``grace`` get the same successor.
@@ -68,17 +70,18 @@ struct Sessions: Sendable {
     /// - Returns: `nil` for an invalid token. If the token's grace period is over or its successor was used, the
     ///   session also ends, because the token may have been copied.
     /// - Throws: `BackendError.Kind.unavailable` while the clocks leave it open whether the grace period is over.
-    func refresh(_ text: String) async throws(BackendError) -> Grant? {
+    func refresh(_ text: String) async throws(BackendError) -> IssuedSession? {
         guard let token = RefreshToken(text) else { return nil }
         try await keys.refresh()
-        guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
+        guard token.isAuthentic(key: keys.secret) else { return nil }
         let now = host.now()
         // Derived from the old secret with the server's key: repeated requests get the same successor, and no client
         // can compute it.
-        let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
-        let presented = digest(token.secret)
+        let successor = authenticationCode(of: token.secret, key: keys.secret)
+        let nextDigest = hexadecimalDigest(of: successor)
+        let presented = hexadecimalDigest(of: token.secret)
         let key = try SessionRecord.key(token.session, of: token.account)
-        guard var record = try await record(token.account) else { return nil }
+        guard var record = try await records.account(token.account) else { return nil }
         var (isReplayed, isFromOtherEpoch, isOpen) = (false, false, false)
         let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
             (isReplayed, isFromOtherEpoch, isOpen) = (false, false, false)
@@ -88,13 +91,13 @@ struct Sessions: Sendable {
                 return nil
             }
             if session.secret == presented, session.generation == token.generation {
-                (session.formerSecret, session.secret) = (presented, digest(successor))
+                (session.formerSecret, session.secret) = (presented, nextDigest)
                 (session.rotated, session.rotatedBy, session.expires) = (now, server, now + lifetime)
                 session.generation += 1
                 return session
             }
             let age = now - session.rotated
-            if session.formerSecret == presented, session.secret == digest(successor) {
+            if session.formerSecret == presented, session.secret == nextDigest {
                 // On this server, a negative age means that the clock was set back.
                 let isOwn = session.rotatedBy == server || session.rotatedBy == nil
                 if age <= Self.grace, isOwn || age >= -Self.grace { return session }
@@ -105,7 +108,7 @@ struct Sessions: Sendable {
             return nil
         }
         var session = try await records.update(key, rotate)
-        if isFromOtherEpoch, let current = try await self.record(token.account), current.version != record.version {
+        if isFromOtherEpoch, let current = try await records.account(token.account), current.version != record.version {
             // A password change moved the session to the new epoch after the account was read.
             record = current
             session = try await records.update(key, rotate)
@@ -119,7 +122,7 @@ struct Sessions: Sendable {
         guard let session, let account = try? Account(session.account, incarnation: session.incarnation) else {
             return nil
         }
-        return try await grant(session, account, successor)
+        return try await issue(session, account, successor)
     }
 
     /// Ends one session.
@@ -149,10 +152,6 @@ struct Sessions: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
-        try await records.read(try AccountRecord.key(of: name))
-    }
-
     /// Returns `true` if a session belongs to the current incarnation and epoch of the account. A session of an erased
     /// incarnation is also valid, because its device must learn of the erasure.
     private func isValid(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
@@ -163,15 +162,9 @@ struct Sessions: Sendable {
 
     private func all(of name: String) async throws(BackendError) -> [SessionRecord] {
         var sessions: [SessionRecord] = []
-        var after: EntryKey?
-        repeat {
-            let page = try await records.backend.list(
-                prefix: SessionRecord.prefix(of: name), after: after, limit: 1_000)
-            for item in page.outcome.items {
-                if let held = try await records.read(item.key, as: SessionRecord.self) { sessions.append(held.value) }
-            }
-            after = page.outcome.next
-        } while after != nil
+        try await records.forEach(under: SessionRecord.prefix(of: name), as: SessionRecord.self) { _, held in
+            sessions.append(held.value)
+        }
         return sessions
     }
 
@@ -186,34 +179,27 @@ struct Sessions: Sendable {
         for session in ended + surplus { try await end(session.id, of: name) }
     }
 
-    private func grant(_ session: SessionRecord, _ account: Account, _ secret: [UInt8]) async throws(BackendError)
-        -> Grant
-    {
+    private func issue(
+        _ session: SessionRecord, _ account: Account, _ secret: [UInt8]
+    ) async throws(BackendError) -> IssuedSession {
         let seconds = host.now() / 1_000
         let claims = AccessClaims(
             account: session.account, incarnation: session.incarnation, session: session.id,
             server: configuration.name, issuedAt: seconds,
             expiresAt: seconds + Int64(configuration.accessTokenLifetime))
+        let key = try await keys.signingKey()
         let token: String
-        do throws(CryptographyError) {
-            token = try await cryptography.sign(claims, with: try await signingKey())
-        } catch {
+        do throws(CryptographyError) { token = try claims.signed(with: key) } catch {
             throw BackendError(.other, message: "cannot issue an access token: \(error.reason)", cause: error)
         }
-        return Grant(
+        return IssuedSession(
             accessToken: token,
             refreshToken: RefreshToken(
                 account: session.account, session: session.id, generation: session.generation, secret: secret,
-                cryptography, key: keys.secret
+                key: keys.secret
             ).text,
             account: account, expiresIn: configuration.accessTokenLifetime)
     }
 
-    private func signingKey() async throws(CryptographyError) -> SigningKey {
-        do throws(BackendError) { return try await keys.signingKey() } catch { throw CryptographyError("\(error)") }
-    }
-
     private var lifetime: Int64 { configuration.sessionMilliseconds }
-
-    private func digest(_ secret: [UInt8]) -> String { Hexadecimal.text(cryptography.digest(of: secret)) }
 }

@@ -1,3 +1,4 @@
+#if Parse
 package import Entitlements
 import WrittenDates
 
@@ -5,8 +6,8 @@ import WrittenDates
 package protocol DateServer {
     /// The date of `account`; `nil` if it has none.
     func date(of account: String, at now: Timestamp) -> Timestamp?
-    /// Notes that `installation` is served `date`.
-    mutating func noteServed(_ date: Timestamp, to installation: String, of account: String, at now: Timestamp)
+    /// Remembers that `installation` is served `date`.
+    mutating func rememberServed(_ date: Timestamp, to installation: String, of account: String, at now: Timestamp)
     /// Receives a date that `installation` writes. Returns a description of its effect.
     mutating func write(
         _ date: Timestamp, to account: String, by installation: String, at now: Timestamp
@@ -28,7 +29,7 @@ package struct LaterDateServer: DateServer {
 
     package func date(of account: String, at now: Timestamp) -> Timestamp? { dates[account] }
 
-    package mutating func noteServed(
+    package mutating func rememberServed(
         _ date: Timestamp, to installation: String, of account: String, at now: Timestamp
     ) {}
 
@@ -84,10 +85,10 @@ package struct RuleServer: DateServer {
         return WrittenDate.end(of: group, Replay(state.facts, catalog: catalog))
     }
 
-    package mutating func noteServed(
+    package mutating func rememberServed(
         _ date: Timestamp, to installation: String, of account: String, at now: Timestamp
     ) {
-        _ = accounts[account, default: AccountState()].seen[installation, default: SeenDates()].noteServed(
+        _ = accounts[account, default: AccountState()].seen[installation, default: SeenDates()].rememberServed(
             date, at: now)
     }
 
@@ -104,7 +105,7 @@ package struct RuleServer: DateServer {
             others: others, now: now)
         let (outcome, facts) = written.outcome(state.facts, rules: rules, catalog: catalog)
         state.account = state.account.joined(with: Ledger(facts.map(\.record)))
-        _ = state.seen[installation, default: SeenDates()].noteWritten(date, at: now)
+        _ = state.seen[installation, default: SeenDates()].rememberWritten(date, at: now)
         accounts[account] = state
         match(account, at: now)
         return "\(outcome)"
@@ -142,9 +143,8 @@ package struct RuleServer: DateServer {
     /// Refuses derived purchases that are transactions of stores.
     private mutating func match(_ account: String, at now: Timestamp) {
         guard var state = accounts[account] else { return }
-        let matches = DerivedPurchases.matches(
-            account: state.account, server: state.server.ledger, catalog: catalog, now: now)
-        state.server.decide(about: matches, catalog: catalog, at: now)
+        state.server.refuseDerivedPurchases(of: state.account, catalog: catalog, at: now)
         accounts[account] = state
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Parse
 package import Entitlements
 import SyncCoreTesting
 import WrittenDates
@@ -257,7 +258,7 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func read(_ index: Int) -> Timestamp? {
         let account = devices[index].account
         let date = server.date(of: account, at: now)
-        if let date { server.noteServed(date, to: devices[index].installation, of: account, at: now) }
+        if let date { server.rememberServed(date, to: devices[index].installation, of: account, at: now) }
         note { "\($0.place(of: index)) reads \($0.text(date))" }
         return date
     }
@@ -288,3 +289,4 @@ package struct OldAppHistory<Server: DateServer> {
 private let tolerance = 6 * dayLength
 /// The milliseconds of a day.
 private let dayLength: Int64 = 86_400_000
+#endif

@@ -1,3 +1,4 @@
+#if Parse
 import Entitlements
 
 /// The outcome of a history: the difference between the ends of the accounts and the ends that their purchases give.
@@ -86,3 +87,4 @@ package struct OldAppTable: Sendable {
         return (outcome, history.lines)
     }
 }
+#endif

@@ -10,51 +10,9 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
 
     private var device: SimulatedDevice { process.device }
 
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await perform(.read, key) { (contents) async throws(BackendError) in
-            try await contents.read(key, unless: knownVersion)
-        }
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        let answer = try await perform(.write, key) { (contents) async throws(BackendError) in
-            try await contents.write(value, to: key, if: precondition)
-        }
-        if case .conflict = answer.outcome, device.running.count > 1 { process.world.marks.reach(.processesCollided) }
-        return answer
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await perform(.delete, key) { (contents) async throws(BackendError) in
-            try await contents.delete(key, if: precondition)
-        }
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await perform(.list, nil) { (contents) async throws(BackendError) in
-            try await contents.list(prefix: prefix, after: cursor, limit: limit)
-        }
-    }
-
-    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
-        try await perform(.changes, nil) { (contents) async throws(BackendError) in
-            try await contents.changes(since: cursor, prefix: prefix, limit: limit)
-        }
-    }
-
-    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        try await perform(.changes, nil) { (contents) async throws(BackendError) in
-            try await contents.latestCursor()
-        }
-    }
-
-    private func perform<Outcome: Sendable>(
+    func forward<Outcome: Sendable>(
         _ operation: BackendError.Operation, _ key: EntryKey?,
-        _ body: (StoreContents) async throws(BackendError) -> Answer<Outcome>
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         try process.begin(operation, key)
         let rates = process.world.rates
@@ -82,15 +40,18 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         if isUnknown {
-            if happens { _ = try await body(device.contents) } else { noteFailedWrite(key) }
+            if happens { _ = try await call(base) } else { noteFailedWrite(key) }
             throw BackendError(
                 .other, operation: operation, key: key, disposition: .outcomeUnknown,
                 message: "simulated: the outcome of the write is unknown")
         }
-        let answer = try await body(device.contents)
+        let answer = try await call(base)
         if isPausedAfter { await process.pause(pause) }
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
+        if operation == .write, case .conflict? = answer.outcome as? WriteOutcome, device.running.count > 1 {
+            process.world.marks.reach(.processesCollided)
+        }
         return answer
     }
 

@@ -1,4 +1,5 @@
 import EntitlementSync
+import Entitlements
 import SyncCore
 import SyncCoreTesting
 
@@ -82,20 +83,20 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func signals() -> AsyncStream<Void> { process.subscribe() }
 }
 
-extension SimulatedLink: EvidenceReceiver {
+extension SimulatedLink: EntitlementServer {
     func submit(
-        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
+        _ evidence: [[UInt8]], account: Account, isRestore: Bool
     ) async throws(BackendError) -> [EvidenceAnswer] {
         guard let server = world.remote.server else {
             throw BackendError(.unsupported, operation: .write, message: "simulated: evidence is not verified here")
         }
-        let owner: Account
-        do { owner = try Account(account.name, incarnation: account.incarnation) } catch {
-            throw BackendError(.other, operation: .write, message: "simulated: \(error)")
-        }
         return try await exchange(Request(operation: .write, isEvidence: true)) { (_) async throws(BackendError) in
-            Answer(try await server.submit(evidence, account: owner))
+            Answer(try await server.submit(evidence, account: account))
         }.outcome
+    }
+
+    func grant(device: String, environment: EnvironmentID) async throws(BackendError) -> [UInt8] {
+        throw BackendError(.unsupported, operation: .read, message: "simulated: grants are not signed here")
     }
 }
 

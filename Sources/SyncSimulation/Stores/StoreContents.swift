@@ -75,16 +75,12 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
         return answer
     }
 
-    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
-        -> Answer<ChangePage>
-    {
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
         check()
-        return try await base.changes(since: cursor, prefix: prefix, limit: limit)
-    }
-
-    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
-        check()
-        return try await base.latestCursor()
+        return try await call(base)
     }
 
     private func witnessed(

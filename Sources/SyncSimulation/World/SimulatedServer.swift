@@ -135,7 +135,7 @@ extension SimulatedServer {
     private func update(
         _ account: Account, _ change: (inout ServerLedger) -> Void
     ) async throws(BackendError) -> EntryVersion? {
-        let key = try LedgerKeys(account).decisions
+        let key = try LedgerKeys(account).serverLedger
         let contents = world.remote.contents
         while !isErased(account) {
             do throws(BackendError) {
@@ -166,7 +166,7 @@ extension SimulatedServer {
     /// Deletes the server ledger of an account whose ledger was erased.
     func didErase(_ place: LedgerPlace) async throws(BackendError) {
         guard let name = place.name else { return }
-        let key = try LedgerKeys(try Self.account(name, place.incarnation)).decisions
+        let key = try LedgerKeys(try Self.account(name, place.incarnation)).serverLedger
         while true {
             do throws(BackendError) {
                 _ = try await world.remote.contents.delete(key, if: .any)

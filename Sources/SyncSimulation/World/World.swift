@@ -181,9 +181,10 @@ final class World: @unchecked Sendable {
         do throws(EntitlementError) {
             var account: Account?
             if let name = setup.account { account = try Account(name) }
+            let link = SimulatedLink(process: process)
             let store = try await EntitlementStore(
-                catalog: subject.catalog(of: setup, in: scenario), local: SimulatedDisk(process: process),
-                remote: SimulatedLink(process: process), account: account,
+                catalog: subject.catalog(of: setup, in: scenario), local: SimulatedDisk(process: process), remote: link,
+                server: link, account: account,
                 clock: scenario.remote.tellsTime ? .trusted : .host, host: process.host)
             guard process.isAlive else { return nil }
             process.didOpen(store)

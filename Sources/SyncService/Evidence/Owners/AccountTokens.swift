@@ -1,6 +1,6 @@
 package import EntitlementSync
 import HTTPTypes
-package import SyncCore
+import SyncCore
 
 /// The tokens by which stores name accounts: `appAccountToken`, `obfuscatedAccountId`, `client_reference_id`.
 ///
@@ -177,39 +177,4 @@ package enum Holdings {
     }
 
     static func linesPrefix(of account: Account) -> String { prefix(of: account) + "lines/" }
-}
-
-extension RecordStore {
-    /// Returns `true` if this incarnation of the account exists and is not being erased.
-    func isActive(_ account: Account) async throws(BackendError) -> Bool {
-        guard let name = account.name else { return false }
-        return try await read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value.activeAccount == account
-    }
-
-    /// The records under `prefix`, page by page. A page is read at once.
-    ///
-    /// - Parameters:
-    ///   - cursor: The key after which to begin.
-    ///   - onError: Receives the error of a record that cannot be decoded. The record is left out unless it throws.
-    package func forEach<Value: Codable & Sendable>(
-        under prefix: String, as type: Value.Type = Value.self, after cursor: EntryKey? = nil,
-        onError: (BackendError) throws(BackendError) -> Void = { (error) throws(BackendError) in throw error },
-        _ body: (EntryKey, Versioned<Value>) async throws(BackendError) -> Void
-    ) async throws(BackendError) {
-        var after = cursor
-        repeat {
-            let page = try await backend.list(prefix: prefix, after: after, limit: 500).outcome
-            let answers = try await backend.read(page.items.map { ReadRequest($0.key) }).outcome
-            for (item, answer) in zip(page.items, answers) {
-                guard case .found(let entry) = try answer.get() else { continue }
-                let value: Value
-                do throws(BackendError) { value = try decode(entry, item.key) } catch {
-                    try onError(error)
-                    continue
-                }
-                try await body(item.key, Versioned(value: value, version: entry.version))
-            }
-            after = page.next
-        } while after != nil
-    }
 }

@@ -1,5 +1,6 @@
 import EntitlementSync
 import Entitlements
+import StoreEvidence
 import SyncCore
 
 /// The owners of lines by verified evidence: one record per line, `lines/STORE/ENVIRONMENT/LINE`, written by
@@ -12,7 +13,6 @@ import SyncCore
 struct LineOwners: Sendable {
     let records: RecordStore
     let policy: ServiceConfiguration.Ownership
-    let digest: @Sendable ([UInt8]) -> [UInt8]
 
     /// The number of owners of a shared line.
     static let capacity = 8
@@ -180,7 +180,7 @@ struct LineOwners: Sendable {
     }
 
     /// The digest of `line`, in hexadecimal, for keys that must be short.
-    func name(of line: TransactionReference) -> String { Hexadecimal.text(digest(Array("\(line)".utf8))) }
+    func name(of line: TransactionReference) -> String { hexadecimalDigest(of: "\(line)") }
 
     /// The lines that `account` owns.
     func all(of account: Account) async throws(BackendError) -> [(line: TransactionReference, since: Int64)] {

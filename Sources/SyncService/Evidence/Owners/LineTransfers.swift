@@ -180,8 +180,3 @@ struct LineTransfers: Sendable {
         try EntryKey(Self.prefix + lines.name(of: line))
     }
 }
-
-extension Fact {
-    /// The purchase, if the fact is one.
-    var purchase: Purchase? { if case .purchase(let purchase) = self { purchase } else { nil } }
-}

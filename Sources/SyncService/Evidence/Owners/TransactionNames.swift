@@ -1,4 +1,4 @@
-package import Entitlements
+import Entitlements
 import StoreEvidence
 import SyncCore
 
@@ -234,16 +234,6 @@ struct TransactionNames: Sendable {
 }
 
 extension Fact {
-    /// The transaction or line that the fact concerns; `nil` for facts that stores do not state.
-    package var transaction: TransactionReference? {
-        switch self {
-        case .purchase(let purchase): purchase.transaction
-        case .revocation(let revocation): revocation.transaction
-        case .renewalState(let state): state.line
-        default: nil
-        }
-    }
-
     /// The same revocation of another transaction.
     func renamed(_ transaction: TransactionReference) -> Fact {
         guard case .revocation(var revocation) = self else { return self }

@@ -14,10 +14,10 @@ extension EntitlementService {
         static let factsPerRequest = 16
     }
 
-    /// The answer to `POST /v1/transactions`.
-    func transactions(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+    /// The response to `POST /v1/transactions`.
+    func transactions(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
-        let evidence = try EvidenceRequest(request.body, request.head.headerFields)
+        let evidence = try EvidenceRequest(call.request.body, call.fields)
         if let account = evidence.account {
             guard let name = caller.account.name, name.utf8.elementsEqual(account.name.utf8),
                 caller.account.incarnation.utf8.elementsEqual(account.incarnation.utf8)
@@ -26,20 +26,17 @@ extension EntitlementService {
         charge(caller, evidence.items.count * Cost.item)
         // Verification takes time, and the caller may be on the thread of an event loop.
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {
-            let checked = try verify(evidence, caller, request.peer)
+            let checked = try verify(evidence, caller, call.peer)
             var results: [EvidenceResult?] = Array(repeating: nil, count: checked.count)
             // A renewal info counts only for a line that is known, which a transaction beside it may make known.
             let order =
                 checked.indices.filter { !checked[$0].isRenewal } + checked.indices.filter { checked[$0].isRenewal }
             for index in order {
-                results[index] = try await record(checked[index], caller, evidence.isRestore, request.peer)
+                results[index] = try await record(checked[index], caller, evidence.isRestore, call.peer)
             }
             hub.wakeUp()
-            let answer = json([("results", .array(results.compactMap { $0?.json }))])
-            guard request.reserveAnswer(answer.count, caller.name) else {
-                return TransportAnswer.failure(Problem(.noRoomForAnswer()))
-            }
-            return try TransportAnswer.json { answer }
+            let json = JSON.object([("results", .array(results.compactMap { $0?.json }))])
+            return try call.response(Array(json.text().utf8), to: caller)
         }
     }
 
@@ -133,15 +130,16 @@ extension EntitlementService {
             EvidenceNote(kind: kind, outcome: outcome, address: address, account: account, reason: reason))
     }
 
-    /// The answer to a request for the account's token: the one that the server has issued, or a registration of one
-    /// that the app has chosen.
-    func token(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+    /// The response with the account's token, which the server issues at the first request.
+    func issuedToken(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
-        if request.head.method == .get {
-            let token = try await recorder.tokens.issued(to: caller.account)
-            return try .json { json([("token", .string(token))]) }
-        }
-        let token = try RequestFields(request.body, request.head.headerFields).text("token")
+        return .json([("token", .string(try await recorder.tokens.issued(to: caller.account)))])
+    }
+
+    /// Registers a token of the account that the app has chosen.
+    func registerToken(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
+        guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
+        let token = try call.members().text("token")
         try await recorder.tokens.register(token, for: caller.account)
         try await recorder.claimLines(waitingFor: token, for: caller.account)
         hub.wakeUp()

@@ -5,22 +5,18 @@ import SyncCore
 import SyncProtocol
 
 extension EntitlementService {
-    /// The answer with everything that is kept of the caller's account. Secrets and their digests are left out; values
-    /// under the account's other keys are listed by key and can be read at `/v1/kv`.
-    func export(of caller: AccountCaller, _ request: ServiceRequest) async throws -> TransportAnswer {
+    /// The response with everything that is kept of the caller's account. Secrets and their digests are left out;
+    /// values under the account's other keys are listed by key and can be read at `/v1/kv`.
+    func export(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
         guard !caller.isErased, let record = try await accounts.credentials.record(caller.credential.name),
             record.account == caller.account
         else { throw RequestError(.forbidden, "the account was erased") }
-        let results = try await store.read([
-            ReadRequest(caller.keys.ledger), ReadRequest(caller.keys.decisions),
-        ]).outcome
-        guard results.count == 2 else { throw LedgerRules.incomplete }
-        let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
+        let entries = try await ledgerEntries(of: caller.keys)
         let size = entries.reduce(0) { $0 + ($1?.value.count ?? 0) }
         try limiter.takeReads(
             size >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         let ledger = try facts(in: entries[0], caller.keys.ledger)
-        let server = try facts(in: entries[1], caller.keys.decisions)
+        let server = try facts(in: entries[1], caller.keys.serverLedger)
         let lines = try await recorder.lines.all(of: caller.account)
         let members: [(String, JSON)] = [
             (
@@ -37,9 +33,7 @@ extension EntitlementService {
             ("ledger", .array(ledger.map(\.json))), ("serverLedger", .array(server.map(\.json))),
             ("keys", .array(try await otherKeys(of: caller))),
         ]
-        let body = json(members)
-        guard request.reserveAnswer(body.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
-        return try .json { body }
+        return try call.response(Array(JSON.object(members).text().utf8), to: caller)
     }
 
     private func facts(in entry: Entry?, _ key: EntryKey) throws(BackendError) -> [Fact] {
@@ -68,7 +62,7 @@ extension EntitlementService {
         var after: EntryKey?
         repeat {
             let page = try await store.list(prefix: caller.keys.prefix, after: after, limit: 1_000).outcome
-            for item in page.items where item.key != caller.keys.ledger && item.key != caller.keys.decisions {
+            for item in page.items where item.key != caller.keys.ledger && item.key != caller.keys.serverLedger {
                 keys.append(.string(item.key.text))
             }
             after = page.next

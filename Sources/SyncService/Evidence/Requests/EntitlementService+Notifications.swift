@@ -20,13 +20,14 @@ enum NotifyingStore: String, Hashable, Sendable, CaseIterable {
 }
 
 extension EntitlementService {
-    /// The answer to a store's notification. It is authenticated by its signature or by the token of its sender.
+    /// The response to a store's notification. It is authenticated by its signature or by the token of its sender.
     ///
     /// The store repeats a notification until the answer is 200. Unknown types are therefore accepted, and what cannot
     /// be kept is not.
-    func notification(of store: NotifyingStore, _ request: ServiceRequest) async throws -> TransportAnswer {
+    func notification(of store: NotifyingStore, _ call: Call) async throws -> ServiceResponse {
+        let request = call.request
         let now = host.now()
-        try failures.check(request.peer, now: now)
+        try limiter.checkEvidence(of: request.peer, now: now)
         do {
             return try await withTaskExecutorPreference(globalConcurrentExecutor) {
                 let kind = store.kind
@@ -47,7 +48,7 @@ extension EntitlementService {
                     .serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
             }
             // Refused messages of the store itself must not block its address. Google's sender is authenticated above.
-            if !error.isAuthenticated, store != .googlePlay { failures.fail(request.peer, now: now) }
+            if !error.isAuthenticated, store != .googlePlay { limiter.countRefusedEvidence(of: request.peer, now: now) }
             note(store.kind, .refused(error.check), request.peer, nil, error.reason)
             throw RequestError(
                 .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
@@ -57,7 +58,7 @@ extension EntitlementService {
         }
     }
 
-    private static let accepted = TransportAnswer(HTTPResponse(status: .ok))
+    private static let accepted = ServiceResponse(HTTPResponse(status: .ok))
 
     /// The verified content of a notification; `nil` if there is nothing to do.
     private func verified(
@@ -66,7 +67,7 @@ extension EntitlementService {
         switch store {
         case .appStore:
             guard let verifier = configuration.evidence.appStore else { throw notConfigured(store, request) }
-            try checkMediaType(request)
+            try request.head.headerFields.checkJSON()
             return try verifier.notification(request.body, now: now)
         case .stripe:
             guard let verifier = configuration.evidence.stripe else { throw notConfigured(store, request) }
@@ -79,7 +80,7 @@ extension EntitlementService {
                 throw notConfigured(store, request)
             }
             try await authenticate(request, push)
-            try checkMediaType(request)
+            try request.head.headerFields.checkJSON()
             return try await lookedUp(try verifier.notification(request.body, now: now), verifier, request.peer)
         }
     }
@@ -89,19 +90,13 @@ extension EntitlementService {
         return RequestError(.notFound, "this server does not accept notifications of this store")
     }
 
-    private func checkMediaType(_ request: ServiceRequest) throws(RequestError) {
-        guard request.head.headerFields.mediaType == "application/json" else {
-            throw RequestError(.unsupportedMediaType, "the body must be application/json")
-        }
-    }
-
     private func authenticate(_ request: ServiceRequest, _ push: any PushAuthentication) async throws(RequestError) {
         let field = request.head.headerFields.value(of: .authorization) ?? ""
         do throws(TokenRefusal) {
             guard field.lowercased().hasPrefix("bearer ") else { throw TokenRefusal("it is missing") }
             try await push.verify(String(field.dropFirst("bearer ".count)), now: host.now())
         } catch {
-            failures.fail(request.peer, now: host.now())
+            limiter.countRefusedEvidence(of: request.peer, now: host.now())
             note(
                 .googlePlayNotification, .unauthenticated, request.peer, nil, "the token of the sender: \(error.reason)"
             )

@@ -31,32 +31,30 @@ package struct EvidenceRequest: Sendable {
         guard body.count <= Self.maximumByteCount else {
             throw RequestError(.contentTooLarge, "the body must have at most \(Self.maximumByteCount) bytes")
         }
-        guard fields.mediaType == "application/json" else {
-            throw RequestError(.unsupportedMediaType, "the body must be application/json")
-        }
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: body) } catch {
+        try fields.checkJSON()
+        let value: JSON
+        do throws(InputError) { value = try JSON(parsing: body) } catch {
             throw RequestError(.badRequest, "the body must be a JSON object: \(error)")
         }
-        guard case .object(let members) = value, case .array(let elements) = members["evidence"] else {
+        guard let elements = value["evidence"]?.elements else {
             throw RequestError(.badRequest, "the body must be a JSON object with the array \"evidence\"")
         }
         guard Self.itemCounts.contains(elements.count) else {
             throw RequestError(.badRequest, "\"evidence\" must have 1 to 32 items, not \(elements.count)")
         }
-        switch members["restore"] {
+        switch value["restore"] {
         case nil: isRestore = false
         case .bool(let flag): isRestore = flag
         case let other?: throw RequestError(.badRequest, "\"restore\" must be true or false, not \(other.typeName)")
         }
-        switch members["account"] {
-        case nil: account = nil
-        case .object(let owner)?:
-            guard case .string(let name) = owner["name"], case .string(let incarnation) = owner["incarnation"] else {
+        if let owner = value["account"] {
+            guard case .object = owner else {
+                throw RequestError(.badRequest, "\"account\" must be an object, not \(owner.typeName)")
+            }
+            guard let name = owner["name"]?.string, let incarnation = owner["incarnation"]?.string else {
                 throw RequestError(.badRequest, "\"account\" must have the texts \"name\" and \"incarnation\"")
             }
             account = (name, incarnation)
-        case let other?: throw RequestError(.badRequest, "\"account\" must be an object, not \(other.typeName)")
         }
         items = elements.map { element in
             do throws(EvidenceError) { return .success(try Item(element)) } catch { return .failure(error) }
@@ -67,8 +65,8 @@ package struct EvidenceRequest: Sendable {
 extension EvidenceRequest.Item {
     private static let kinds: [EvidenceKind] = [.appStoreTransaction, .appStoreRenewal, .appStoreReceipt, .googlePlay]
 
-    fileprivate init(_ value: JSONValue) throws(EvidenceError) {
-        guard case .object(let members) = value, case .string(let name) = members["kind"] else {
+    fileprivate init(_ value: JSON) throws(EvidenceError) {
+        guard let members = value.members, let name = members["kind"]?.string else {
             throw EvidenceError(.format, "an item must be an object with the text \"kind\"")
         }
         guard let kind = EvidenceKind(rawValue: name), Self.kinds.contains(kind) else {
@@ -76,7 +74,7 @@ extension EvidenceRequest.Item {
             throw EvidenceError(.kind, "kind must be one of \(known), not \"\(name.singleLine)\"")
         }
         self.kind = kind
-        texts = members.compactMapValues { if case .string(let text) = $0 { text } else { nil } }
+        texts = members.compactMapValues(\.string)
     }
 
     /// The text member called `name`.

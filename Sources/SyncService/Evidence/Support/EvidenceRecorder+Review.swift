@@ -87,16 +87,6 @@ extension ServerLedger {
 }
 
 extension Fact {
-    /// The signature and time of a statement about a transaction; `nil` for other facts.
-    var stamp: Stamp? {
-        switch self {
-        case .purchase(let purchase): purchase.stamp
-        case .revocation(let revocation): revocation.stamp
-        case .renewalState(let state): state.stamp
-        default: nil
-        }
-    }
-
     /// Throws if an id in the statement cannot be part of a record.
     func validateIdentifiers() throws(InputError) {
         var ids: [(String, String)] = []
@@ -112,22 +102,6 @@ extension Fact {
         }
         for (path, id) in ids {
             do { try TransactionID(id).validate() } catch { throw InputError(path: path, reason: "\(error)") }
-        }
-    }
-
-    /// The same statement with another signature and time.
-    func stamped(_ stamp: Stamp) -> Fact {
-        switch self {
-        case .purchase(var purchase):
-            purchase.stamp = stamp
-            return .purchase(purchase)
-        case .revocation(var revocation):
-            revocation.stamp = stamp
-            return .revocation(revocation)
-        case .renewalState(var state):
-            state.stamp = stamp
-            return .renewalState(state)
-        default: return self
         }
     }
 }

@@ -89,10 +89,9 @@ package struct SupportActs: Sendable {
     /// - Parameters:
     ///   - catalog: The catalogue that gives terms to purchases.
     ///   - ownership: The server's rule for a purchase that two accounts claim.
-    ///   - digest: SHA-256.
     package init(
         store: any KeyValueBackend, catalog: Catalog, ownership: ServiceConfiguration.Ownership = .keepWithFirst,
-        digest: @escaping @Sendable ([UInt8]) -> [UInt8], host: HostServices = .system
+        host: HostServices = .system
     ) {
         (records, self.catalog, self.host) = (RecordStore(backend: store), catalog, host)
         let writer = ServerLedgerWriter(
@@ -100,8 +99,8 @@ package struct SupportActs: Sendable {
         var configuration = ServiceConfiguration(name: "support", catalog: catalog)
         configuration.ownership = ownership
         let claims = TransactionOwners(records: records, policy: configuration.ownership)
-        recorder = EvidenceRecorder(records, claims, writer, configuration, host, digest: digest)
-        audit = AuditLog(store: store, digest: digest)
+        recorder = EvidenceRecorder(records, claims, writer, configuration, host)
+        audit = AuditLog(store: store)
     }
 
     /// Records a purchase, a revocation, a reinstatement or a renewal state as if the store had signed it now.

@@ -1,5 +1,4 @@
-import HTTPTypes
-import SyncService
+package import HTTPTypes
 
 /// The proxies whose `X-Forwarded-For` or `Forwarded` field (RFC 7239) is trusted.
 package struct TrustedProxies: Hashable, Sendable {
@@ -38,7 +37,7 @@ package struct TrustedProxies: Hashable, Sendable {
     package var isEmpty: Bool { networks.isEmpty }
 
     /// Returns `true` if `peer` is a trusted proxy.
-    func contains(_ peer: String) -> Bool {
+    package func contains(_ peer: String) -> Bool {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }
 
@@ -47,7 +46,7 @@ package struct TrustedProxies: Hashable, Sendable {
     /// This is `peer` itself unless it is trusted. For a trusted proxy it is the last address in its fields that is not
     /// a trusted proxy's; any client can forge the addresses before that. If the fields cannot be read, or contradict
     /// each other, all clients of the proxy count as one, which is not the proxy itself.
-    func client(of peer: String, _ fields: HTTPFields) -> String {
+    package func client(of peer: String, _ fields: HTTPFields) -> String {
         guard !networks.isEmpty, let address = ClientAddress(peer), isTrusted(address) else { return peer }
         let list = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
         let standard = fields[Self.forwarded].map(Self.nodes)

@@ -1,13 +1,8 @@
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import Foundation
 
-/// The place of the socket for local programs: a folder that only its user may enter, or also the members of a group.
-package struct SocketPlace: Sendable {
+/// The location of the socket for local programs: a folder that only its user may enter, or also the members of a
+/// group.
+package struct SocketLocation: Sendable {
     package let path: String
     /// The group whose members may connect; `nil` for none.
     package let group: UInt32?

@@ -17,9 +17,6 @@ final class AccountGuesses: Sendable {
     static let batch = 10
     /// The time for which a count lasts, in milliseconds.
     static let period: Int64 = 3_600_000
-    /// The number of accounts whose wrong guesses are remembered until they are added.
-    private static let capacity = 4_096
-
     private struct Record: Codable, Hashable, Sendable {
         var wrong: Int
         /// The time of the first of them, in milliseconds since 1970 UTC.
@@ -32,8 +29,13 @@ final class AccountGuesses: Sendable {
     }
 
     private let records: RecordStore
-    /// The wrong guesses that are not in the store yet.
-    private let pending = Mutex<[String: Int]>([:])
+    /// The wrong guesses for an account that are not in the store yet.
+    private struct Pending: Expiring {
+        var count = 0
+        var expires: Int64 { Int64(count) }
+    }
+
+    private let pending = Mutex(BoundedTable<Pending>(capacity: 4_096))
 
     init(_ records: RecordStore) { self.records = records }
 
@@ -48,12 +50,12 @@ final class AccountGuesses: Sendable {
     }
 
     /// Counts a wrong guess for an account that exists.
-    func note(_ name: String, now: Int64) async throws(BackendError) {
-        let isFull = pending.withLock { pending in
-            if pending.count >= Self.capacity, pending[name] == nil { pending = [:] }
-            let count = pending[name, default: 0] + 1
-            pending[name] = count < Self.batch ? count : nil
-            return count == Self.batch
+    func count(_ name: String, now: Int64) async throws(BackendError) {
+        let isFull = pending.withLock { table in
+            table.update(HolderID.of(name)) { pending in
+                pending.count = (pending.count + 1) % Self.batch
+                return pending.count == 0
+            }
         }
         guard isFull else { return }
         _ = try await records.update(try Self.key(of: name)) { (known: Record?) in

@@ -6,7 +6,7 @@ import SyncService
 /// The part of a long answer that is not written yet, and the reserved bytes of the answer.
 struct OutgoingBody {
     var rest: ByteBuffer
-    var budget: AnswerBudget?
+    var budget: ResponseBudget?
 }
 
 extension ConnectionHandler {
@@ -14,7 +14,7 @@ extension ConnectionHandler {
     private static let headByteCount = 256
 
     /// Sends an answer that is not an event stream.
-    func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ budget: AnswerBudget? = nil) {
+    func send(_ answer: ServiceResponse, _ exchange: Exchange, _ budget: ResponseBudget? = nil) {
         guard let context else {
             budget?.release()
             return
@@ -22,7 +22,7 @@ extension ConnectionHandler {
         let responder = door.responder
         let bytes: [UInt8] = if case .bytes(let bytes) = answer.body, exchange.method != .head { bytes } else { [] }
         let head = responder.head(of: answer, isLast: !isStream && (state.isLast || isEnding))
-        responder.note(answer, exchange, byteCount: bytes.count)
+        responder.record(answer, exchange, byteCount: bytes.count)
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         guard bytes.count <= Exchange.pieceByteCount else {
             outgoing = OutgoingBody(rest: context.channel.allocator.buffer(bytes: bytes), budget: budget)
@@ -39,7 +39,7 @@ extension ConnectionHandler {
         endAnswer()
     }
 
-    private func sendEnd(_ budget: AnswerBudget?, isTracked: Bool) {
+    private func sendEnd(_ budget: ResponseBudget?, isTracked: Bool) {
         guard let context else { return }
         guard isTracked, let budget else { return context.write(wrapOutboundOut(.end(nil)), promise: nil) }
         let promise = context.eventLoop.makePromise(of: Void.self)
@@ -83,7 +83,7 @@ extension ConnectionHandler {
         guard let context else { return }
         // Unflushed bytes in the TLS handler do not count towards writability, so they are limited here.
         guard !isStream, unflushedByteCount < Exchange.pieceByteCount else { return flush() }
-        state.noteFlush()
+        state.recordFlush()
         guard !isFlushScheduled else { return }
         isFlushScheduled = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
@@ -95,7 +95,7 @@ extension ConnectionHandler {
 
     func flush() {
         unflushedByteCount = 0
-        state.noteFlush()
+        state.recordFlush()
         context?.flush()
     }
 }
@@ -104,7 +104,7 @@ extension ConnectionHandler {
 extension ConnectionHandler {
     /// Sends `pieces` until they end, the client disconnects, or the server shuts down. Calls `end` in any case.
     static func send(
-        _ pieces: AsyncStream<[UInt8]>, _ end: @escaping @Sendable () -> Void, _ answer: ServiceAnswer,
+        _ pieces: AsyncStream<[UInt8]>, _ end: @escaping @Sendable () -> Void, _ answer: ServiceResponse,
         _ exchange: Exchange, _ bound: NIOLoopBound<ConnectionHandler>
     ) async {
         defer { end() }
@@ -121,18 +121,18 @@ extension ConnectionHandler {
     ///
     /// - Returns: the admission ticket of the stream; `nil` if the stream must not start.
     private func beginPieces(
-        _ answer: ServiceAnswer, _ exchange: Exchange, _ end: @escaping @Sendable () -> Void
+        _ answer: ServiceResponse, _ exchange: Exchange, _ end: @escaping @Sendable () -> Void
     ) -> Budget.Ticket? {
         let (responder, admission) = (door.responder, door.admission)
         guard let context, state.phase == .answering else {
-            responder.note(answer, exchange, byteCount: 0)
+            responder.record(answer, exchange, byteCount: 0)
             return nil
         }
         guard exchange.method != .head else {
-            send(ServiceAnswer(answer.response, route: answer.route, caller: answer.caller), exchange)
+            send(ServiceResponse(answer.head, route: answer.route, caller: answer.caller), exchange)
             return nil
         }
-        do throws(RefusedRequest) {
+        do throws(RequestError) {
             let ticket = try admission.take(of: admission.streams, address: exchange.client?.address)
             endPieces = end
             perform(state.beginStream())
@@ -165,7 +165,7 @@ extension ConnectionHandler {
         return !state.isEndingStream
     }
 
-    private func finishPieces(_ ticket: Budget.Ticket, _ answer: ServiceAnswer, _ exchange: Exchange, _ sent: Int) {
+    private func finishPieces(_ ticket: Budget.Ticket, _ answer: ServiceResponse, _ exchange: Exchange, _ sent: Int) {
         door.admission.streams.give(ticket)
         door.responder.metrics.endStream()
         door.responder.log(answer, exchange, byteCount: sent)

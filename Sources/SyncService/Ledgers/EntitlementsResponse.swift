@@ -3,7 +3,7 @@ import SyncCore
 
 /// The entitlements of one ledger: the JSON of `/v1/entitlements`, and the access. Both are valid until the next
 /// boundary; only the member `at` differs.
-struct EntitlementsAnswer: Sendable {
+struct EntitlementsResponse: Sendable {
     /// The answer at one instant.
     struct Reading: Sendable {
         /// The access to every entitlement.
@@ -13,7 +13,7 @@ struct EntitlementsAnswer: Sendable {
     }
 
     /// The versions from which it was derived; `nil` for an absent entry.
-    let (ledger, decisions): (EntryVersion?, EntryVersion?)
+    let (ledger, serverLedger): (EntryVersion?, EntryVersion?)
     /// The first instant for which the answer is valid.
     private let start: Timestamp
     /// The first later instant at which the answer may change; `nil` for none.
@@ -23,8 +23,8 @@ struct EntitlementsAnswer: Sendable {
     private let (head, tail): ([UInt8], [UInt8])
 
     /// The answer about `replay` at `instant`.
-    init(_ replay: Replay, at instant: Timestamp, account: String, ledger: EntryVersion?, decisions: EntryVersion?) {
-        (self.ledger, self.decisions, start) = (ledger, decisions, instant)
+    init(_ replay: Replay, at instant: Timestamp, account: String, ledger: EntryVersion?, serverLedger: EntryVersion?) {
+        (self.ledger, self.serverLedger, start) = (ledger, serverLedger, instant)
         let snapshot = replay.snapshot(at: instant)
         access = snapshot.access
         let json = Array(snapshot.json(account: account).text().utf8)

@@ -1,16 +1,15 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
-import WrittenDates
 
-// The server's decisions about purchases, in a ledger beside the account's.
+// The server ledger: the server's decisions about purchases, beside the account's ledger.
 extension LedgerRules {
     /// The number of refusals that are reconsidered in one minute. Each may require the ledger of a different account.
     private static let reconsideredCount = TransactionOwners.ledgerCount
 
-    /// The decoded form of the decisions in `entry`.
-    func decode(_ entry: Entry) async throws(BackendError) -> DecodedDecisions {
-        try await environment.decoder.decisions(in: entry, under: keys.decisions) { [self] in chargeDecoding($0) }
+    /// The decoded form of the server ledger in `entry`.
+    func decode(_ entry: Entry) async throws(BackendError) -> DecodedServerLedger {
+        try await environment.decoder.serverLedger(in: entry, under: keys.serverLedger) { [self] in chargeDecoding($0) }
     }
 
     /// Decides about the new purchases of a ledger. This happens before the ledger is stored, so that every
@@ -18,48 +17,46 @@ extension LedgerRules {
     ///
     /// - Parameters:
     ///   - known: The account's ledger as it is stored.
-    ///   - decided: The decisions as they are stored.
-    /// - Returns: The new version of the decisions; `nil` if no decision was made.
+    ///   - serverEntry: The server ledger as it is stored.
+    /// - Returns: The new version of the server ledger; `nil` if no decision was made.
     func decide(
-        about newPurchases: [Purchase], beyond known: Ledger, _ decided: Entry?,
+        about newPurchases: [Purchase], beyond known: Ledger, _ serverEntry: Entry?,
         for attempt: inout TransactionOwners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
-        if let decided { refused = Set(try await decode(decided).refused) }
+        if let serverEntry { refused = Set(try await decode(serverEntry).refused) }
         return try await decide(about: newPurchases, beyond: known, refused, for: &attempt)
     }
 
-    /// Refuses the derived purchases of a ledger that are transactions of stores.
+    /// Applies the rule of the façade to a ledger that is about to be stored.
     ///
-    /// - Returns: The new version of the decisions; `nil` if no decision was made.
-    func decideAboutDerived(in ledger: Ledger) async throws(BackendError) -> EntryVersion? {
-        guard environment.writer.matchesDerived, let catalog = environment.writer.catalog, ledger.hasDerivedPurchase
-        else { return nil }
+    /// - Returns: The new version of the server ledger; `nil` if no decision was made.
+    func applyFacadeRule(to ledger: Ledger) async throws(BackendError) -> EntryVersion? {
+        guard let facade = environment.writer.facade, facade.concerns(ledger) else { return nil }
         let now = Timestamp(milliseconds: host.now())
         return try await environment.writer.update(account) { (server) async throws(BackendError) in
-            let matches = DerivedPurchases.matches(account: ledger, server: server.ledger, catalog: catalog, now: now)
-            server.decide(about: matches, catalog: catalog, at: now)
+            facade.decide(&server, ledger, now)
         }
     }
 
     private var minute: Int64 { host.now() / 60_000 }
 
     /// Returns `true` if there are refusals that were not reconsidered in this minute.
-    func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
-        policy == .trusted && !decisions.refused.isEmpty
-            && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
+    func isReviewDue(_ serverLedger: DecodedServerLedger) -> Bool {
+        policy == .trusted && !serverLedger.refused.isEmpty
+            && environment.decoder.cache.isReviewDue(of: keys.serverLedger, in: minute)
     }
 
     /// Reconsiders some refusals, once a minute, because their transactions may have become free.
     ///
-    /// - Returns: The version of the decisions.
-    func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
-        let (minute, refused) = (minute, decided.refused)
+    /// - Returns: The version of the server ledger.
+    func reconsider(_ decoded: DecodedServerLedger) async throws(BackendError) -> EntryVersion {
+        let (minute, refused) = (minute, decoded.refused)
         // One reader reconsiders them; the others do not wait.
         guard policy == .trusted, !refused.isEmpty,
-            environment.decoder.cache.beginReview(of: keys.decisions, in: minute)
+            environment.decoder.cache.beginReview(of: keys.serverLedger, in: minute)
         else {
-            return decided.version
+            return decoded.version
         }
         // Rotates through all refusals, one group a minute.
         let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
@@ -67,7 +64,7 @@ extension LedgerRules {
         let free = try await owners.free(among: some, for: account, at: host.now(), beside: others)
         guard !free.isEmpty, !environment.clockGuard.isWrong,
             case .found(let entry) = try await base.read(keys.ledger).outcome
-        else { return decided.version }
+        else { return decoded.version }
         try takeDecoding(entry.value.count, keys.ledger)
         let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
         // The statements about these transactions, even if another one represents the purchase.
@@ -80,7 +77,7 @@ extension LedgerRules {
             // The erasure may not have seen these claims.
             try await owners.release(attempt.created + attempt.renewed, of: attempt.owner)
         }
-        return version ?? decided.version
+        return version ?? decoded.version
     }
 
     func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
@@ -99,7 +96,7 @@ extension LedgerRules {
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
-                decisions[purchase.transaction] = .refused("another account recorded this transaction first")
+                decisions[purchase.transaction] = .refused(TransactionOwners.recordedByAnother)
             } else if purchase.date.milliseconds - now > Self.tolerance {
                 decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
             } else if refused.contains(purchase.transaction) {
@@ -122,11 +119,11 @@ extension LedgerRules {
         _ decisions: [TransactionReference: Acceptance.Decision], at now: Int64,
         ending refused: Set<TransactionReference>, refusing unrecorded: Set<TransactionReference>
     ) async throws(BackendError) -> EntryVersion? {
-        try await base.update(keys.decisions) { (stored) async throws(BackendError) in
+        try await base.update(keys.serverLedger) { (stored) async throws(BackendError) in
             var ledger = Ledger()
             if let stored {
-                try takeDecoding(stored.value.count, keys.decisions)
-                ledger = try Self.stored(stored, keys.decisions)
+                try takeDecoding(stored.value.count, keys.serverLedger)
+                ledger = try Self.stored(stored, keys.serverLedger)
             }
             let facts = Facts(account: Ledger(), server: ledger)
             let verified = Set(ledger.transactions)
@@ -147,7 +144,7 @@ extension LedgerRules {
             // Decisions remain even if the ledger that they are about is never stored.
             guard joined.count <= limits.recordCount else {
                 throw BackendError(
-                    .tooLarge, operation: .write, key: keys.decisions,
+                    .tooLarge, operation: .write, key: keys.serverLedger,
                     message: "a ledger can have at most \(limits.recordCount) decisions")
             }
             return LedgerDocument(ledger: joined).encoded()

@@ -1,13 +1,15 @@
 import EntitlementSync
+import Entitlements
 import HTTPTypes
+import StoreEvidence
 import SyncCore
 
 /// Log-ins of devices without a keyboard (RFC 8628): the device shows a code, and its owner approves it elsewhere.
-struct DeviceGrants: Sendable {
+struct DeviceAuthorizations: Sendable {
     let records: RecordStore
     let sessions: Sessions
     let credentials: Credentials
-    let tickets: DeviceTickets
+    let slots: DeviceSlots
 
     /// The lifetime of a code, in milliseconds.
     static let lifetime: Int64 = 600_000
@@ -33,7 +35,7 @@ struct DeviceGrants: Sendable {
         var epoch: Int64?
         var isDenied = false
 
-        func isOver(at now: Int64) -> Bool { DeviceGrants.isOver(expires: expires, at: now) }
+        func isOver(at now: Int64) -> Bool { DeviceAuthorizations.isOver(expires: expires, at: now) }
     }
 
     /// The expiry of a code, stored under `server/expiries/TIME-CODE`. Expired codes are deleted in this order.
@@ -53,35 +55,34 @@ struct DeviceGrants: Sendable {
     /// - Throws: ``RequestError`` if too many devices are already waiting.
     func begin(for peer: String) async throws -> Codes {
         let now = credentials.host.now()
-        let place = try tickets.take(for: peer, now: now)
+        let secret = Hexadecimal.text(credentials.host.randomBytes(32))
+        let waiting = Waiting(secret: hexadecimalDigest(of: secret), expires: now + Self.lifetime)
+        try slots.take(waiting.secret, for: peer, until: waiting.expires, now: now)
         do {
             try await clear(now)
-            let (code, secret) = try await makeCode(now)
-            tickets.hold(place, for: code, until: now + Self.lifetime)
+            let code = try await store(waiting)
             return Codes(device: "\(code).\(secret)", user: "\(code.prefix(4))-\(code.suffix(4))")
         } catch {
-            tickets.release(place)
+            slots.release(waiting.secret)
             throw error
         }
     }
 
-    private func makeCode(_ now: Int64) async throws(BackendError) -> (code: String, secret: String) {
+    /// Stores a waiting device under a new code.
+    private func store(_ waiting: Waiting) async throws(BackendError) -> String {
         // Consonants that are hard to confuse. Without vowels they form no words (RFC 8628, section 6.1).
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ".utf8)
-        let cryptography = credentials.cryptography
         for _ in 0..<8 {
             var letters: [UInt8] = []
             while letters.count < 8 {
                 // Using bytes from 240 on would make some letters more likely than others.
-                letters += cryptography.randomBytes(16).filter { $0 < 240 }.map { alphabet[Int($0) % 20] }
+                letters += credentials.host.randomBytes(16).filter { $0 < 240 }.map { alphabet[Int($0) % 20] }
             }
             let code = String(decoding: letters.prefix(8), as: UTF8.self)
-            let secret = Hexadecimal.text(cryptography.randomBytes(32))
-            let waiting = Waiting(secret: digest(secret), expires: now + Self.lifetime)
             // The expiry is written first, so that no code is ever without one.
             let expiry = Expiry(code: code, expires: waiting.expires)
             _ = try await records.replace(try Self.key(of: expiry), with: expiry, if: nil)
-            if try await records.replace(try Self.key(code), with: waiting, if: nil) { return (code, secret) }
+            if try await records.replace(try Self.key(code), with: waiting, if: nil) { return code }
         }
         throw BackendError(.busy, message: "no code is free; try again")
     }
@@ -122,14 +123,16 @@ struct DeviceGrants: Sendable {
     }
 
     /// Begins a session for an approved device. A code works once.
-    func redeem(_ deviceCode: String) async throws -> Sessions.Grant {
+    func redeem(_ deviceCode: String) async throws -> IssuedSession {
         let parts = deviceCode.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         let unknown = RequestError(.badRequest, "no device is waiting with this code", code: "invalid_grant")
         guard parts.count == 2, parts[0].utf8.count == 8, parts[0].utf8.allSatisfy({ (0x41...0x5A).contains($0) })
         else { throw unknown }
         let (code, now) = (parts[0], credentials.host.now())
         let key = try Self.key(code)
-        guard let held = try await records.read(key, as: Waiting.self), held.value.secret == digest(parts[1]) else {
+        guard let held = try await records.read(key, as: Waiting.self),
+            held.value.secret == hexadecimalDigest(of: parts[1])
+        else {
             throw unknown
         }
         var waiting = held.value
@@ -153,12 +156,12 @@ struct DeviceGrants: Sendable {
         return try await sessions.begin(credential)
     }
 
-    /// Deletes a code together with its expiry, and releases its place.
+    /// Deletes a code together with its expiry, and releases its slot.
     ///
     /// - Returns: `false` if another request deleted it first.
     private func remove(_ code: String, _ held: RecordStore.Versioned<Waiting>) async throws(BackendError) -> Bool {
         guard try await records.replace(try Self.key(code), with: Waiting?.none, if: held.version) else { return false }
-        tickets.release(code)
+        slots.release(held.value.secret)
         let key = try Self.key(of: Expiry(code: code, expires: held.value.expires))
         if let expiry = try await records.read(key, as: Expiry.self) {
             _ = try await records.replace(key, with: Expiry?.none, if: expiry.version)
@@ -191,9 +194,5 @@ struct DeviceGrants: Sendable {
         let time = "\(max(0, expiry.expires))"
         let zeros = String(repeating: "0", count: 19 - time.utf8.count)
         return try EntryKey(expiries + zeros + time + "-" + expiry.code)
-    }
-
-    private func digest(_ secret: String) -> String {
-        Hexadecimal.text(credentials.cryptography.digest(of: Array(secret.utf8)))
     }
 }
