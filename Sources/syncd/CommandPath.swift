@@ -62,7 +62,7 @@ struct CommandPath {
         let repeated = RepeatedOptions(rest).names
         guard !repeated.isEmpty else { return }
         // The description that --experimental-dump-help prints.
-        let tool = try JSONReader(try JSONValue(parsing: command._dumpHelp().utf8)).object()
+        let tool = try JSONReader(parsing: command._dumpHelp().utf8).object()
         for argument in try tool.required("command").object().required("arguments").array() {
             let members = try argument.object()
             guard try members.required("kind").string() == "option", try !members.required("isRepeating").bool()

@@ -40,12 +40,13 @@ struct ConfigCheck: ParsableCommand {
         var user = "user \(userName(geteuid()))"
         var unavailable: [String] = []
         for command in file.commands {
-            let isOfUnit = command == .serve && unit != nil
-            let settings = try EffectiveSettings(
-                command, flags: isOfUnit ? unit?.arguments ?? [] : [], file: file, for: isOfUnit ? unit : nil)
-            mistakes += try settings.mistakes().map { ($0.line, $0.text) }
-            user = settings.serviceUser?.description ?? user
-            unavailable += settings.unavailable
+            func check<Options: ConfiguredCommand>(_ type: Options.Type) throws {
+                let settings = try EffectiveSettings<Options>(parsing: [], file: file, for: unit)
+                mistakes += settings.review().mistakes.map { ($0.line, $0.text) }
+                user = settings.serviceUser?.description ?? user
+                unavailable += settings.unavailable
+            }
+            try check(command.type)
         }
         guard !mistakes.isEmpty else {
             let names = unavailable.joined(separator: ", ")
@@ -82,16 +83,7 @@ struct ConfigShow: ParsableCommand {
             let names = Setting.Command.allCases.map(\.rawValue)
             throw Failure(.usage, "pass the command whose configuration is shown: \(names.joined(separator: " or "))")
         }
-        let flags = Array(words.dropFirst())
-        _ = try command.type.parse(flags)
-        let settings = try EffectiveSettings.load(command, flags: flags, config: options.config)
-        let rows = Setting.all(of: command).map { setting in
-            let value = settings.values[setting.name]
-            let standard = setting.isFlag ? "false" : setting.standard
-            return Row(
-                setting: setting, texts: value?.texts ?? standard.map { [$0] } ?? [],
-                source: settings.describe(value?.source))
-        }
+        let rows = try rows(command.type, Array(words.dropFirst()))
         try output.show(
             .array(rows.map(\.json)),
             or: aligned(
@@ -100,6 +92,23 @@ struct ConfigShow: ParsableCommand {
                     return [row.setting.name, text.isEmpty ? "-" : text, row.source]
                 }
             ).joined(separator: "\n"))
+    }
+
+    private func rows<Options: ConfiguredCommand>(_ type: Options.Type, _ flags: [String]) throws -> [Row] {
+        let file = try ConfigurationFile.findValid(options.config)
+        let settings = try EffectiveSettings<Options>(parsing: flags, file: file)
+        return Setting.all(of: Options.section).map { setting in
+            let standard = setting.isFlag ? "false" : setting.standard
+            let source =
+                switch settings.sources[setting.name] {
+                case .flag: "flag"
+                case .variable(let name): name
+                case .file(let line, _): "\(file?.path ?? ""):\(line)"
+                case nil: "default"
+                }
+            return Row(
+                setting: setting, texts: settings.options[setting.name] ?? standard.map { [$0] } ?? [], source: source)
+        }
     }
 
     private struct Row {
@@ -117,18 +126,6 @@ struct ConfigShow: ParsableCommand {
                 default: JSON(text)
                 }
             return .object([("name", .string(setting.name)), ("value", value), ("source", .string(source))])
-        }
-    }
-}
-
-extension EffectiveSettings {
-    /// The source of a value, for the reader.
-    fileprivate func describe(_ source: Source?) -> String {
-        switch source {
-        case .flag: "flag"
-        case .variable(let name): name
-        case .file(let line): "\(file?.path ?? ""):\(line)"
-        case nil: "default"
         }
     }
 }

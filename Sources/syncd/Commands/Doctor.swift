@@ -74,10 +74,11 @@ struct Doctor: AsyncParsableCommand {
         }
         let configured = Setting.Command.allCases.filter { command in
             guard (try? command.type.parse(words)) != nil else { return false }
-            guard let settings = try? settings(command, words, file, unit) else { return true }
-            let store = command == .serve ? "store" : "local"
-            let isInFile = words.isEmpty && file?.commands.contains(command) == true
-            return settings.values[store] != nil || isInFile
+            func hasStore<Options: ConfiguredCommand>(_ type: Options.Type) -> Bool {
+                guard let settings: EffectiveSettings<Options> = try? settings(words, file, unit) else { return true }
+                return settings.options[command == .serve ? "store" : "local"] != nil
+            }
+            return hasStore(command.type) || words.isEmpty && file?.commands.contains(command) == true
         }
         if !configured.isEmpty { return configured.map { ($0, words) } }
         // A file that cannot be read at all names no command.
@@ -87,26 +88,23 @@ struct Doctor: AsyncParsableCommand {
             .usage, "nothing is configured: pass run --local STORE or serve --store STORE, or a configuration file")
     }
 
-    private func settings(
-        _ command: Setting.Command, _ flags: [String], _ file: ConfigurationFile?, _ unit: ServiceUnit?
-    ) throws(Failure) -> EffectiveSettings {
-        switch command {
-        case .run:
-            let trust = caFile.map { ["--ca-file", $0] } ?? []
-            return try EffectiveSettings(.run, flags: flags + trust, file: file)
-        case .serve:
-            return try EffectiveSettings(.serve, flags: (unit?.arguments ?? []) + flags, file: file, for: unit)
-        }
+    private func settings<Options>(
+        _ flags: [String], _ file: ConfigurationFile?, _ unit: ServiceUnit?
+    ) throws -> EffectiveSettings<Options> {
+        let trust = Options.section == .run ? caFile.map { ["--ca-file", $0] } ?? [] : []
+        return try EffectiveSettings(parsing: flags + trust, file: file, for: unit)
     }
 
     private func examine(
         _ command: Setting.Command, _ flags: [String], _ file: ConfigurationFile?, _ unit: ServiceUnit?
     ) async -> Examination {
         do {
-            let review = try ConfigurationReview(settings(command, flags, file, unit))
             return switch command {
-            case .run: await DeviceCheckup(review).examine()
-            case .serve: await ServerCheckup(review, unit: unit, caFile: caFile).examine()
+            case .run: await DeviceCheckup(ConfigurationReview(try settings(flags, file, unit))).examine()
+            case .serve:
+                await ServerCheckup(
+                    ConfigurationReview(try settings(flags, file, unit)), unit: unit, caFile: caFile
+                ).examine()
             }
         } catch {
             var examination = Examination(command)

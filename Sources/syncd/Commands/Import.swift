@@ -98,7 +98,13 @@ struct Import: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
-        if format == .parseMongo { return try await ParseMigration(parse, options, creation).run() }
+        if format == .parseMongo {
+            #if Parse
+            return try await ParseMigration(parse, options, creation).run()
+            #else
+            throw ParseOptions.isMissing("the format parse-mongo")
+            #endif
+        }
         if let evidence = try evidence() { return try await importEvidence(evidence) }
         let assertedAt = try date(assertedAt, option: "--asserted-at")
         let store = try await options.openStore(creating: creation)
@@ -106,15 +112,11 @@ struct Import: AsyncParsableCommand {
         case .history: try await importHistory(into: store)
         case .facts: try await importFacts(into: store)
         case .userdefaults:
-            var migration = try readDocument(file) {
-                try Migration.userDefaults(propertyList: $0, catalog: store.catalog)
-            }
-            migration.statedAt = assertedAt
-            try await migrate(migration, into: store)
+            let defaults = try readDocument(file) { try UserDefaultsFile($0, catalog: store.catalog) }
+            try await migrate(defaults.migration, statedAt: assertedAt, into: store, defaults)
         case .parse:
-            var migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
-            migration.statedAt = assertedAt ?? migration.statedAt
-            try await migrate(migration, into: store)
+            let migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
+            try await migrate(migration, statedAt: assertedAt ?? migration.statedAt, into: store)
         case .receipt, .verifyReceipt, .parseMongo: preconditionFailure("these formats have no ledger as their target")
         }
     }
@@ -161,7 +163,13 @@ struct Import: AsyncParsableCommand {
             or: "imported for \(store.account): \(plural(newFacts, "new fact")) of \(ledger.count)\(note)")
     }
 
-    private func migrate(_ migration: Migration, into store: EntitlementStore) async throws {
+    /// - Parameter defaults: The file of the migration, if it may hold other values.
+    private func migrate(
+        _ migration: Migration, statedAt: Timestamp?, into store: EntitlementStore, _ defaults: UserDefaultsFile? = nil
+    ) async throws {
+        let (ignored, others) = (defaults?.ignored ?? [], defaults?.otherCount ?? 0)
+        var migration = migration
+        migration.statedAt = statedAt
         let report = try await report(of: migration, into: store)
         let ends = try await store.snapshot().subscriptions.compactMap { subscription in
             subscription.expires.map { (subscription.group.rawValue, $0) }
@@ -175,13 +183,14 @@ struct Import: AsyncParsableCommand {
                 ("lapsed", .array(report.lapsed.map { .string("\($0)") })),
                 (
                     "ignored",
-                    .array(
-                        report.ignored.map { .object([("key", .string($0.key)), ("reason", .string($0.reason))]) })
+                    .array(ignored.map { .object([("key", .string($0.key)), ("reason", .string($0.reason))]) })
                 ),
-                ("others", .number(Int64(migration.otherCount))),
+                ("others", .number(Int64(others))),
                 ("expires", .object(ends.map { ($0.0, .string("\($0.1)")) })),
             ]),
-            or: text(of: report, others: migration.otherCount, ends: ends, account: store.account))
+            or: text(of: report, account: store.account, ends: ends)
+                + ignored.map { "\n  left out: \($0.key): \($0.reason)" }.joined()
+                + (others > 0 ? "\n  left out: \(plural(others, "key")) without purchases" : ""))
     }
 
     private func report(of migration: Migration, into store: EntitlementStore) async throws -> MigrationReport {
@@ -193,15 +202,13 @@ struct Import: AsyncParsableCommand {
     }
 
     private func text(
-        of report: MigrationReport, others: Int, ends: [(group: String, end: Timestamp)], account: Account
+        of report: MigrationReport, account: Account, ends: [(group: String, end: Timestamp)]
     ) -> String {
         let expiries = plural(report.newExpiries.count, "new expiry", "new expiries")
         let flags = plural(report.newlyOwned.count, "new flag")
         var lines = ["imported for \(account): \(expiries) and \(flags), \(report.knownCount) already known"]
         lines += ends.map { "  \($0.group) ends at \($0.end)" }
         lines += report.lapsed.map { "  adds nothing, already expired: \($0)" }
-        lines += report.ignored.map { "  left out: \($0.key): \($0.reason)" }
-        if others > 0 { lines.append("  left out: \(plural(others, "key")) without purchases") }
         return lines.joined(separator: "\n")
     }
 }

@@ -1,11 +1,13 @@
 import ArgumentParser
-import Crypto
 import Entitlements
 import Foundation
-import ParseFacade
 import SyncCore
 import SyncServer
 import SyncService
+
+#if Parse
+import ParseFacade
+#endif
 
 /// The files of a Parse export.
 struct ParseImportOptions: ParsableArguments {
@@ -38,6 +40,7 @@ struct ParseImportOptions: ParsableArguments {
     var isUsed: Bool { users != nil || sessions != nil || !classes.isEmpty || !fields.isEmpty || dryRun }
 }
 
+#if Parse
 /// Imports the users, sessions and objects of a Parse app into a server's store.
 struct ParseMigration {
     /// An export of one class.
@@ -139,12 +142,12 @@ struct ParseMigration {
         // A damaged file is reported before anything is written.
         for export in exports { try check(export) }
         var service = ServiceConfiguration(name: "syncd", catalog: catalog)
-        service.hasFacade = true
+        service.facade = catalog.map(FacadeRule.derivedPurchases)
         let parse = ParseImport(
             configuration,
             try await EntitlementService(
                 store, configuration: service,
-                cryptography: ServerCryptography(server: "syncd", passwords: PasswordHashing(threadCount: 1)),
+                passwords: PasswordHashing(threadCount: 1),
                 onError: { warn("\($0)") }),
             try await accountImport(into: store, isPreview: false))
         var tallies: [(Export, Tally)] = []
@@ -154,10 +157,7 @@ struct ParseMigration {
     }
 
     private func accountImport(into store: any KeyValueBackend, isPreview: Bool) async throws -> AccountImport {
-        let host = HostServices.system
-        return try await AccountImport(
-            store, isPreview: isPreview, digest: { Array(SHA256.hash(data: $0)) },
-            randomBytes: { (0..<$0).map { _ in UInt8(truncatingIfNeeded: host.randomBits()) } })
+        try await AccountImport(store, isPreview: isPreview)
     }
 
     // MARK: The store
@@ -225,15 +225,15 @@ struct ParseMigration {
         try await read(export, "importing") { batch in
             switch export.kind {
             case .users:
-                let parsed = { (value: JSONValue) throws(InputError) in
+                let parsed = { (value: JSON) throws(InputError) in
                     try ExportedUser(value, configuration, now: now)
                 }
                 try await add(batch, export, &tally, parsed) { try await parse.add($0) }
             case .sessions:
-                let parsed = { (value: JSONValue) throws(InputError) in try ExportedSession(value, now: now) }
+                let parsed = { (value: JSON) throws(InputError) in try ExportedSession(value, now: now) }
                 try await add(batch, export, &tally, parsed) { try await parse.add($0) }
             case .objects(let name):
-                let parsed = { (value: JSONValue) throws(InputError) in try ExportedObject(value, now: now) }
+                let parsed = { (value: JSON) throws(InputError) in try ExportedObject(value, now: now) }
                 try await add(batch, export, &tally, parsed) { try await parse.add($0, to: name) }
             }
         }
@@ -243,7 +243,7 @@ struct ParseMigration {
     /// Imports a batch, and reports what is refused.
     private func add<Element>(
         _ batch: [ExportReader.Object], _ export: Export, _ tally: inout Tally,
-        _ parsed: (JSONValue) throws(InputError) -> Element,
+        _ parsed: (JSON) throws(InputError) -> Element,
         _ write: ([Element]) async throws -> [ParseImport.Outcome]
     ) async throws {
         var (elements, objects, refusals) = ([Element](), [ExportReader.Object](), [(line: Int, text: String)]())
@@ -271,11 +271,8 @@ struct ParseMigration {
     }
 
     /// The name of an object that cannot be imported, as far as it has one.
-    private static func name(of value: JSONValue) -> String? {
-        guard case .object(let members) = value else { return nil }
-        let texts = ["username", "_id", "objectId"].compactMap { name -> String? in
-            if case .string(let text)? = members[name] { text.singleLine } else { nil }
-        }
+    private static func name(of value: JSON) -> String? {
+        let texts = ["username", "_id", "objectId"].compactMap { value[$0]?.string?.singleLine }
         return texts.isEmpty ? nil : texts.count == 1 ? texts[0] : "\(texts[0]) (\(texts[1]))"
     }
 
@@ -471,3 +468,4 @@ struct ParseMigration {
         ])
     }
 }
+#endif

@@ -112,45 +112,37 @@ struct Run: ConfiguredCommand {
     private struct Plan: Sendable {
         var local: StoreURL
         /// The path of the local store.
-        var path: String
+        var path: String { local.location?.path ?? "" }
         var remotes: [RunRemote]
-        var account: String?
-        var stores: RunStoreOptions
-        var server: ServerOptions
         var catalog: Catalog
-        var environment: EnvironmentID
-        var place: SocketPlace?
+        var place: SocketLocation?
         var users: LocalUsers
         var program: EventProgram?
         var notice: Duration
         var verifiers: AgentService.Verifiers
-        var pollSeconds: Int
+        var pollSeconds: Int64
         var logger: Logger
+        var options: Run
     }
 
     func checkValues() throws { _ = try plan() }
 
     /// Reads the flags, the environment and the configuration file.
     private func loadPlan() throws -> Plan {
-        let settings = try EffectiveSettings.load(
-            .run, flags: EffectiveSettings.flags(after: .run), config: configurationFile.config)
-        let run = try Run.parse(settings.arguments)
-        return try settings.locatingFailures { try run.plan() }
+        let file = try ConfigurationFile.findValid(configurationFile.config)
+        return try EffectiveSettings(self, file: file).locatingFailures { try $0.plan() }
     }
 
     private func plan() throws -> Plan {
         let logger = try makeLogger(logLevel)
         let local = try stores.localURL()
-        guard let path = local.location?.path else {
-            throw Failure(.usage, "--local must be a store that lasts: file:DIR or sqlite:FILE")
-        }
         let remotes = try stores.remotes(of: local, server)
         try stores.checkAccount(remotes)
         return Plan(
-            local: local, path: path, remotes: remotes, account: stores.account, stores: stores, server: server,
-            catalog: try catalog.load(), environment: catalog.environmentID, place: try programs.place(),
-            users: try programs.users(), program: try programs.program(logger: logger), notice: try programs.notice(),
-            verifiers: try evidence.verifiers(of: catalog.environmentID), pollSeconds: try readPoll(), logger: logger)
+            local: local, remotes: remotes, catalog: try reading("catalog") { try catalog.load() },
+            place: try programs.place(), users: try programs.users(), program: try programs.program(logger: logger),
+            notice: try programs.notice(), verifiers: try evidence.verifiers(of: catalog.environmentID),
+            pollSeconds: try Setting.number(poll, of: "poll") ?? 300, logger: logger, options: self)
     }
 
     private func makeProcess(
@@ -159,12 +151,13 @@ struct Run: ConfiguredCommand {
     ) async throws -> AgentProcess {
         let logger = plan.logger
         var opened: [EntitlementStore] = []
-        for account in try await plan.stores.accounts(in: backend) {
+        for account in try await plan.options.stores.accounts(in: backend) {
             for remote in plan.remotes.isEmpty ? [nil] : plan.remotes.map(Optional.some) {
+                let (store, server) = try remote?.open() ?? (nil, nil)
                 opened.append(
                     try await EntitlementStore(
-                        catalog: plan.catalog, local: backend, remote: try remote?.open(plan.server), account: account,
-                        environment: plan.environment, host: .system))
+                        catalog: plan.catalog, local: backend, remote: store, server: server, account: account,
+                        environment: plan.options.catalog.environmentID, host: .system))
             }
         }
         let events = try await EventFeed(
@@ -178,9 +171,9 @@ struct Run: ConfiguredCommand {
         }
         let service = AgentService(
             agent, users: plan.users, verifiers: plan.verifiers,
-            actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.account != nil),
+            actions: Self.actions(opened[0], plan.remotes.first, isForOneAccount: plan.options.stores.account != nil),
             version: Version.number, host: .system)
-        return AgentProcess(agent, service: service, place: plan.place, notifier: notifier, logger: logger) {
+        return AgentProcess(agent, service: service, location: plan.place, notifier: notifier, logger: logger) {
             didStart()
             do throws(Failure) {
                 try writeOutput(Array((plan.place.map { "listening on \($0.path)\n" } ?? "running\n").utf8))
@@ -238,20 +231,34 @@ struct Run: ConfiguredCommand {
     private static let accountIsFixed = AgentService.Refusal.conflict(
         "this syncd run keeps one account, which --account names")
 
-    private func readPoll() throws(Failure) -> Int {
-        guard let text = poll else { return 300 }
-        guard let seconds = Int(text), (1...86_400).contains(seconds) else {
-            throw Failure(.usage, "--poll must be a number of seconds from 1 to 86400, not \"\(text.singleLine)\"")
-        }
-        return seconds
-    }
+    static let section = Setting.Command.run
 
-    /// Closes an SQLite store so that it is a single file. On an error nothing is lost: the log stays beside it.
-    private func close(_ store: any KeyValueBackend, _ logger: Logger) async {
-        guard let database = store as? SQLiteBackend else { return }
-        do throws(BackendError) { try await database.close() } catch {
-            logger.warning("the write-ahead log could not be merged into the store: \(error)")
-        }
+    static var properties: [String: SettingProperty<Run>] {
+        [
+            "log-level": .text(\.logLevel), "allow-open-secrets": .flag(\.server.secrets.allowOpenSecrets),
+            "catalog": .text(\.catalog.file), "environment": .text(\.catalog.environment),
+            "expiry": .text(\.catalog.expiry), "flags": .text(\.catalog.flags),
+            "duration": .list(\.catalog.supplement.durations), "group-of": .list(\.catalog.supplement.groups),
+            "units": .list(\.catalog.supplement.units), "app-store-bundle": .list(\.evidence.appStoreBundles),
+            "evidence-root": .text(\.evidence.evidenceRoot), "play-package": .text(\.evidence.playPackage),
+            "play-key": .text(\.evidence.playKey), "local": .text(\.stores.local),
+            "remote": .list(\.stores.remoteTexts), "account": .text(\.stores.account),
+            "all-accounts": .flag(\.stores.allAccounts), "credentials": .text(\.server.credentials),
+            "token-file": .text(\.server.tokenFile), "ca-file": .text(\.server.caFile),
+            "insecure-http": .flag(\.server.insecureHTTP), "poll": .text(\.poll),
+            "socket": .text(\.programs.socket), "socket-group": .text(\.programs.socketGroup),
+            "group-may-act": .flag(\.programs.groupMayAct), "on-event": .text(\.programs.onEvent),
+            "on-event-seconds": .text(\.programs.onEventSeconds),
+            "expiring-within": .text(\.programs.expiringWithin),
+        ]
+    }
+}
+
+/// Closes an SQLite store so that it is a single file. On an error nothing is lost: the log stays beside it.
+func close(_ store: any KeyValueBackend, _ logger: Logger) async {
+    guard let database = store as? SQLiteBackend else { return }
+    do throws(BackendError) { try await database.close() } catch {
+        logger.warning("the write-ahead log could not be merged into the store: \(error)")
     }
 }
 
@@ -267,11 +274,7 @@ extension ServiceNotifier {
 ///
 /// - Parameter level: the value of `--log-level`.
 func makeLogger(_ level: String?) throws(Failure) -> Logger {
-    let text = level ?? "info"
-    guard let level = Logger.Level(rawValue: text) else {
-        let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Failure(.usage, "--log-level must be one of \(names), not \"\(text.singleLine)\"")
-    }
+    let level: Logger.Level = try Setting.choice(level, of: "log-level") ?? .info
     var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
     logger.logLevel = level
     return logger

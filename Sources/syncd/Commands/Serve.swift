@@ -3,7 +3,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
-import ParseFacade
 import SQLiteStorage
 import ServiceLifecycle
 import SyncAgent
@@ -11,6 +10,10 @@ import SyncCore
 import SyncServer
 import SyncService
 import UnixSignals
+
+#if Parse
+import ParseFacade
+#endif
 
 struct Serve: ConfiguredCommand {
     static let configuration = CommandConfiguration(
@@ -59,19 +62,16 @@ struct Serve: ConfiguredCommand {
     var logLevel: String?
 
     func run() async throws {
-        let (settings, serve) = try load()
         guard !limits.isShowing else {
-            let limits = try settings.locatingFailures { try serve.limits.limits(serve.listening.configuration()) }
+            let limits = try load().locatingFailures { try $0.limits.limits($0.listening.configuration()) }
             return try writeOutput(Array(LimitOptions.table(limits).utf8))
         }
-        try await serve.serve(settings.locatingFailures { try serve.plan() })
+        try await serve(load().locatingFailures { try $0.plan() })
     }
 
-    /// Reads the flags, the environment and the configuration file.
-    private func load() throws -> (settings: EffectiveSettings, serve: Serve) {
-        let settings = try EffectiveSettings.load(
-            .serve, flags: EffectiveSettings.flags(after: .serve), config: configurationFile.config)
-        return (settings, try Serve.parse(settings.arguments))
+    /// Reads the environment and the configuration file.
+    private func load() throws(Failure) -> EffectiveSettings<Serve> {
+        try EffectiveSettings(self, file: ConfigurationFile.findValid(configurationFile.config))
     }
 
     /// The options as the server needs them. Reading them opens no store.
@@ -81,13 +81,47 @@ struct Serve: ConfiguredCommand {
         var logger: Logger
         var refusedTokens: RefusedTokenLog
         var configuration: ServiceConfiguration
-        var cryptography: ServerCryptography
+        var passwords: PasswordHashing
+        var issuers: [IssuerVerifier]
         var web: WebFolder?
         var parse: ParseConfiguration?
         var store: StoreURL
     }
 
     func checkValues() throws { _ = try plan() }
+
+    static let section = Setting.Command.serve
+
+    static var properties: [String: SettingProperty<Serve>] {
+        [
+            "store": .text(\.store), "require-replica": .flag(\.requireReplica), "listen": .text(\.listening.listen),
+            "tls-certificate": .text(\.listening.tlsCertificate), "tls-key": .text(\.listening.tlsKey),
+            "insecure-http": .flag(\.listening.insecureHTTP), "name": .text(\.service.name),
+            "origin": .list(\.service.origins), "web": .text(\.web), "log-level": .text(\.logLevel),
+            "operator-token-file": .text(\.service.operatorTokenFile),
+            "allow-open-secrets": .flag(\.listening.secrets.allowOpenSecrets), "no-sign-up": .flag(\.service.noSignUp),
+            "sign-up": .flag(\.service.signUp), "ownership": .text(\.service.ownership),
+            "password-cost": .text(\.passwordCost), "issuer": .text(\.issuer.issuer),
+            "audience": .text(\.issuer.audience), "jwks": .text(\.issuer.jwks),
+            "catalog": .text(\.service.catalog.file), "environment": .text(\.service.catalog.environment),
+            "expiry": .text(\.service.catalog.expiry), "flags": .text(\.service.catalog.flags),
+            "duration": .list(\.service.catalog.supplement.durations),
+            "group-of": .list(\.service.catalog.supplement.groups),
+            "units": .list(\.service.catalog.supplement.units), "policy": .text(\.evidence.policy),
+            "app-store-bundle": .list(\.evidence.appStoreBundles),
+            "app-store-app-id": .text(\.evidence.trust.appStoreAppID),
+            "evidence-root": .text(\.evidence.trust.evidenceRoot), "play-package": .text(\.evidence.playPackage),
+            "play-key": .text(\.evidence.playKey), "play-push-audience": .text(\.evidence.playPushAudience),
+            "play-push-account": .text(\.evidence.playPushAccount),
+            "play-service-account": .text(\.playAPI.playServiceAccount), "play-api": .text(\.playAPI.playAPI),
+            "stripe-secret-file": .text(\.evidence.stripeSecretFile), "stripe-price": .list(\.evidence.stripePrices),
+            "root-key": .text(\.grants.rootKey), "grant-days": .text(\.grants.grantDays),
+            "content-environment": .text(\.grants.contentEnvironment), "parse": .text(\.parse.applicationID),
+            "parse-path": .text(\.parse.path), "parse-field": .list(\.parse.fields),
+            "parse-classes": .list(\.parse.classes), "limit": .list(\.limits.settings),
+            "trusted-proxy": .list(\.limits.proxies),
+        ]
+    }
 
     private func plan() throws -> Plan {
         let limits = try limits.limits(try listening.configuration())
@@ -100,28 +134,25 @@ struct Serve: ConfiguredCommand {
         try playAPI.apply(to: &configuration, package: evidence.playPackage, secrets: listening.secrets)
         try grants.apply(to: &configuration, secrets: listening.secrets, logger: logger)
         let parse = try parse.configuration(catalog: configuration.catalog)
-        configuration.hasFacade = parse != nil
-        let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
+        #if Parse
+        if parse != nil { configuration.facade = configuration.catalog.map(FacadeRule.derivedPurchases) }
+        #endif
+        let cost = try Setting.number(passwordCost, of: "password-cost") ?? 17
+        let passwords = PasswordHashing(cost: PasswordHashing.Cost(logarithm: Int(cost)))
         let refusedTokens = RefusedTokenLog { logger.notice("\($0)") }
-        let cryptography = ServerCryptography(
-            server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
-            onError: { logger.error("\($0)") }, onRefusal: { refusedTokens.add($0) })
-        try checkCertificate(limits.listener, logger)
+        let issuers = try issuer.issuers(of: configuration.name).map { issuer in
+            IssuerVerifier(issuer) { logger.error("\($0)") }
+        }
+        if let certificate = limits.listener.certificate {
+            do throws(ListenerError) { try Listener.check(certificate) } catch {
+                throw Failure(.usage, "\(error)", of: [error.isOfKey ? "tls-key" : "tls-certificate"])
+            }
+        }
         return Plan(
             host: host, limits: limits, logger: logger, refusedTokens: refusedTokens, configuration: configuration,
-            cryptography: cryptography, web: try openWeb(), parse: parse, store: try storeURL())
-    }
-
-    /// Throws if the certificate or its key cannot be used.
-    private func checkCertificate(_ configuration: ListenerConfiguration, _ logger: Logger) throws(Failure) {
-        guard configuration.certificate != nil else { return }
-        // A listener reads both when it is created. This one never listens.
-        let handlers = Responder.Handlers { _ in
-            ServiceAnswer(HTTPResponse(status: .serviceUnavailable), route: "")
-        }
-        let metrics = ServerMetrics(PrometheusMetrics())
-        _ = try makeListener(
-            configuration, Responder(handlers, metrics: metrics, limits: configuration, logger: logger), logger)
+            passwords: passwords, issuers: issuers,
+            web: try web.map { path in try reading("web") { try WebFolder(path: path) } }, parse: parse,
+            store: try reading("store") { try storeURL() })
     }
 
     private func serve(_ plan: Plan) async throws {
@@ -130,7 +161,7 @@ struct Serve: ConfiguredCommand {
         if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         let store = plan.store.open(
             host: plan.host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
-        let metrics = ServerMetrics(PrometheusMetrics())
+        let metrics = ServerMetrics()
         let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
         // Some file descriptors are reserved for the store, the log and operational endpoints.
         let connectionCount = min(plan.limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
@@ -170,7 +201,7 @@ struct Serve: ConfiguredCommand {
                 shutdownSeconds: parts.listener.shutdownSeconds, logger: logger)
             outcome = .success(())
         } catch let error as ListenerError {
-            outcome = .failure(Failure(.failed, "\(address(parts.listener, parts.listener.port)): \(error)"))
+            outcome = .failure(Failure(.failed, "\(parts.listener.url(port: parts.listener.port)): \(error)"))
         } catch {
             outcome = .failure(error)
         }
@@ -182,8 +213,7 @@ struct Serve: ConfiguredCommand {
     ///
     /// - Throws: ``Failure`` if it is wrong, or if it differs from `plan` in a setting that needs a restart.
     private func replacement(of plan: Plan) throws -> Plan {
-        let (settings, serve) = try load()
-        let next = try settings.locatingFailures { try serve.plan() }
+        let next = try load().locatingFailures { try $0.plan() }
         let (old, new) = (plan.limits, next.limits)
         let changed: [(String, Bool)] = [
             ("--store", next.store.place != plan.store.place),
@@ -201,30 +231,23 @@ struct Serve: ConfiguredCommand {
     ) async throws -> Server.Parts {
         let logger = plan.logger
         let service = try await EntitlementService(
-            store, configuration: plan.configuration, cryptography: plan.cryptography, host: plan.host,
-            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) },
+            store, configuration: plan.configuration, passwords: plan.passwords, issuers: plan.issuers,
+            host: plan.host, onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
             onEvidence: { note in
-                metrics.note(note)
+                metrics.count(note)
                 if note.isRefusal { logger.notice("\(note)") }
             }, onRefusedToken: { plan.refusedTokens.add($0) })
+        #if Parse
         let facade = plan.parse.map { configuration in
-            let parse = ParseServer(configuration, service) { logger.notice("\($0)") }
-            return Responder.Facade(
-                answers: { parse.answers($0) }, respond: { await parse.respond(to: $0) },
-                refusalOfLongBody: { parse.refusalOfLongBody() })
+            ParseServer(configuration, service) { logger.notice("\($0)") }
         }
+        #else
+        let facade: (any RequestHandler)? = nil
+        #endif
         let responder = Responder(
             service, facade: facade, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
             limits: plan.limits.listener, host: plan.host, accessLog: accessLog, logger: logger)
         return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
-    }
-
-    /// Closes an SQLite store so that it is a single file. On an error nothing is lost: the log stays beside it.
-    private func close(_ store: any KeyValueBackend, _ logger: Logger) async {
-        guard let database = store as? SQLiteBackend else { return }
-        do throws(BackendError) { try await database.close() } catch {
-            logger.warning("the write-ahead log could not be merged into the store: \(error)")
-        }
     }
 
     private func makeListener(
@@ -236,7 +259,7 @@ struct Serve: ConfiguredCommand {
         do throws(ListenerError) {
             return try Listener(configuration, responder: responder, logger: quiet) { port in
                 do throws(Failure) {
-                    try writeOutput(Array("listening on \(address(configuration, port))\n".utf8))
+                    try writeOutput(Array("listening on \(configuration.url(port: port))\n".utf8))
                 } catch {
                     logger.warning("\(error.message)")
                 }
@@ -268,22 +291,11 @@ struct Serve: ConfiguredCommand {
         }
         guard requireReplica else { return url }
         guard let replicated = url.requiringReplica() else {
-            throw Failure(.usage, "--require-replica needs a store on several machines: use postgres://HOST/DATABASE")
+            throw Failure(
+                .usage, "--require-replica needs a store on several machines: use postgres://HOST/DATABASE",
+                of: ["require-replica", "store"])
         }
         return replicated
-    }
-
-    private func openWeb() throws(Failure) -> WebFolder? {
-        guard let path = web else { return nil }
-        do throws(ListenerError) { return try WebFolder(path: path) } catch { throw Failure(.usage, "--web: \(error)") }
-    }
-
-    private func readPasswordCost() throws(Failure) -> Int {
-        guard let text = passwordCost else { return 17 }
-        guard let cost = Int(text), (10...20).contains(cost) else {
-            throw Failure(.usage, "--password-cost must be a number from 10 to 20, not \"\(text.singleLine)\"")
-        }
-        return cost
     }
 
     /// The access log, which goes to standard error as well.
@@ -292,11 +304,6 @@ struct Serve: ConfiguredCommand {
             // Standard error may be closed to discard the log.
             try? FileHandle.standardError.write(contentsOf: lines)
         }
-    }
-
-    private func address(_ configuration: ListenerConfiguration, _ port: Int) -> String {
-        let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
-        return "\(configuration.certificate == nil ? "http" : "https")://\(host):\(port)"
     }
 }
 

@@ -1,4 +1,3 @@
-import Configuration
 import Entitlements
 import Foundation
 
@@ -9,20 +8,24 @@ import Foundation
 /// ```
 struct ConfigurationFile: Sendable {
     /// A mistake at a line of the file.
-    struct Mistake: Hashable, Sendable {
+    struct Mistake: Error {
         /// The line; `nil` if the mistake concerns the whole file.
         var line: Int?
         /// The key with its section, such as `serve.listen`; `nil` if no key causes the mistake.
         var key: [String]?
         var reason: String
+
+        init(_ reason: String, at line: Int? = nil, key: [String]? = nil) {
+            (self.reason, self.line, self.key) = (reason, line, key)
+        }
     }
 
     /// The path as it was given.
     let path: String
     /// The unit for which root reads the file.
     private let unit: ServiceUnit?
-    /// The valid values.
-    private(set) var values: [AbsoluteConfigKey: ConfigValue] = [:]
+    /// The valid values, by section and key.
+    private(set) var values: [[String]: (texts: [String], source: SettingSource)] = [:]
     /// The mistakes that are visible without the meaning of the values, in the order of their lines.
     private(set) var mistakes: [Mistake] = []
     private var lines: [[String]: Int] = [:]
@@ -30,14 +33,19 @@ struct ConfigurationFile: Sendable {
     /// The sections of the file.
     private(set) var commands: [Setting.Command] = []
 
-    /// The line of a section, a key, or an element such as `[1]` of a list.
-    func line(of key: String...) -> Int? { lines[key] }
+    /// The line of a section.
+    func line(of section: String) -> Int? { lines[[section]] }
+
+    /// The failure of a command that cannot start because of a mistake.
+    func failure(_ mistake: String) -> Failure {
+        Failure(.usage, "\(mistake) (syncd config check --config \(path) lists all mistakes)")
+    }
 
     /// The mistake as one line: the file, the line, the key and the reason.
     func describe(_ mistake: Mistake) -> String {
-        let place = path + (mistake.line.map { ":\($0)" } ?? "")
+        let location = path + (mistake.line.map { ":\($0)" } ?? "")
         let key = mistake.key.map { $0.map(\.singleLine).joined(separator: ".") + ": " } ?? ""
-        return "\(place): \(key)\(mistake.reason)"
+        return "\(location): \(key)\(mistake.reason)"
     }
 
     /// Reads the file at `path`.
@@ -45,74 +53,66 @@ struct ConfigurationFile: Sendable {
     /// - Parameter unit: the unit for which root reads it; `nil` for this process.
     init(path: String, for unit: ServiceUnit? = nil) {
         (self.path, self.unit) = (path, unit)
-        do throws(Refusal) {
+        do throws(Mistake) {
             let root = try Self.parse(try Self.read(path, owner: unit?.user.id ?? geteuid()))
             lines = root.lines
             guard case .object(let sections) = root.value else {
-                throw Refusal("must be an object with the sections \(Self.sectionNames), not \(root.value.typeName)", 1)
+                throw Mistake(
+                    "must be an object with the sections \(Self.sectionNames), not \(root.value.typeName)", at: 1)
             }
             for (name, section) in sections { read(section, name: name) }
         } catch {
-            mistakes = [Mistake(line: error.line, reason: error.reason)]
+            mistakes = [error]
         }
         // Another file may be a draft in a folder of root's.
         if let unit, path == unit.configurationPath, let reason = unit.user.unreadable(path) {
-            mistakes.append(Mistake(reason: reason))
+            mistakes.append(Mistake(reason))
         }
         mistakes.sort { ($0.line ?? 0, $0.reason) < ($1.line ?? 0, $1.reason) }
     }
 
     private static let sectionNames = Setting.Command.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: " and ")
 
-    /// An error that concerns the whole file.
-    private struct Refusal: Error {
-        var reason: String
-        var line: Int?
-
-        init(_ reason: String, _ line: Int? = nil) { (self.reason, self.line) = (reason, line) }
-    }
-
     private static let maximumByteCount = 1 << 20
 
     /// Reads a file that only `owner` and root can change.
-    private static func read(_ path: String, owner: uid_t) throws(Refusal) -> [UInt8] {
+    private static func read(_ path: String, owner: uid_t) throws(Mistake) -> [UInt8] {
         // Without O_NONBLOCK, opening a named pipe would wait for a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
-            throw Refusal(errno == ENOENT || errno == ENOTDIR ? "no such file" : String(cString: strerror(errno)))
+            throw Mistake(errno == ENOENT || errno == ENOTDIR ? "no such file" : String(cString: strerror(errno)))
         }
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
         var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw Refusal(String(cString: strerror(errno))) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw Refusal("must be a regular file") }
+        guard fstat(descriptor, &status) == 0 else { throw Mistake(String(cString: strerror(errno))) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw Mistake("must be a regular file") }
         guard status.st_mode & 0o022 == 0 else {
-            let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
-            throw Refusal("has mode \(mode), so other users can change it: chmod go-w \(path.singleLine)")
+            throw Mistake("has mode \(modeText(status)), so other users can change it: chmod go-w \(path.singleLine)")
         }
         guard status.st_uid == 0 || status.st_uid == owner else {
-            throw Refusal("must belong to root or to the user who runs syncd, not to user \(status.st_uid)")
+            throw Mistake("must belong to root or to the user who runs syncd, not to user \(status.st_uid)")
         }
         do {
             let bytes = try file.read(upToCount: maximumByteCount + 1) ?? Data()
-            guard bytes.count <= maximumByteCount else { throw Refusal("is longer than 1 MiB") }
+            guard bytes.count <= maximumByteCount else { throw Mistake("is longer than 1 MiB") }
             return Array(bytes)
-        } catch let refusal as Refusal {
-            throw refusal
+        } catch let mistake as Mistake {
+            throw mistake
         } catch {
-            throw Refusal("cannot be read: \(error.localizedDescription)")
+            throw Mistake("cannot be read: \(error.localizedDescription)")
         }
     }
 
-    private static func parse(_ bytes: [UInt8]) throws(Refusal) -> JSONValue.Located {
+    private static func parse(_ bytes: [UInt8]) throws(Mistake) -> (value: JSON, lines: [[String]: Int]) {
         guard !bytes.starts(with: [0xEF, 0xBB, 0xBF]) else {
-            throw Refusal("starts with a byte order mark: save it as UTF-8 without one", 1)
+            throw Mistake("starts with a byte order mark: save it as UTF-8 without one", at: 1)
         }
-        do throws(JSONSyntaxError) { return try JSONValue.located(parsing: bytes) } catch {
-            throw Refusal("column \(error.column): \(error.reason)", error.line)
+        do throws(InputError) { return try JSON.located(parsing: bytes) } catch {
+            throw Mistake("column \(error.column ?? 1): \(error.reason)", at: error.line)
         }
     }
 
-    private mutating func read(_ section: JSONValue, name: String) {
+    private mutating func read(_ section: JSON, name: String) {
         guard let command = Setting.Command(rawValue: name) else {
             let owner = Setting.Command.allCases.first { Setting.named(name, of: $0) != nil }
             let hint =
@@ -120,29 +120,29 @@ struct ConfigurationFile: Sendable {
                 ?? Self.suggestion(
                     for: name, among: Setting.Command.allCases.map(\.rawValue),
                     orAll: "the sections are \(Self.sectionNames)")
-            return note([name], "unknown section, \(hint)")
+            return add("unknown section, \(hint)", of: [name])
         }
         guard case .object(let members) = section else {
-            return note([name], "must be an object, not \(section.typeName)")
+            return add("must be an object, not \(section.typeName)", of: [name])
         }
         commands.append(command)
         for (key, value) in members {
             guard let setting = Setting.named(key, of: command) else {
-                note([name, key], Self.unknown(key, in: command))
+                add(Self.unknown(key, in: command), of: [name, key])
                 continue
             }
-            do throws(Refusal) {
-                let content = try content(of: value, for: setting, at: [name, key])
-                if case .stringArray([]) = content { continue }
-                values[AbsoluteConfigKey([name, key])] = ConfigValue(content, isSecret: false)
+            do throws(Mistake) {
+                let texts = try texts(of: value, for: setting, at: [name, key])
+                let elements = texts.indices.map { lines[[name, key, "[\($0)]"]] ?? 1 }
+                values[[name, key]] = (texts, .file(line: lines[[name, key]] ?? 1, elements: elements))
             } catch {
-                note([name, key], error.reason, at: error.line)
+                add(error.reason, of: [name, key], at: error.line)
             }
         }
     }
 
-    private mutating func note(_ key: [String], _ reason: String, at line: Int? = nil) {
-        mistakes.append(Mistake(line: line ?? lines[key], key: key, reason: reason))
+    private mutating func add(_ reason: String, of key: [String], at line: Int? = nil) {
+        mistakes.append(Mistake(reason, at: line ?? lines[key], key: key))
     }
 
     private static func unknown(_ key: String, in command: Setting.Command) -> String {
@@ -160,46 +160,48 @@ struct ConfigurationFile: Sendable {
         nearest(to: word, among: names).map { "did you mean \"\($0)\"?" } ?? all
     }
 
-    /// The value as text. Relative paths start at the folder of the file.
-    private func content(
-        of value: JSONValue, for setting: Setting, at key: [String]
-    ) throws(Refusal) -> ConfigContent {
-        func refusal(_ expected: String) -> Refusal {
-            if case .string(let text) = value { return Refusal("must be \(expected), not \"\(text.singleLine)\"") }
-            if case .integer(let number) = value { return Refusal("must be \(expected), not \(number)") }
-            return Refusal("must be \(expected), not \(value.typeName)")
+    /// The value as text, or the elements of a list. Relative paths start at the folder of the file.
+    private func texts(
+        of value: JSON, for setting: Setting, at key: [String]
+    ) throws(Mistake) -> [String] {
+        func wrong(_ hint: String = "") -> Mistake {
+            let found =
+                switch value {
+                case .string(let text): "\"\(text.singleLine)\""
+                case .number(let number): String(number)
+                default: value.typeName
+                }
+            return Mistake("must be \(setting.values), not \(found)\(hint)")
         }
         switch (setting.kind, value) {
-        case (.flag, .bool(let flag)): return .string(flag ? "true" : "false")
-        case (.number(let range), .integer(let number)) where range.contains(number): return .string(String(number))
+        case (.flag, .bool(let flag)): return [flag ? "true" : "false"]
+        case (.number(let range), .number(let number)) where range.contains(number): return [String(number)]
         case (.list, .array(let elements)), (.stores, .array(let elements)):
-            var texts: [String] = []
-            for (index, element) in elements.enumerated() {
-                do throws(Refusal) { texts.append(try text(element, of: setting)) } catch {
-                    throw Refusal(error.reason, lines[key + ["[\(index)]"]])
+            return try elements.enumerated().map { (index, element) throws(Mistake) in
+                do throws(Mistake) { return try text(element, of: setting) } catch {
+                    throw Mistake(error.reason, at: lines[key + ["[\(index)]"]])
                 }
             }
-            return .stringArray(texts)
-        case (.flag, _), (.number, _), (.list, _), (.stores, _): throw refusal(setting.values)
+        case (.flag, _), (.number, _), (.list, _), (.stores, _): throw wrong()
         case (.choice(let names), .string(let text)) where !names.contains(text):
             let hint = nearest(to: text, among: names).map { ", did you mean \"\($0)\"?" } ?? ""
-            throw Refusal(refusal(setting.values).reason + hint)
-        default: return .string(try text(value, of: setting))
+            throw wrong(hint)
+        default: return [try text(value, of: setting)]
         }
     }
 
-    private func text(_ value: JSONValue, of setting: Setting) throws(Refusal) -> String {
-        guard case .string(let text) = value else { throw Refusal("must be text, not \(value.typeName)") }
-        guard !text.isEmpty else { throw Refusal("must not be empty") }
-        guard !text.unicodeScalars.contains("\0") else { throw Refusal("must not contain the character U+0000") }
+    private func text(_ value: JSON, of setting: Setting) throws(Mistake) -> String {
+        guard case .string(let text) = value else { throw Mistake("must be text, not \(value.typeName)") }
+        guard !text.isEmpty else { throw Mistake("must not be empty") }
+        guard !text.unicodeScalars.contains("\0") else { throw Mistake("must not contain the character U+0000") }
         switch setting.kind {
         case .path: return located(text)
         case .secretPath:
             let path = located(text)
-            // The message does not repeat the value, which may be a secret that was written in place of a path.
+            // The message does not repeat the value, which may be a secret instead of a path.
             let isUnavailable = unit?.isUnavailable(path) ?? false
             guard isUnavailable || access(unit?.source(path) ?? path, F_OK) == 0 || errno == EACCES else {
-                throw Refusal("no such file: it must be the path of a file with the secret, never the secret itself")
+                throw Mistake("no such file: it must be the path of a file with the secret, never the secret itself")
             }
             return path
         case .pathOrURL where !text.contains("://"): return located(text)
@@ -238,39 +240,13 @@ extension ConfigurationFile {
             .first { access($0, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno) }
             .map { ConfigurationFile(path: $0, for: unit) }
     }
-}
 
-extension ConfigurationFile: ConfigProvider, ConfigSnapshot {
-    var providerName: String { "file" }
-
-    func value(forKey key: AbsoluteConfigKey, type: ConfigType) throws -> LookupResult {
-        LookupResult(encodedKey: key.components.joined(separator: "."), value: values[key])
-    }
-
-    nonisolated(nonsending) func fetchValue(
-        forKey key: AbsoluteConfigKey, type: ConfigType
-    ) async throws -> LookupResult {
-        try value(forKey: key, type: type)
-    }
-
-    nonisolated(nonsending) func watchValue<Return: ~Copyable>(
-        forKey key: AbsoluteConfigKey, type: ConfigType,
-        updatesHandler:
-            nonisolated(nonsending) (
-                ConfigUpdatesAsyncSequence<Result<LookupResult, any Error>, Never>
-            ) async throws -> Return
-    ) async throws -> Return {
-        try await watchValueFromValue(forKey: key, type: type, updatesHandler: updatesHandler)
-    }
-
-    func snapshot() -> any ConfigSnapshot { self }
-
-    nonisolated(nonsending) func watchSnapshot<Return: ~Copyable>(
-        updatesHandler:
-            nonisolated(nonsending) (
-                ConfigUpdatesAsyncSequence<any ConfigSnapshot, Never>
-            ) async throws -> Return
-    ) async throws -> Return {
-        try await watchSnapshotFromSnapshot(updatesHandler: updatesHandler)
+    /// Reads the file for a command that starts.
+    ///
+    /// - Throws: ``Failure`` with the first mistake of the file.
+    static func findValid(_ option: String?) throws(Failure) -> ConfigurationFile? {
+        let file = find(option)
+        if let file, let mistake = file.mistakes.first { throw file.failure(file.describe(mistake)) }
+        return file
     }
 }

@@ -1,13 +1,45 @@
 import ArgumentParser
-import Configuration
 import Entitlements
 import Foundation
-import Synchronization
 
 /// A command whose options the environment and the configuration file can set.
 protocol ConfiguredCommand: AsyncParsableCommand {
+    /// The command's section in the file.
+    static var section: Setting.Command { get }
+    /// The property of each setting, by its name.
+    static var properties: [String: SettingProperty<Self>] { get }
+
     /// Checks all values without opening a store or listening.
     func checkValues() throws
+}
+
+/// The property of a command that holds the value of a setting.
+enum SettingProperty<Options> {
+    case flag(WritableKeyPath<Options, Bool>)
+    case text(WritableKeyPath<Options, String?>)
+    case list(WritableKeyPath<Options, [String]>)
+}
+
+extension ConfiguredCommand {
+    /// The value of a setting: one text, or all texts of a list; `nil` if it is not set, and for a flag that is false.
+    subscript(setting: String) -> [String]? {
+        get {
+            switch Self.properties[setting] {
+            case .flag(let path): self[keyPath: path] ? ["true"] : nil
+            case .text(let path): self[keyPath: path].map { [$0] }
+            case .list(let path): self[keyPath: path].isEmpty ? nil : self[keyPath: path]
+            case nil: nil
+            }
+        }
+        set {
+            switch Self.properties[setting] {
+            case .flag(let path): self[keyPath: path] = newValue == ["true"]
+            case .text(let path): self[keyPath: path] = newValue?.first
+            case .list(let path): self[keyPath: path] = newValue ?? []
+            case nil: break
+            }
+        }
+    }
 }
 
 extension Setting.Command {
@@ -20,187 +52,100 @@ extension Setting.Command {
     }
 }
 
-/// The values of a command's settings, and the source of each: flags over environment variables over the file.
-struct EffectiveSettings: Sendable {
-    enum Source: Equatable {
-        case flag
-        case variable(String)
-        case file(line: Int)
-    }
+/// The source of a setting's value.
+enum SettingSource {
+    case flag
+    case variable(String)
+    /// The line of the key, and the lines of the elements of a list.
+    case file(line: Int, elements: [Int])
+}
 
-    struct Value {
-        /// One text, or all texts of a list.
-        var texts: [String]
-        var source: Source
-    }
-
-    let command: Setting.Command
+/// The options of a command with the source of each value: flags over environment variables over the file.
+struct EffectiveSettings<Options: ConfiguredCommand> {
     let file: ConfigurationFile?
     private let unit: ServiceUnit?
-    /// The settings whose files root passes to the unit.
+    private(set) var options: Options
+    /// The sources by the names of the settings. A setting that has its default is missing.
+    private(set) var sources: [String: SettingSource] = [:]
+    /// Settings whose credential was replaced by its source file.
     private var provided: Set<String> = []
-    /// The settings whose files exist only while the unit runs, which it does not. Their values are left out.
+    /// Settings whose credential exists only while the unit runs. Their values are left out.
     private(set) var unavailable: [String] = []
-    /// The values by the names of their settings. A setting that has its default is missing.
-    private(set) var values: [String: Value] = [:]
-    private var flags: [String]
 
-    /// Reads the settings of `command`.
+    private static var settings: [Setting] { Setting.all(of: Options.section) }
+
+    /// Adds the values of the environment and of a file to the options that ArgumentParser has read.
     ///
-    /// - Parameters:
-    ///   - flags: the arguments of the command, which ArgumentParser has accepted.
-    ///   - file: the configuration file, if there is one.
-    ///   - unit: the unit for which root reads them. Files of which systemd makes credentials replace the credentials.
-    /// - Throws: ``Failure`` for an environment variable of a flag that is neither true nor false, and for a repeated
-    ///   option that has one value.
-    init(
-        _ command: Setting.Command, flags: [String], file: ConfigurationFile?, for unit: ServiceUnit? = nil
-    ) throws(Failure) {
-        (self.command, self.file, self.unit) = (command, file, unit)
-        self.flags = flags
-        let repeated = RepeatedOptions(flags).names
-        for setting in Setting.all(of: command)
-        where !setting.isList && !setting.isFlag && repeated.contains(setting.name) {
-            throw RepeatedOptions.failure(setting.name, "See 'syncd help \(command.rawValue)'.")
+    /// - Parameter unit: the unit for which root reads them. Source files replace its credentials.
+    /// - Throws: ``Failure`` for an environment variable of a flag that is neither true nor false.
+    init(_ flags: Options, file: ConfigurationFile?, for unit: ServiceUnit? = nil) throws(Failure) {
+        (options, self.file, self.unit) = (flags, file, unit)
+        for setting in Self.settings where options[setting.name] != nil { sources[setting.name] = .flag }
+        try add { setting throws(Failure) in
+            guard let variable = setting.variable, let text = environmentVariable(variable) else { return nil }
+            let texts =
+                setting.isFlag
+                ? [try isSet(variable) ? "true" : "false"]
+                : setting.isList ? text.split(separator: " ").map(String.init) : [text]
+            return (texts, .variable(variable))
         }
-        let sources: [any ConfigProvider] = [
-            InMemoryProvider(name: "flags", values: Self.values(ofFlags: flags, command)),
-            InMemoryProvider(name: "environment", values: try Self.valuesOfEnvironment(command)),
-        ]
-        let log = SourceLog()
-        let reader = ConfigReader(providers: sources + (file.map { [$0] } ?? []), accessReporter: log)
-        for setting in Setting.all(of: command) {
-            let key: ConfigKey = [command.rawValue, setting.name]
-            let texts = setting.isList ? reader.stringArray(forKey: key) : reader.string(forKey: key).map { [$0] }
-            guard let texts, let provider = log.provider else { continue }
-            let source: Source =
-                switch provider {
-                case sources[0].providerName: .flag
-                case sources[1].providerName: .variable(setting.variable ?? "")
-                default: .file(line: file?.line(of: command.rawValue, setting.name) ?? 1)
-                }
-            values[setting.name] = Value(texts: texts, source: source)
-        }
-        dropReplacedOpposites()
+        try add { setting in file?.values[[Options.section.rawValue, setting.name]] }
         if let unit { replaceCredentials(of: unit) }
     }
 
+    /// Reads the arguments of a command that another command examines.
+    ///
+    /// - Parameter unit: the unit for which root reads them, if the command is that of the unit. Its arguments come
+    ///   first.
+    init(parsing words: [String], file: ConfigurationFile?, for unit: ServiceUnit? = nil) throws {
+        let unit = Options.section == .serve ? unit : nil
+        let words = (unit?.arguments ?? []) + words
+        try CommandPath(["syncd", Options.section.rawValue] + words).check()
+        try self.init(try Options.parse(words), file: file, for: unit)
+    }
+
+    /// Adds the values of a source to those of the sources with precedence.
+    private mutating func add(
+        _ read: (Setting) throws(Failure) -> (texts: [String], source: SettingSource)?
+    ) throws(Failure) {
+        let earlier = (sources, options)
+        for setting in Self.settings where earlier.0[setting.name] == nil {
+            guard let (texts, source) = try read(setting), !texts.isEmpty else { continue }
+            // A flag replaces its opposite of a later source.
+            let opposite = Setting.opposites[setting.name].flatMap { earlier.1[$0] }
+            guard opposite == nil || texts == ["false"] else { continue }
+            (options[setting.name], sources[setting.name]) = (texts, source)
+        }
+    }
+
     private mutating func replaceCredentials(of unit: ServiceUnit) {
-        for setting in Setting.all(of: command) {
-            guard setting.isPath, let value = values[setting.name], let path = value.texts.first else { continue }
+        for setting in Self.settings where setting.isPath {
+            guard let path = options[setting.name]?.first else { continue }
             if unit.isUnavailable(path) {
                 unavailable.append(setting.name)
-                _ = drop(setting.name, nil)
+                (options[setting.name], sources[setting.name]) = (nil, nil)
             } else if unit.source(path) != path {
                 provided.insert(setting.name)
-                values[setting.name]?.texts = [unit.source(path)]
+                options[setting.name] = [unit.source(path)]
             }
         }
     }
 
     /// The user of the server for whom root checks the values; `nil` for another caller, and for a server of root's.
     var serviceUser: ServiceUser? {
-        guard command == .serve, geteuid() == 0 else { return nil }
+        guard Options.section == .serve, geteuid() == 0 else { return nil }
         if let unit { return unit.user }
-        let store = values["store"]?.texts.first.flatMap { try? StoreURL($0, option: "--store") }
+        let store = options["store"]?.first.flatMap { try? StoreURL($0, option: "--store") }
         return store?.location.flatMap(ServiceUser.init(ownerOfStore:))
     }
 
-    /// Reads the configuration file as well, for a command that starts.
-    ///
-    /// - Throws: ``Failure`` with the first mistake of the file.
-    static func load(
-        _ command: Setting.Command, flags: [String], config: String?
-    ) throws(Failure) -> EffectiveSettings {
-        let file = ConfigurationFile.find(config)
-        if let file, let mistake = file.mistakes.first { throw pointing(file.describe(mistake), at: file) }
-        return try EffectiveSettings(command, flags: flags, file: file)
-    }
-
-    private static func pointing(_ message: String, at file: ConfigurationFile) -> Failure {
-        Failure(.usage, "\(message) (syncd config check --config \(file.path) lists all mistakes)")
-    }
-
-    /// The words after the name of the command that is running.
-    static func flags(after command: Setting.Command) -> [String] {
-        Array(CommandLine.arguments.drop { $0 != command.rawValue }.dropFirst())
-    }
-
-    /// The flags, and an argument for each value of another source.
-    var arguments: [String] {
-        Setting.all(of: command).reduce(into: flags) { words, setting in
-            guard let value = values[setting.name], value.source != .flag else { return }
-            if setting.isFlag {
-                if value.texts == ["true"] { words.append("--\(setting.name)") }
-            } else {
-                words += value.texts.map { "--\(setting.name)=\($0)" }
-            }
-        }
-    }
-
-    /// Runs `body`. A failure names the place of the value that causes it.
-    func locatingFailures<Result>(_ body: () throws -> Result) throws -> Result {
-        do { return try body() } catch let failure as Failure {
-            guard let name = cause(of: failure), let value = values[name] else { throw failure }
-            let message = located(failure, name).text
-            guard case .file = value.source, let file else { throw Failure(failure.code, message) }
-            throw Self.pointing(message, at: file)
-        }
-    }
-
-    private static func values(
-        ofFlags flags: [String], _ command: Setting.Command
-    ) -> [AbsoluteConfigKey: ConfigValue] {
-        var texts: [String: [String]] = [:]
-        for (index, word) in flags.enumerated() where word.hasPrefix("--") {
-            let parts = word.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            guard let name = parts.first.map(String.init), let setting = Setting.named(name, of: command) else {
-                continue
-            }
-            let next = flags.indices.contains(index + 1) ? flags[index + 1] : ""
-            texts[name, default: []].append(setting.isFlag ? "true" : parts.count == 2 ? String(parts[1]) : next)
-        }
-        return contents(texts, command)
-    }
-
-    private static func valuesOfEnvironment(
-        _ command: Setting.Command
-    ) throws(Failure) -> [AbsoluteConfigKey: ConfigValue] {
-        var texts: [String: [String]] = [:]
-        for setting in Setting.all(of: command) {
-            guard let variable = setting.variable, let text = environmentVariable(variable) else { continue }
-            if setting.isFlag {
-                texts[setting.name] = [try isSet(variable) ? "true" : "false"]
-            } else {
-                texts[setting.name] = setting.isList ? text.split(separator: " ").map(String.init) : [text]
-            }
-        }
-        return contents(texts, command)
-    }
-
-    private static func contents(
-        _ texts: [String: [String]], _ command: Setting.Command
-    ) -> [AbsoluteConfigKey: ConfigValue] {
-        Dictionary(
-            uniqueKeysWithValues: Setting.all(of: command).compactMap { setting in
-                guard let texts = texts[setting.name], let last = texts.last else { return nil }
-                let content: ConfigContent = setting.isList ? .stringArray(texts) : .string(last)
-                return (AbsoluteConfigKey([command.rawValue, setting.name]), ConfigValue(content, isSecret: false))
-            })
-    }
-
-    /// Drops a flag whose opposite comes from a source with precedence.
-    private mutating func dropReplacedOpposites() {
-        func rank(_ name: String) -> Int? {
-            guard let value = values[name], value.texts == ["true"] else { return nil }
-            switch value.source {
-            case .flag: return 0
-            case .variable: return 1
-            case .file: return 2
-            }
-        }
-        for (name, opposite) in Setting.opposites {
-            if let own = rank(name), let other = rank(opposite), other < own { values[name] = nil }
+    /// Runs `body` with the options. A failure names the place of the value that causes it.
+    func locatingFailures<Result>(_ body: (Options) throws -> Result) throws -> Result {
+        do { return try body(options) } catch let failure as Failure {
+            guard let name = cause(of: failure), let source = sources[name] else { throw failure }
+            let message = mistake(failure, name).text
+            guard case .file = source, let file else { throw Failure(failure.code, message) }
+            throw file.failure(message)
         }
     }
 }
@@ -215,30 +160,33 @@ extension EffectiveSettings {
         var text: String
     }
 
-    /// The mistakes of the values, each found by the code that starts the command.
-    func mistakes() throws -> [Mistake] { try review().mistakes }
-
-    /// Returns the mistakes of the values, and the settings without the values that have one.
+    /// Returns the mistakes of the values, each found by the code that starts the command, and the settings without the
+    /// values that have one.
     ///
-    /// A value with a mistake is left out to find the next one. Messages that name a value that was left out may follow
-    /// from that, so they are not reported.
-    func review() throws -> (mistakes: [Mistake], usable: EffectiveSettings) {
+    /// A value with a mistake is left out to find the next one. A failure that names a value that was left out may
+    /// follow from that, so it is not reported.
+    func review() -> (mistakes: [Mistake], usable: EffectiveSettings) {
         var found = unreadable()
         var rest = self
         var leftOut = Set(unavailable)
-        leftOut.formUnion(file?.mistakes.filter { $0.key?.first == command.rawValue }.compactMap { $0.key?.last } ?? [])
+        let section = Options.section.rawValue
+        leftOut.formUnion(file?.mistakes.filter { $0.key?.first == section }.compactMap { $0.key?.last } ?? [])
         while let failure = rest.firstFailure() {
             guard let name = rest.cause(of: failure) else {
                 return (found + [Mistake(text: failure.message)], rest)
             }
-            if leftOut.isDisjoint(with: Self.names(in: failure.message) + [name]) {
-                let (line, text) = rest.located(failure, name)
-                found.append(Mistake(name: name, line: line, text: text))
-            }
+            if leftOut.isDisjoint(with: failure.settings) { found.append(rest.mistake(failure, name)) }
+            guard let source = rest.sources[name] else { return (found, rest) }
             // The other elements of a list are examined, and may be usable.
-            let element = rest.element(of: name, in: failure.message)
-            guard rest.drop(name, element) else { return (found, rest) }
-            if element == nil { leftOut.insert(name) }
+            if let element = rest.element(failure, name), let texts = rest.options[name], texts.count > 1 {
+                rest.options[name]?.remove(at: element)
+                guard case .file(let line, var lines) = source else { continue }
+                lines.remove(at: element)
+                rest.sources[name] = .file(line: line, elements: lines)
+            } else {
+                (rest.options[name], rest.sources[name]) = (nil, nil)
+                leftOut.insert(name)
+            }
         }
         return (found, rest)
     }
@@ -246,102 +194,47 @@ extension EffectiveSettings {
     /// The files that the user of the server cannot read, although root can.
     private func unreadable() -> [Mistake] {
         guard let user = serviceUser else { return [] }
-        return Setting.all(of: command).compactMap { setting in
-            guard setting.isPath, !provided.contains(setting.name), let path = values[setting.name]?.texts.first,
+        return Self.settings.compactMap { setting in
+            guard setting.isPath, !provided.contains(setting.name), let path = options[setting.name]?.first,
                 let reason = user.unreadable(path)
             else { return nil }
-            let (line, text) = located(Failure(.refused, "--\(setting.name): \(reason)"), setting.name)
-            return Mistake(name: setting.name, line: line, text: text)
+            return mistake(Failure(.refused, "--\(setting.name): \(reason)", of: [setting.name]), setting.name)
         }
-    }
-
-    /// The index of the element of a list that a message quotes, if the list has others.
-    private func element(of name: String, in message: String) -> Int? {
-        guard let texts = values[name]?.texts, texts.count > 1 else { return nil }
-        return texts.firstIndex { message.contains("\"\($0.singleLine)\"") }
-    }
-
-    /// Removes the value of a setting, or one element of it, also from the flags. Returns `false` if there is none.
-    private mutating func drop(_ name: String, _ element: Int?) -> Bool {
-        guard let value = values[name] else { return false }
-        values[name] = nil
-        if let element {
-            values[name] = value
-            values[name]?.texts.remove(at: element)
-            guard value.source == .flag else { return true }
-        }
-        let takesValue = Setting.named(name, of: command)?.isFlag == false
-        var rest: [String] = []
-        var words = flags[...]
-        var count = 0
-        while let word = words.popFirst() {
-            guard word == "--\(name)" || word.hasPrefix("--\(name)=") else {
-                rest.append(word)
-                continue
-            }
-            let own = word == "--\(name)" && takesValue ? [word] + [words.popFirst()].compactMap { $0 } : [word]
-            if let element, count != element { rest += own }
-            count += 1
-        }
-        flags = rest
-        return true
     }
 
     private func firstFailure() -> Failure? {
-        do { try command.type.parse(arguments).checkValues() } catch { return Failure(error) }
+        do { try options.checkValues() } catch { return Failure(error) }
         return nil
     }
 
-    /// The setting that causes a failure: the message names its option, or the path that is its value.
+    /// The setting that causes a failure.
     private func cause(of failure: Failure) -> String? {
-        let named = Self.names(in: failure.message).filter { Setting.named($0, of: command) != nil }
-        let option = named.first { values[$0] != nil } ?? named.first
-        if let option, failure.message.hasPrefix("--") { return option }
-        let text = " \(failure.message) "
-        let path = Setting.all(of: command).first { setting in
-            guard setting.isPath, let path = values[setting.name]?.texts.first else { return false }
-            return [path, path.singleLine].contains { text.contains(" \($0) ") || text.contains(" \($0): ") }
-        }
-        return path?.name ?? option
+        failure.settings.first { sources[$0] != nil } ?? failure.settings.first
     }
 
-    /// The message of a failure with the place of the value that causes it, and its line in the file.
-    private func located(_ failure: Failure, _ name: String) -> (line: Int, text: String) {
+    /// The index of the element of the setting that causes a failure.
+    private func element(_ failure: Failure, _ name: String) -> Int? {
+        name == failure.settings.first ? failure.element : nil
+    }
+
+    /// The failure as a mistake of a setting, with the place of its value.
+    private func mistake(_ failure: Failure, _ name: String) -> Mistake {
         var reason = failure.message
         for start in ["--\(name): ", "--\(name) "] where reason.hasPrefix(start) && !reason.hasPrefix("--\(name) and") {
             reason.removeFirst(start.count)
         }
-        var line: Int?
-        switch values[name]?.source {
-        case .flag: return (0, failure.message)
-        case .variable(let variable): return (0, "\(variable): \(reason)")
-        case .file(let place):
-            let element = values[name]?.texts.firstIndex { reason.contains("\"\($0.singleLine)\"") }
-            line = element.flatMap { file?.line(of: command.rawValue, name, "[\($0)]") } ?? place
-        case nil: line = file?.line(of: command.rawValue)
+        let line: Int?
+        switch sources[name] {
+        case .flag: return Mistake(name: name, text: failure.message)
+        case .variable(let variable): return Mistake(name: name, text: "\(variable): \(reason)")
+        case .file(let key, let elements): line = element(failure, name).map { elements[$0] } ?? key
+        case nil: line = file?.line(of: Options.section.rawValue)
         }
         // In the file, options have no dashes.
         reason = reason.replacing(#/--([a-z][a-z0-9-]*)/#) { match in
-            Setting.named(String(match.1), of: command) == nil ? match.0 : match.1
+            Setting.named(String(match.1), of: Options.section) == nil ? match.0 : match.1
         }
-        let mistake = ConfigurationFile.Mistake(line: line, key: [command.rawValue, name], reason: reason)
-        return (line ?? 0, file?.describe(mistake) ?? failure.message)
-    }
-
-    /// The options that a message names.
-    private static func names(in message: String) -> [String] {
-        message.matches(of: #/--([a-z][a-z0-9-]*)/#).map { String($0.1) }
-    }
-}
-
-/// The provider of the value that was read last.
-private final class SourceLog: AccessReporter {
-    private let last = Mutex<String?>(nil)
-
-    var provider: String? { last.withLock { $0 } }
-
-    func report(_ event: AccessEvent) {
-        let provider = event.providerResults.first { (try? $0.result.get().value) != nil }?.providerName
-        last.withLock { $0 = provider }
+        let located = ConfigurationFile.Mistake(reason, at: line, key: [Options.section.rawValue, name])
+        return Mistake(name: name, line: line ?? 0, text: file?.describe(located) ?? failure.message)
     }
 }

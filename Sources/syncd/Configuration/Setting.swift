@@ -1,4 +1,5 @@
 import ArgumentParser
+import Entitlements
 
 /// An option of `serve` or `run` that the environment and the configuration file can set as well.
 ///
@@ -85,6 +86,24 @@ struct Setting: Sendable {
         case .store: "a store"
         case .stores: "a list of stores"
         }
+    }
+
+    /// The number that the text of a setting states.
+    static func number(_ text: String?, of name: String) throws(Failure) -> Int64? {
+        guard let text, let setting = all.first(where: { $0.name == name }) else { return nil }
+        if let number = Int64(text), case .number(let range) = setting.kind, range.contains(number) { return number }
+        let unit = setting.value == "seconds" ? "number of seconds" : "number"
+        let values = setting.values.replacing("number", with: unit)
+        throw Failure(.usage, "--\(name) must be \(values), not \"\(text.singleLine)\"", of: [name])
+    }
+
+    /// The case that the text of a setting names.
+    static func choice<Choice: RawRepresentable<String>>(
+        _ text: String?, of name: String
+    ) throws(Failure) -> Choice? {
+        guard let text, let setting = all.first(where: { $0.name == name }) else { return nil }
+        if let choice = Choice(rawValue: text) { return choice }
+        throw Failure(.usage, "--\(name) must be \(setting.values), not \"\(text.singleLine)\"", of: [name])
     }
 
     /// The text of the option in the help.

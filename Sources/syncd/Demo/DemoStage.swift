@@ -63,7 +63,7 @@ final class DemoStage {
     func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String? = nil) throws {
         let result = try launch(device, ["status", "--json"] + (rule.map { ["--expiry", $0] } ?? []), on: day)
         guard result.exitCode == 0 else { throw Failure(.failed, "\(device): no status: \(result.output)") }
-        let status = try JSONReader(try JSONValue(parsing: result.output.utf8)).object()
+        let status = try JSONReader(parsing: result.output.utf8).object()
         let group = try status.required("subscriptions").array().first?.object()
         let isActive = try group?.required("active").bool() ?? false
         let expires = try group?["expires"]?.string() ?? "never"

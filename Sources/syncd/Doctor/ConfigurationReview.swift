@@ -4,28 +4,27 @@ import Foundation
 /// The configuration of a command, and its mistakes by the check that reports them.
 ///
 /// The mistakes are those for which the command would not start.
-struct ConfigurationReview {
-    let command: Setting.Command
+struct ConfigurationReview<Options: ConfiguredCommand> {
     /// The settings without the values that have a mistake.
-    let usable: EffectiveSettings
+    let usable: EffectiveSettings<Options>
     /// The user of the server for whom root checks; `nil` if this process checks for its own user.
     let user: ServiceUser?
     private let file: ConfigurationFile?
     private var texts: [CheckName: [String]] = [:]
 
     /// Reviews the values of the flags, the environment and the file.
-    init(_ settings: EffectiveSettings) throws {
-        (command, file, user) = (settings.command, settings.file, settings.serviceUser)
-        let review = try settings.review()
+    init(_ settings: EffectiveSettings<Options>) {
+        (file, user) = (settings.file, settings.serviceUser)
+        let review = settings.review()
         usable = review.usable
         for mistake in file?.mistakes ?? [] {
-            let isOwn = mistake.key?.first == command.rawValue
-            note(file?.describe(mistake) ?? mistake.reason, of: isOwn ? mistake.key?.last : nil)
+            let isOwn = mistake.key?.first == Options.section.rawValue
+            add(file?.describe(mistake) ?? mistake.reason, of: isOwn ? mistake.key?.last : nil)
         }
-        for mistake in review.mistakes { note(mistake.text, of: mistake.name) }
+        for mistake in review.mistakes { add(mistake.text, of: mistake.name) }
     }
 
-    private mutating func note(_ text: String, of setting: String?) {
+    private mutating func add(_ text: String, of setting: String?) {
         texts[setting.map(Self.check) ?? .configuration, default: []].append(text)
     }
 
@@ -47,15 +46,11 @@ struct ConfigurationReview {
         guard let texts = texts[check], let first = texts.first else { return nil }
         let rest = texts.count > 1 ? " (and \(plural(texts.count - 1, "other mistake")))" : ""
         if geteuid() != 0, first.hasSuffix("permission denied") {
-            return .failed(first + rest, remedy: Self.remedyForUser(of: command))
+            return .failed(first + rest, remedy: Options.section.remedyForUser)
         }
         let remedy = file.map { "correct it; syncd config check --config \($0.path) lists all mistakes" }
-        return .failed(first + rest, remedy: remedy ?? "correct it; syncd help \(command.rawValue) lists the options")
-    }
-
-    /// The remedy for a user who may not read the files of the command.
-    static func remedyForUser(of command: Setting.Command) -> String {
-        "run it as the user who runs syncd, or: sudo syncd doctor \(command.rawValue)"
+        return .failed(
+            first + rest, remedy: remedy ?? "correct it; syncd help \(Options.section.rawValue) lists the options")
     }
 
     /// The verdict on the configuration apart from what other checks report.
@@ -80,9 +75,9 @@ struct ConfigurationReview {
     /// The verdict on the files with secrets.
     var secrets: Verdict {
         if let verdict = mistakes(.secrets) { return verdict }
-        let paths = Setting.all(of: command).compactMap { setting -> String? in
+        let paths = Setting.all(of: Options.section).compactMap { setting -> String? in
             guard case .secretPath = setting.kind else { return nil }
-            return usable.values[setting.name]?.texts.first
+            return usable.options[setting.name]?.first
         }
         guard !paths.isEmpty else {
             let missing = usable.unavailable.joined(separator: ", ")
@@ -108,4 +103,9 @@ struct ConfigurationReview {
         }
         return nil
     }
+}
+
+extension Setting.Command {
+    /// The remedy for a user who may not read the files of the command.
+    var remedyForUser: String { "run it as the user who runs syncd, or: sudo syncd doctor \(rawValue)" }
 }

@@ -9,27 +9,24 @@ import SyncService
 
 /// The examination of a device: the configuration of `syncd run`, its store, and its remotes.
 struct DeviceCheckup {
-    private let review: ConfigurationReview
-    private let run: Run?
+    private let review: ConfigurationReview<Run>
 
-    init(_ review: ConfigurationReview) {
-        self.review = review
-        run = try? Run.parse(review.usable.arguments)
-    }
+    init(_ review: ConfigurationReview<Run>) { self.review = review }
 
     func examine() async -> Examination {
         var examination = Examination(.run)
+        let run = review.usable.options
         await examination.check(.configuration) { review.verdict }
-        await examination.check(.catalog) { try review.catalog(run?.catalog) }
+        await examination.check(.catalog) { try review.catalog(run.catalog) }
         await examination.check(.secrets) { review.secrets }
-        guard let run, let url = try? run.stores.localURL(), let store = StoreChecks(url, of: .run) else {
+        guard let url = try? run.stores.localURL(), let store = StoreChecks(url, of: .run) else {
             examination.skip(.store, because: "no store is configured: see configuration")
             return examination
         }
         let isWhole = await store.examine(into: &examination)
         let foreignness = store.isOfOtherUser ? "root cannot check it for another user: see store-access" : nil
         await examination.check(.socket) { try foreignness.map(Verdict.skipped) ?? socket(run, url) }
-        let remotes = remotes(run, url)
+        let remotes = (try? run.stores.remotes(of: url, run.server)) ?? []
         let server = remotes.lazy.compactMap { if case .server(let server) = $0 { server } else { nil } }.first
         let local = isWhole ? url.existing() : nil
         let account = await accounts(into: &examination, run, local: local, server: foreignness == nil ? server : nil)
@@ -48,15 +45,6 @@ struct DeviceCheckup {
             examination.skip(.remote, because: isWrong ? "see configuration" : "no remote is configured")
         }
         return examination
-    }
-
-    /// The remotes that can be used. The others are mistakes of the configuration.
-    private func remotes(_ run: Run, _ local: StoreURL) -> [RunRemote] {
-        run.stores.remoteTexts.flatMap { text in
-            var stores = run.stores
-            stores.remoteTexts = [text]
-            return (try? stores.remotes(of: local, run.server)) ?? []
-        }
     }
 
     // MARK: Socket

@@ -13,3 +13,13 @@ func userName(_ id: uid_t) -> String {
 func obstacle(to path: String, _ mode: Int32) -> String? {
     access(path, mode) == 0 ? nil : String(cString: strerror(errno))
 }
+
+/// The absolute path without symbolic links; `nil`, with the reason in `errno`, if there is no such file.
+func resolvedPath(_ path: String) -> String? {
+    guard let resolved = realpath(path, nil) else { return nil }
+    defer { free(resolved) }
+    return String(cString: resolved)
+}
+
+/// The mode of a file, such as 0640.
+func modeText(_ status: stat) -> String { "0" + String(status.st_mode & 0o7777, radix: 8) }

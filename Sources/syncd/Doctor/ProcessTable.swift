@@ -13,9 +13,6 @@ enum ProcessTable {
         "process \(process)" + (name(of: process).map { " (\($0))" } ?? "")
     }
 
-    /// The other processes that have the file at `path` open.
-    static func users(ofFile path: String) -> [Int32] { users(ofDescriptor: path) }
-
     /// Returns `true` if a process has the file at `path` open, under any name; `nil` if its files are not visible.
     static func process(_ process: Int32, hasOpen path: String) -> Bool? {
         var wanted = stat()
@@ -59,7 +56,7 @@ enum ProcessTable {
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
             for fields in lines(of: table)
             where fields.count > 9 && fields[1].hasSuffix(suffix) && fields[3] == listening {
-                found += users(ofDescriptor: "socket:[\(fields[9])]").filter { !found.contains($0) }
+                found += users(ofFile: "socket:[\(fields[9])]").filter { !found.contains($0) }
             }
         }
         return found
@@ -75,15 +72,15 @@ enum ProcessTable {
         return text.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
     }
 
-    /// The other processes that have a descriptor whose link in `/proc` is `target`.
-    private static func users(ofDescriptor target: String) -> [Int32] {
+    /// The other processes that have the file at `path` open. A link in `/proc` such as `socket:[1]` is a path, too.
+    static func users(ofFile path: String) -> [Int32] {
         let files = FileManager.default
         let processes = (try? files.contentsOfDirectory(atPath: "/proc"))?.compactMap { Int32($0) } ?? []
         return processes.sorted().filter { process in
             guard process != getpid() else { return false }
             let folder = "/proc/\(process)/fd"
             return (try? files.contentsOfDirectory(atPath: folder))?.contains { name in
-                (try? files.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == target
+                (try? files.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")) == path
             } ?? false
         }
     }

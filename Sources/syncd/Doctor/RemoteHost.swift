@@ -36,21 +36,15 @@ struct RemoteHost: Sendable {
         let body: [UInt8]
         let time: Int64
 
-        /// The server's clock, in milliseconds since 1970 UTC; `nil` if the answer does not state it.
-        var serverTime: Int64? { WireFields.serverTime(of: response) ?? date }
+        /// The server's clock, in milliseconds since 1970 UTC; `nil` if the answer does not state it. The field `Date`
+        /// has a resolution of seconds.
+        var serverTime: Int64? {
+            WireFields.serverTime(of: response)
+                ?? response.headerFields[.date].flatMap(RetryAfter.seconds).map { $0 * 1_000 }
+        }
 
         /// `true` if the answer is that of an EntitlementSync server.
         var isOurs: Bool { WireFields.serverTime(of: response) != nil }
-
-        /// The `Date` field, which has a resolution of seconds.
-        private var date: Int64? {
-            guard let text = response.headerFields[.date] else { return nil }
-            let format = DateFormatter()
-            format.locale = Locale(identifier: "en_US_POSIX")
-            format.timeZone = TimeZone(identifier: "UTC")
-            format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-            return format.date(from: text).map { Int64($0.timeIntervalSince1970 * 1_000) }
-        }
     }
 
     /// Asks for `target`, a path below ``path``.
@@ -65,16 +59,29 @@ struct RemoteHost: Sendable {
 }
 
 extension RemoteHost {
-    /// Asks for the health, and if another program answers, for a resource that every reverse proxy passes on.
-    func getOurs() async throws(TransportError) -> Answer {
-        let answer = try await get("/healthz")
-        return answer.isOurs ? answer : try await get("/v1/entitlements")
+    /// Asks for `target`; without it for the health, and if another program answers, for a resource that every reverse
+    /// proxy passes on.
+    func reach(_ target: String? = nil) async -> Result<Answer, TransportError> {
+        do throws(TransportError) {
+            let answer = try await get(target ?? "/healthz")
+            return .success(target != nil || answer.isOurs ? answer : try await get("/v1/entitlements"))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// The verdict on the certificates of the server after ``reach(_:)``; `nil` without TLS, and if it was not reached.
+    func tls(_ reached: Result<Answer, TransportError>) async -> Verdict? {
+        switch reached {
+        case .success: isEncrypted ? await certificates(distrust: nil) : nil
+        case .failure(let error): error.kind == .untrusted ? await certificates(distrust: error.message) : nil
+        }
     }
 
     /// The verdict on the chain of certificates.
     ///
     /// - Parameter distrust: the reason why the chain is not trusted; `nil` if it is.
-    func certificates(distrust: String?) async -> Verdict {
+    private func certificates(distrust: String?) async -> Verdict {
         let name = ServerOptions.authority(host, port)
         let chain: CertificateChain
         do throws(ListenerError) {

@@ -19,49 +19,41 @@ struct RemoteServerChecks {
     ///
     /// - Parameter kept: the device's session; `nil` if there is none.
     func examine(into examination: inout Examination, session kept: KeptSession?) async {
-        let answer: RemoteHost.Answer
-        do throws(TransportError) {
-            answer = try await host.getOurs()
-        } catch {
-            let isUntrusted = error.kind == .untrusted
-            await examination.check(.remote) { isUntrusted ? .skipped("see remote-tls") : unreachable(error) }
-            if isUntrusted {
-                await examination.check(.remoteTLS) { await host.certificates(distrust: error.message) }
-            } else {
-                examination.skip(.remoteTLS, because: "\(server.origin) is not reachable")
-            }
-            return examination.skip(
-                .remoteClock, .remoteVersion, .remoteIdentity, because: "\(server.origin) is not reachable")
+        let reached = await host.reach()
+        await examination.check(.remote) { verdict(reached) }
+        let tls = await host.tls(reached)
+        guard case .success(let answer) = reached else {
+            let reason = "\(server.origin) is not reachable"
+            await examination.check(.remoteTLS) { tls ?? .skipped(reason) }
+            return examination.skip(.remoteClock, .remoteVersion, .remoteIdentity, because: reason)
         }
-        await examination.check(.remote) { reached(answer) }
-        await examination.check(.remoteTLS) {
-            host.isEncrypted ? await host.certificates(distrust: nil) : .skipped("\(server.origin) has no TLS")
-        }
+        await examination.check(.remoteTLS) { tls ?? .skipped("\(server.origin) has no TLS") }
         guard answer.isOurs else {
             return examination.skip(
                 .remoteClock, .remoteVersion, .remoteIdentity, because: "another server answers: see remote")
         }
-        await examination.check(.remoteClock) { ClockDifference(answer).verdict(of: server.origin) }
+        await examination.check(.remoteClock) { answer.clockVerdict(of: server.origin) }
         await examination.check(.remoteVersion) { await version() }
         await examination.check(.remoteIdentity, remedy: "see the log of \(server.origin)") { try await identity(kept) }
     }
 
-    private func unreachable(_ error: TransportError) -> Verdict {
-        .failed(
-            "\(server.origin): \(error.message)",
-            remedy: "check the network, the address, and that the server runs: curl \(server.origin)/healthz")
-    }
-
-    private func reached(_ answer: RemoteHost.Answer) -> Verdict {
+    private func verdict(_ reached: Result<RemoteHost.Answer, TransportError>) -> Verdict {
+        let answer: RemoteHost.Answer
+        switch reached {
+        case .success(let found): answer = found
+        case .failure(let error) where error.kind == .untrusted: return .skipped("see remote-tls")
+        case .failure(let error):
+            return .failed(
+                "\(server.origin): \(error.message)",
+                remedy: "check the network, the address, and that the server runs: curl \(server.origin)/healthz")
+        }
+        let status = "\(server.origin) answers with status \(answer.response.status.code)"
         guard answer.isOurs else {
             return .failed(
-                "\(server.origin) answers with status \(answer.response.status.code), and is no EntitlementSync server",
+                "\(status), and is no EntitlementSync server",
                 remedy: "correct --remote, or let the reverse proxy pass on /v1")
         }
-        guard answer.response.status.code < 500 else {
-            return .failed(
-                "\(server.origin) answers with status \(answer.response.status.code)", remedy: "see the server's log")
-        }
+        guard answer.response.status.code < 500 else { return .failed(status, remedy: "see the server's log") }
         return .ok("\(server.origin) answers")
     }
 
@@ -109,49 +101,46 @@ struct RemoteServerChecks {
     private static let refusal = "the access token was refused"
 }
 
-/// The difference between this machine's clock and a server's.
-struct ClockDifference {
-    /// The largest difference that has no effect, in milliseconds. The clock of `Date` has a resolution of one second.
-    static let negligible: Int64 = 30_000
+extension RemoteHost.Answer {
+    /// The largest difference of two clocks that has no effect, in milliseconds.
+    private static let negligible: Int64 = 30_000
     /// The largest difference that programs tolerate, in milliseconds.
-    static let tolerated: Int64 = 300_000
+    private static let tolerated: Int64 = 300_000
 
-    /// The server's clock minus this machine's; `nil` if the server does not state its time.
-    private let milliseconds: Int64?
-
-    init(_ answer: RemoteHost.Answer) { milliseconds = answer.serverTime.map { $0 - answer.time } }
-
-    func verdict(of server: String) -> Verdict {
-        guard let milliseconds else { return .skipped("\(server) does not state its time") }
-        let size = abs(milliseconds)
+    /// The verdict on the difference between this machine's clock and the server's.
+    func clockVerdict(of server: String) -> Verdict {
+        guard let difference = serverTime.map({ $0 - time }) else {
+            return .skipped("\(server) does not state its time")
+        }
+        let size = abs(difference)
         guard size > Self.negligible else { return .ok("within \(size / 1_000 + 1) s of \(server)") }
-        let direction = milliseconds > 0 ? "behind" : "ahead of"
-        let finding = "this clock is \(Self.text(size / 1_000)) \(direction) that of \(server)"
+        let direction = difference > 0 ? "behind" : "ahead of"
+        let finding = "this clock is \(shortText(seconds: size / 1_000)) \(direction) that of \(server)"
         let remedy = "set the wrong one of the two clocks: timedatectl set-ntp true"
         return size > Self.tolerated ? .failed(finding, remedy: remedy) : .warning(finding, remedy: remedy)
     }
+}
 
-    static func text(_ seconds: Int64) -> String {
-        switch seconds {
-        case ..<120: "\(seconds) s"
-        case ..<7_200: "\(seconds / 60) min"
-        case ..<172_800: "\(seconds / 3_600) h"
-        default: "\(seconds / 86_400) days"
-        }
+/// A duration in its largest fitting unit.
+func shortText(seconds: Int64) -> String {
+    switch seconds {
+    case ..<120: "\(seconds) s"
+    case ..<7_200: "\(seconds / 60) min"
+    case ..<172_800: "\(seconds / 3_600) h"
+    default: "\(seconds / 86_400) days"
     }
 }
 
 /// The release of a server: MAJOR.MINOR.PATCH.
-struct ReleaseNumber: Comparable {
+struct ReleaseNumber {
     private let parts: [Int]
     let text: String
 
     init?(_ text: some StringProtocol) {
         let core = text.prefix { $0 != "-" && $0 != "+" }
         let parts = core.split(separator: ".", omittingEmptySubsequences: false).map { Int($0) }
-        let numbers = parts.compactMap(\.self)
-        guard numbers.count == 3, parts.count == 3 else { return nil }
-        (self.parts, self.text) = (numbers, String(text))
+        (self.parts, self.text) = (parts.compactMap(\.self), String(text))
+        guard parts.count == 3, self.parts.count == 3 else { return nil }
     }
 
     /// The version in an OpenAPI document.
@@ -161,21 +150,15 @@ struct ReleaseNumber: Comparable {
         self.init(line.dropFirst("  version: ".count).filter { $0 != "\"" && $0 != "'" })
     }
 
-    static func < (left: Self, right: Self) -> Bool { left.parts.lexicographicallyPrecedes(right.parts) }
-
-    static func == (left: Self, right: Self) -> Bool { left.parts == right.parts }
-
-    /// `true` if both speak the same protocol. Until 1.0.0 a minor version may break it.
-    private func isCompatible(with other: ReleaseNumber) -> Bool {
-        parts[0] == other.parts[0] && (parts[0] > 0 || parts[1] == other.parts[1])
-    }
-
     func verdict(of server: String) -> Verdict {
         guard let own = ReleaseNumber(Version.number) else { return .skipped("this version has no number") }
-        if own == self { return .ok("\(server) has version \(text), as this device") }
+        if own.parts == parts { return .ok("\(server) has version \(text), as this device") }
         let finding = "\(server) has version \(text), this device \(own.text)"
-        let remedy = own < self ? "update syncd on this device" : "update the server"
-        if !isCompatible(with: own) { return .failed(finding, remedy: remedy) }
-        return parts[..<2] == own.parts[..<2] ? .ok(finding) : .warning(finding, remedy: remedy)
+        let isNewer = own.parts.lexicographicallyPrecedes(parts)
+        let remedy = isNewer ? "update syncd on this device" : "update the server"
+        if parts[..<2] == own.parts[..<2] { return .ok(finding) }
+        // Until 1.0.0 a minor version may break the protocol.
+        let isCompatible = parts[0] == own.parts[0] && parts[0] > 0
+        return isCompatible ? .warning(finding, remedy: remedy) : .failed(finding, remedy: remedy)
     }
 }

@@ -66,16 +66,10 @@ struct RemoteStoreChecks {
         guard let transport = try? options.transport(), let host = RemoteHost(url.text, transport: transport) else {
             return
         }
-        let answer: RemoteHost.Answer?
-        var distrust: String?
-        do throws(TransportError) { answer = try await host.get("/") } catch {
-            answer = nil
-            if error.kind == .untrusted { distrust = error.message }
-        }
-        if host.isEncrypted, answer != nil || distrust != nil {
-            await examination.check(.remoteTLS) { await host.certificates(distrust: distrust) }
-        }
-        if let answer { await examination.check(.remoteClock) { ClockDifference(answer).verdict(of: url.text) } }
+        let reached = await host.reach("/")
+        if let verdict = await host.tls(reached) { await examination.check(.remoteTLS) { verdict } }
+        guard case .success(let answer) = reached else { return }
+        await examination.check(.remoteClock) { answer.clockVerdict(of: url.text) }
     }
 }
 

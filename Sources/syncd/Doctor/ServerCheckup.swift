@@ -8,40 +8,35 @@ import SyncService
 
 /// The examination of a server: the configuration of `syncd serve`, its store, and what it needs to listen.
 struct ServerCheckup {
-    private let review: ConfigurationReview
+    private let review: ConfigurationReview<Serve>
     private let unit: ServiceUnit?
     private let caFile: String?
-    private let serve: Serve?
+    private var serve: Serve { review.usable.options }
 
     /// - Parameters:
     ///   - unit: the unit of the server, if root checks it.
     ///   - caFile: the authorities that certify the public URL; `nil` for those of the environment.
-    init(_ review: ConfigurationReview, unit: ServiceUnit?, caFile: String?) {
+    init(_ review: ConfigurationReview<Serve>, unit: ServiceUnit?, caFile: String?) {
         (self.review, self.unit, self.caFile) = (review, unit, caFile)
-        serve = try? Serve.parse(review.usable.arguments)
     }
 
     func examine() async -> Examination {
         var examination = Examination(.serve)
         await examination.check(.configuration) { review.verdict }
         await examination.check(.catalog) {
-            try review.catalog(serve.flatMap { $0.service.catalog.file == nil ? nil : $0.service.catalog })
+            try review.catalog(serve.service.catalog.file == nil ? nil : serve.service.catalog)
         }
         await examination.check(.secrets) { review.secrets }
-        guard let serve else {
-            examination.skip(.store, because: "the options cannot be read: see configuration")
-            return examination
-        }
-        await examineStore(serve, into: &examination)
+        await examineStore(into: &examination)
         await examination.check(.certificate) { try certificate(serve.listening) }
-        await examination.check(.listen) { try await listen(serve) }
-        await examination.check(.memory) { memory(serve) }
-        await examinePublicURL(serve, into: &examination)
+        await examination.check(.listen) { try await listen() }
+        await examination.check(.memory) { memory }
+        await examinePublicURL(into: &examination)
         return examination
     }
 
-    private func examineStore(_ serve: Serve, into examination: inout Examination) async {
-        guard let url = storeURL(serve) else {
+    private func examineStore(into examination: inout Examination) async {
+        guard let url = storeURL else {
             return examination.skip(.store, .clock, because: "no store is configured: see configuration")
         }
         let isWhole: Bool
@@ -66,7 +61,7 @@ struct ServerCheckup {
             let lag = latest - HostServices.system.now()
             guard lag > ClockRollbackGuard.tolerance else { return .ok("not behind the latest time in the store") }
             return .failed(
-                "this clock is \(ClockDifference.text(lag / 1_000)) behind the latest time in the store",
+                "this clock is \(shortText(seconds: lag / 1_000)) behind the latest time in the store",
                 remedy: "set it right; if it is right now, start once with --accept-clock")
         }
     }
@@ -82,22 +77,20 @@ struct ServerCheckup {
             of: path, remedy: "renew the certificate, then: systemctl reload syncd")
     }
 
-    private func storeURL(_ serve: Serve) -> StoreURL? {
-        serve.store.flatMap { try? StoreURL($0, option: "--store") }
-    }
+    private var storeURL: StoreURL? { serve.store.flatMap { try? StoreURL($0, option: "--store") } }
 
-    private func listen(_ serve: Serve) async throws -> Verdict {
+    private func listen() async throws -> Verdict {
         if let verdict = review.mistakes(.listen) { return verdict }
         let configuration = try serve.listening.configuration()
-        let place = ListeningPlace(
+        let address = ListeningAddress(
             host: configuration.host, port: configuration.port, isEncrypted: configuration.certificate != nil,
-            store: storeURL(serve).flatMap { $0.isDatabase ? $0.location?.path : nil })
-        if let unit, !unit.mayBindAnyPort, let verdict = place.privilege(of: unit.user) { return verdict }
-        return await place.verdict()
+            store: storeURL.flatMap { $0.isDatabase ? $0.location?.path : nil })
+        if let unit, !unit.mayBindAnyPort, let verdict = address.privilege(of: unit.user) { return verdict }
+        return await address.verdict()
     }
 
     /// Compares the memory for one hash of a password with what is free.
-    private func memory(_ serve: Serve) -> Verdict {
+    private var memory: Verdict {
         let cost = serve.passwordCost.flatMap { Int($0) } ?? 17
         // N blocks of 128 * r bytes, with r = 8.
         let needed = 1 << max(cost - 10, 0)
@@ -114,7 +107,7 @@ struct ServerCheckup {
     }
 
     /// Checks the URL that devices use, if it is configured. It may not be reachable from here, so this only warns.
-    private func examinePublicURL(_ serve: Serve, into examination: inout Examination) async {
+    private func examinePublicURL(into examination: inout Examination) async {
         guard let name = serve.service.name else {
             return examination.skip(.publicURL, because: "no --name is configured")
         }
@@ -129,28 +122,19 @@ struct ServerCheckup {
             await examination.check(.publicURL, remedy: "correct --ca-file") { throw error }
             return
         }
-        do throws(TransportError) {
-            let answer = try await host.getOurs()
-            await examination.check(.publicURL) {
-                answer.isOurs
-                    ? .ok("\(name) answers")
-                    : .warning("\(name): another program answers", remedy: "correct --name or the reverse proxy")
-            }
-            if host.isEncrypted {
-                await examination.check(.publicTLS) { await host.certificates(distrust: nil).asWarning }
-            }
-        } catch {
-            let isUntrusted = error.kind == .untrusted
-            await examination.check(.publicURL) {
-                isUntrusted
-                    ? .skipped("see public-tls")
-                    : .warning(
-                        "\(name) cannot be reached from here: \(error.message)",
-                        remedy: "start the server, and try from another machine: curl \(name)/healthz")
-            }
-            if isUntrusted {
-                await examination.check(.publicTLS) { await host.certificates(distrust: error.message).asWarning }
+        let reached = await host.reach()
+        await examination.check(.publicURL) {
+            switch reached {
+            case .success(let answer) where answer.isOurs: .ok("\(name) answers")
+            case .success:
+                .warning("\(name): another program answers", remedy: "correct --name or the reverse proxy")
+            case .failure(let error) where error.kind == .untrusted: .skipped("see public-tls")
+            case .failure(let error):
+                .warning(
+                    "\(name) cannot be reached from here: \(error.message)",
+                    remedy: "start the server, and try from another machine: curl \(name)/healthz")
             }
         }
+        if let verdict = await host.tls(reached) { await examination.check(.publicTLS) { verdict.asWarning } }
     }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Entitlements
 import Foundation
 import SyncAgent
@@ -17,20 +18,18 @@ struct ServiceUnit: Sendable {
     let arguments: [String]
     /// `true` if the unit may listen on every port.
     let mayBindAnyPort: Bool
-    /// The files of which systemd makes credentials, by the names of the credentials; `nil` for a credential that only
-    /// a running unit has in plain text.
+    /// The source file of each credential, by the credential's name; `nil` if only the running unit has it in plain
+    /// text.
     private let credentials: [String: String?]
 
-    /// The unit that is installed on this machine; `nil` without systemd, without the unit, and for other users than
-    /// root.
+    /// The unit of this machine; `nil` without systemd, without the unit, and for other users than root.
     static func installed() -> ServiceUnit? {
         guard geteuid() == 0 else { return nil }
         let path = "/org/freedesktop/systemd1/unit/" + name.replacing(".", with: "_2e")
         let manager = "org.freedesktop.systemd1"
         let words = ["call", manager, path, "org.freedesktop.DBus.Properties", "GetAll", "s", manager + ".Service"]
         guard let text = output(of: ["busctl", "--json=short"] + words),
-            case .object(let answer)? = try? JSONValue(parsing: text), case .array(let values)? = answer["data"],
-            case .object(let properties)? = values.first
+            let answer = try? JSON(parsing: text), let properties = answer["data"]?.elements?.first?.members
         else { return nil }
         return ServiceUnit(properties)
     }
@@ -52,24 +51,22 @@ struct ServiceUnit: Sendable {
     }
 
     /// Reads the properties that D-Bus returns: each has a type and its data.
-    init?(_ properties: [String: JSONValue]) {
-        func data(_ name: String) -> JSONValue? {
-            if case .object(let variant)? = properties[name] { variant["data"] } else { nil }
-        }
-        func text(_ name: String) -> String { data(name)?.text ?? "" }
-        func texts(_ name: String) -> [String] { data(name)?.elements.compactMap(\.text) ?? [] }
-        func rows(_ name: String) -> [[JSONValue]] { data(name)?.elements.map(\.elements) ?? [] }
-        func number(_ name: String) -> Int64 { if case .integer(let number)? = data(name) { number } else { 0 } }
+    init?(_ properties: [String: JSON]) {
+        func data(_ name: String) -> JSON? { properties[name]?["data"] }
+        func text(_ name: String) -> String { data(name)?.string ?? "" }
+        func texts(_ name: String) -> [String] { data(name)?.elements?.compactMap(\.string) ?? [] }
+        func rows(_ name: String) -> [[JSON]] { data(name)?.elements?.map { $0.elements ?? [] } ?? [] }
+        func number(_ name: String) -> Int64 { if case .number(let number)? = data(name) { number } else { 0 } }
         let isDynamic = data("DynamicUser") == .bool(true)
         // The program, and its words with the name of the program.
-        let words = rows("ExecStart").first?.dropFirst().first?.elements.compactMap(\.text) ?? []
+        let words = rows("ExecStart").first?.dropFirst().first?.elements?.compactMap(\.string) ?? []
         guard let command = words.firstIndex(of: "serve") else { return nil }
         arguments = Array(words[(command + 1)...])
         environment = Self.variables(rows("EnvironmentFiles"), texts("Environment"))
         credentials = Dictionary(
-            rows("LoadCredential").compactMap { row in row.first?.text.map { ($0, row.last?.text) } }
+            rows("LoadCredential").compactMap { row in row.first?.string.map { ($0, row.last?.string) } }
                 + (rows("LoadCredentialEncrypted") + rows("SetCredential") + rows("SetCredentialEncrypted"))
-                .compactMap { row in row.first?.text.map { ($0, nil) } }
+                .compactMap { row in row.first?.string.map { ($0, nil) } }
         ) { $1 }
         let states = texts("StateDirectory").map { (isDynamic ? "/var/lib/private/" : "/var/lib/") + $0 }
         var user = Self.user(
@@ -112,12 +109,12 @@ struct ServiceUnit: Sendable {
     }
 
     /// The variables of the environment files, which take precedence, and of the unit itself.
-    private static func variables(_ files: [[JSONValue]], _ own: [String]) -> [String: String] {
+    private static func variables(_ files: [[JSON]], _ own: [String]) -> [String: String] {
         func pair(_ line: some StringProtocol) -> (String, String)? {
             guard let sign = line.firstIndex(of: "=") else { return nil }
             return (String(line[..<sign]), String(line[line.index(after: sign)...]))
         }
-        let lines = files.compactMap { $0.first?.text }.flatMap { path in
+        let lines = files.compactMap { $0.first?.string }.flatMap { path in
             ((try? String(contentsOfFile: path, encoding: .utf8)) ?? "").split(whereSeparator: \.isNewline)
         }
         let filed = lines.filter { !$0.hasPrefix("#") && !$0.hasPrefix(";") }.compactMap(pair).map { name, value in
@@ -131,8 +128,7 @@ struct ServiceUnit: Sendable {
 
     /// The configuration file of the server.
     var configurationPath: String {
-        let words = arguments.flatMap { $0.hasPrefix("--config=") ? ["--config", String($0.dropFirst(9))] : [$0] }
-        let option = words.firstIndex(of: "--config").flatMap { words.dropFirst($0 + 1).first }
+        let option = (try? Serve.parse(arguments))?.configurationFile.config
         return option ?? environment["SYNCD_CONFIG"] ?? "/etc/syncd/syncd.json"
     }
 
@@ -144,7 +140,7 @@ struct ServiceUnit: Sendable {
         setenv("CREDENTIALS_DIRECTORY", Self.credentialFolder, 1)
     }
 
-    /// The file of which systemd makes the credential at `path`; `path` itself if it is no credential.
+    /// The source file of the credential at `path`; `path` itself for any other file.
     func source(_ path: String) -> String {
         guard path.hasPrefix(Self.credentialFolder) else { return path }
         return credentials[String(path.dropFirst(Self.credentialFolder.count))].flatMap(\.self) ?? path
@@ -155,9 +151,4 @@ struct ServiceUnit: Sendable {
         guard path.hasPrefix(Self.credentialFolder), access(path, F_OK) != 0 else { return false }
         return credentials[String(path.dropFirst(Self.credentialFolder.count))].map { $0 == nil } ?? false
     }
-}
-
-extension JSONValue {
-    fileprivate var text: String? { if case .string(let text) = self { text } else { nil } }
-    fileprivate var elements: [JSONValue] { if case .array(let elements) = self { elements } else { [] } }
 }

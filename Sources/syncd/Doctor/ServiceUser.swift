@@ -11,7 +11,7 @@ struct ServiceUser: Sendable {
     let groups: Set<gid_t>
     /// The user in words, for findings.
     let description: String
-    /// The folders that the user reaches whatever the modes on the path to them, because systemd mounts them.
+    /// The folders that systemd mounts for the user. The modes on the path to them do not matter.
     var ownFolders: [String] = []
     /// The folders that the user does not see.
     var hiddenFolders: [String] = []
@@ -39,11 +39,9 @@ struct ServiceUser: Sendable {
 
     /// The obstacle to access of the kind `mode` to the existing file or folder at `path`; `nil` if there is access.
     func obstacle(to path: String, _ mode: Int32) -> Obstacle? {
-        guard let pointer = realpath(path, nil) else {
+        guard let real = resolvedPath(path) else {
             return Obstacle(reason: String(cString: strerror(errno)), remedy: "correct the path")
         }
-        defer { free(pointer) }
-        let real = String(cString: pointer)
         let moving = "choose another place for it"
         if let folder = hiddenFolders.first(where: { Self.isAt(real, orIn: $0) }) {
             return Obstacle(reason: "the unit hides \(folder)", remedy: moving)
@@ -86,8 +84,7 @@ struct ServiceUser: Sendable {
         let bits = Int32(status.st_mode >> shift & 7)
         // An access control list, which is not read here, can give more than the mode.
         guard id != 0, bits & needed != needed, !Self.hasAccessList(path) else { return nil }
-        let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
-        return "\(path) has mode \(mode) and belongs to user \(userName(status.st_uid))"
+        return "\(path) has mode \(modeText(status)) and belongs to user \(userName(status.st_uid))"
     }
 
     private static func hasAccessList(_ path: String) -> Bool {

@@ -31,7 +31,7 @@ struct StoreChecks {
     /// Performs all checks. Returns `true` if the store exists and is whole.
     func examine(into examination: inout Examination) async -> Bool {
         var files: StoreFiles?
-        let other = ConfigurationReview.remedyForUser(of: command)
+        let other = command.remedyForUser
         let owners = await examination.check(.storeFiles, remedy: other) {
             let found = try StoreFiles(location)
             files = found

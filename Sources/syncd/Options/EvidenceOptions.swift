@@ -40,70 +40,55 @@ struct EvidenceOptions: ParsableArguments {
     func apply(
         to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger
     ) throws {
-        if let text = policy {
-            guard let policy = TrustPolicy(rawValue: text) else {
-                throw Failure(.usage, "--policy must be trusted or verified, not \"\(text.singleLine)\"")
-            }
-            configuration.policy = policy
-        }
+        if let policy: TrustPolicy = try Setting.choice(policy, of: "policy") { configuration.policy = policy }
         configuration.evidence.appStore = try appStore()
-        configuration.evidence.googlePlay = try googlePlay()
+        configuration.evidence.googlePlay = try googlePlayVerifier(playPackage, keyFile: playKey)
         configuration.evidence.push = try push(logger)
         configuration.evidence.stripe = try stripe(secrets)
-        do { try configuration.check() } catch { throw Failure(.usage, "\(error)") }
+        do { try configuration.check() } catch { throw Failure(.usage, "\(error)", of: ["policy", "catalog"]) }
     }
 
     private func appStore() throws -> AppStoreVerifier? {
         let appID = try trust.appID()
         guard !appStoreBundles.isEmpty else {
-            guard appID == nil else { throw Failure(.usage, "--app-store-app-id needs --app-store-bundle") }
-            return nil
+            guard appID != nil else { return nil }
+            throw Failure(
+                .usage, "--app-store-app-id needs --app-store-bundle", of: ["app-store-app-id", "app-store-bundle"])
         }
         return try AppStoreApps(appStoreBundles, appID: appID).verifier(roots: trust.roots())
     }
 
-    private func googlePlay() throws -> GooglePlayVerifier? {
-        switch (playPackage, playKey) {
-        case (nil, nil): return nil
-        case (let package?, let path?): return try playVerifier(package, keyFile: path)
-        default: throw Failure(.usage, "--play-package and --play-key must be passed together")
-        }
-    }
-
     private func push(_ logger: Logger) throws(Failure) -> PushTokenVerifier? {
-        switch (playPushAudience, playPushAccount) {
-        case (nil, nil): return nil
-        case (let audience?, let account?):
-            do throws(TransportError) {
-                let keys = ExternalIssuer.KeySource.url("https://www.googleapis.com/oauth2/v3/certs", try CurlClient())
-                return PushTokenVerifier(
-                    ExternalIssuer(name: "https://accounts.google.com", audience: audience, keys: keys),
-                    account: account, onError: { logger.error("\($0)") })
-            } catch {
-                throw Failure(.failed, "--play-push-audience: \(error.message)")
-            }
-        default: throw Failure(.usage, "--play-push-audience and --play-push-account must be passed together")
-        }
+        let values = [("play-push-audience", playPushAudience), ("play-push-account", playPushAccount)]
+        guard let values = try together(values) else { return nil }
+        let client = try reading("play-push-audience") { try CurlClient() }
+        let keys = ExternalIssuer.KeySource.url("https://www.googleapis.com/oauth2/v3/certs", client)
+        return PushTokenVerifier(
+            ExternalIssuer(name: "https://accounts.google.com", audience: values[0], keys: keys),
+            account: values[1], onError: { logger.error("\($0)") })
     }
 
     private func stripe(_ secrets: SecretOptions) throws -> StripeVerifier? {
         let products = try productsByPrice()
         guard let path = stripeSecretFile else {
-            guard products.isEmpty else { throw Failure(.usage, "--stripe-price needs --stripe-secret-file") }
-            return nil
+            guard !products.isEmpty else { return nil }
+            throw Failure(
+                .usage, "--stripe-price needs --stripe-secret-file", of: ["stripe-price", "stripe-secret-file"])
         }
-        try secrets.check(path, option: "--stripe-secret-file")
-        let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-        let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
-        guard !lines.isEmpty, lines.allSatisfy({ $0.hasPrefix("whsec_") }) else {
-            throw Failure(.usage, "\(path.singleLine): each line must be a signing secret that begins with whsec_")
+        try secrets.check(path, of: "stripe-secret-file")
+        return try reading("stripe-secret-file") {
+            let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
+            let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+            guard !lines.isEmpty, lines.allSatisfy({ $0.hasPrefix("whsec_") }) else {
+                throw Failure(.usage, "\(path.singleLine): each line must be a signing secret that begins with whsec_")
+            }
+            return StripeVerifier(secrets: lines, productsByPrice: products)
         }
-        return StripeVerifier(secrets: lines, productsByPrice: products)
     }
 
     private func productsByPrice() throws(Failure) -> [String: ProductID] {
         var products: [String: ProductID] = [:]
-        for text in stripePrices {
+        try reading("stripe-price", each: stripePrices) { text in
             let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2, !parts[0].isEmpty else {
                 throw Failure(
@@ -125,8 +110,10 @@ struct EvidenceOptions: ParsableArguments {
 /// The root certificates in the file at `path`, or the pinned ones.
 func evidenceRoots(_ path: String?) throws -> EvidenceRoots {
     guard let path else { return .pinned }
-    let bytes = try readDocument(path) { Array($0) }
-    do throws(EvidenceError) { return try EvidenceRoots(pem: bytes) } catch {
-        throw Failure(.usage, "--evidence-root: \(path.singleLine): \(error.reason)")
+    return try reading("evidence-root") {
+        let bytes = try readDocument(path) { $0 }
+        do throws(EvidenceError) { return try EvidenceRoots(pem: bytes) } catch {
+            throw Failure(.usage, "--evidence-root: \(path.singleLine): \(error.reason)")
+        }
     }
 }

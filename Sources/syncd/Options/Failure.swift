@@ -4,12 +4,17 @@ import Entitlements
 import HTTPStorage
 import StoreEvidence
 import SyncCore
+import SyncProtocol
 import SyncService
 
 /// The error of a command: one line for standard error, and an exit code for scripts.
 struct Failure: Error, CustomStringConvertible {
     let code: Code
     let message: String
+    /// The settings that cause it. The first one that has a value is the cause; the others contribute.
+    private(set) var settings: [String] = []
+    /// The index of the element that causes it, if the first setting is a list.
+    private(set) var element: Int?
 
     enum Code: Int32 {
         case failed = 1
@@ -21,9 +26,8 @@ struct Failure: Error, CustomStringConvertible {
         case tryAgain = 75
     }
 
-    init(_ code: Code, _ message: String) {
-        self.code = code
-        self.message = message
+    init(_ code: Code, _ message: String, of settings: [String] = []) {
+        (self.code, self.message, self.settings) = (code, message, settings)
     }
 
     var description: String { message }
@@ -43,6 +47,17 @@ struct Failure: Error, CustomStringConvertible {
         case let error as TimestampError: self.init(.usage, "\(error)")
         default: self.init(.failed, "\(error)")
         }
+    }
+
+    /// The failure of a setting. A failure that names a setting already keeps its name.
+    fileprivate init(_ error: any Error, of setting: String, element: Int?) {
+        switch error {
+        case is Failure, is AccountError, is BackendError, is InputError: self.init(error)
+        case let error as TransportError: self.init(.failed, "--\(setting): \(error.message)")
+        default: self.init(.usage, "--\(setting): \(error)")
+        }
+        if settings.isEmpty { settings = [setting] }
+        if settings.first == setting, let element { self.element = element }
     }
 
     /// A hint that names the option which resolves the error; empty if there is none.
@@ -103,6 +118,36 @@ struct Failure: Error, CustomStringConvertible {
         default: .failed
         }
     }
+}
+
+/// Reads a setting. An error of `body` becomes a failure that names it.
+///
+/// - Parameter element: the index of the element that is read, if the setting is a list.
+func reading<Value>(_ setting: String, element: Int? = nil, _ body: () throws -> Value) throws(Failure) -> Value {
+    do { return try body() } catch { throw Failure(error, of: setting, element: element) }
+}
+
+/// Reads each element of a list. A failure names the element as well.
+@discardableResult
+func reading<Value>(
+    _ setting: String, each texts: [String], _ body: (String) throws -> Value
+) throws(Failure) -> [Value] {
+    try texts.enumerated().map { (index, text) throws(Failure) in
+        try reading(setting, element: index) { try body(text) }
+    }
+}
+
+/// The values of settings that need each other; `nil` if none is set.
+func together(_ settings: [(String, String?)]) throws(Failure) -> [String]? {
+    let values = settings.compactMap(\.1)
+    guard !values.isEmpty else { return nil }
+    guard values.count == settings.count else {
+        let names = settings.map(\.0)
+        let options = names.map { "--\($0)" }
+        let list = options.dropLast().joined(separator: ", ") + " and " + options[options.count - 1]
+        throw Failure(.usage, "\(list) must be passed together", of: names)
+    }
+    return values
 }
 
 extension EntitlementError {

@@ -17,31 +17,24 @@ struct GrantOptions: ParsableArguments {
     /// Adds the options to the configuration of a service.
     func apply(to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger) throws {
         if let text = contentEnvironment {
-            let environment = EnvironmentID(text)
-            do throws(IdentifierError) { try environment.validate() } catch {
-                throw Failure(.usage, "--content-environment: \(error)")
-            }
-            configuration.contentEnvironment = environment
+            configuration.contentEnvironment = EnvironmentID(text)
+            try reading("content-environment") { try configuration.contentEnvironment.validate() }
         }
         guard let path = rootKey else {
-            guard grantDays == nil else { throw Failure(.usage, "--grant-days needs --root-key") }
-            return
+            guard grantDays != nil else { return }
+            throw Failure(.usage, "--grant-days needs --root-key", of: ["grant-days", "root-key"])
         }
         guard configuration.catalog != nil else {
-            throw Failure(.usage, "--root-key needs --catalog: grants state the entitlements of the catalogue")
+            throw Failure(
+                .usage, "--root-key needs --catalog: grants state the entitlements of the catalogue",
+                of: ["root-key", "catalog"])
         }
-        var days = 7
-        if let text = grantDays {
-            guard let number = Int(text), GrantConfiguration.days.contains(number) else {
-                throw Failure(.usage, "--grant-days must be a number from 1 to 30, not \"\(text.singleLine)\"")
-            }
-            days = number
-        }
+        let days = try Setting.number(grantDays, of: "grant-days") ?? 7
         if configuration.policy != .verified {
             logger.warning("--root-key: without --policy verified the server signs what devices claim")
         }
-        try secrets.check(path, option: "--root-key")
-        let key = try RootKeyFile.read(path)
-        configuration.grants = GrantConfiguration(root: SigningKey(id: "root", bytes: key.bytes), days: days)
+        try secrets.check(path, of: "root-key")
+        let key = try reading("root-key") { try RootKeyFile.read(path) }
+        configuration.grants = GrantConfiguration(root: SigningKey(id: "root", key: key.key), days: Int(days))
     }
 }

@@ -18,10 +18,8 @@ struct LimitOptions: ParsableArguments {
     /// The limits of `listener` with the options' values.
     func limits(_ listener: ListenerConfiguration) throws(Failure) -> ServerLimits {
         var limits = ServerLimits(listener: listener)
-        for setting in settings {
-            do throws(ListenerError) { try limits.set(setting) } catch { throw Failure(.usage, "--limit: \(error)") }
-        }
-        for proxy in proxies {
+        try reading("limit", each: settings) { try limits.set($0) }
+        try reading("trusted-proxy", each: proxies) { proxy in
             guard limits.listener.trustedProxies.insert(proxy) else {
                 throw Failure(
                     .usage,
@@ -33,13 +31,7 @@ struct LimitOptions: ParsableArguments {
 
     /// The table that `--limits` prints.
     static func table(_ limits: ServerLimits) -> String {
-        let rows = limits.rows
-        let widths = (rows.map(\.name.count).max() ?? 0, rows.map(\.value.count).max() ?? 0)
-        func padded(_ text: String, _ width: Int) -> String {
-            text + String(repeating: " ", count: max(0, width - text.count))
-        }
-        return rows.map { row in
-            "\(padded(row.name, widths.0))  \(padded(row.value, widths.1))  \(row.meaning); \(row.unit)\n"
-        }.joined()
+        aligned(limits.rows.map { [$0.name, $0.value, "\($0.meaning); \($0.unit)"] })
+            .map { $0.dropFirst(2) + "\n" }.joined()
     }
 }

@@ -21,37 +21,46 @@ struct RunStoreOptions: ParsableArguments {
     @Flag(help: .setting("all-accounts", of: .run))
     var allAccounts = false
 
-    func localURL() throws -> StoreURL {
-        guard let text = local else { throw StoreOptions.localIsMissing }
-        return try StoreURL(text, option: "--local")
+    func localURL() throws(Failure) -> StoreURL {
+        try reading("local") {
+            guard let text = local else { throw StoreOptions.localIsMissing }
+            let url = try StoreURL(text, option: "--local")
+            guard url.location != nil else {
+                throw Failure(.usage, "--local must be a store that lasts: file:DIR or sqlite:FILE")
+            }
+            return url
+        }
     }
 
-    func remotes(of local: StoreURL, _ options: ServerOptions) throws -> [RunRemote] {
+    func remotes(of local: StoreURL, _ options: ServerOptions) throws(Failure) -> [RunRemote] {
         guard Set(remoteTexts).count == remoteTexts.count else {
-            throw Failure(.usage, "--remote: a store is named twice")
+            throw Failure(.usage, "--remote: a store is named twice", of: ["remote"])
         }
-        return try remoteTexts.map { text in
+        return try reading("remote", each: remoteTexts) { text in
             if StoreURL.isServer(text) {
                 return .server(try options.remoteServer(text, local: local, account: account))
             }
             let url = try StoreURL(text, option: "--remote") { try options.webDAVStore($0, option: "--remote") }
-            guard let location = url.location, let own = local.location else { return .store(url) }
-            guard !own.isSame(as: location) else {
-                throw Failure(.usage, "--remote: \(text.singleLine) is the local store")
+            guard let location = url.location, let own = local.location, own.isSame(as: location) else {
+                return .store(url)
             }
-            return .store(url)
+            throw Failure(.usage, "--remote: \(text.singleLine) is the local store")
         }
     }
 
     /// Throws if the options about accounts contradict each other.
     func checkAccount(_ remotes: [RunRemote]) throws(Failure) {
         if let account {
-            do { _ = try Account(account) } catch { throw Failure(.usage, "--account: \(error)") }
-            guard !allAccounts else { throw Failure(.usage, "--account and --all-accounts exclude each other") }
+            _ = try reading("account") { try Account(account) }
+            guard !allAccounts else {
+                throw Failure(
+                    .usage, "--account and --all-accounts exclude each other", of: ["account", "all-accounts"])
+            }
         }
         guard !allAccounts || !remotes.contains(where: \.isServer) else {
             throw Failure(
-                .usage, "--all-accounts does not apply to a server, whose session belongs to one account")
+                .usage, "--all-accounts does not apply to a server, whose session belongs to one account",
+                of: ["all-accounts", "remote"])
         }
     }
 
@@ -72,11 +81,12 @@ enum RunRemote: Sendable {
 
     var isServer: Bool { if case .server = self { true } else { false } }
 
-    func open(_ options: ServerOptions) throws -> any KeyValueBackend {
+    func open() throws(BackendError) -> (store: any KeyValueBackend, server: (any EntitlementServer)?) {
         switch self {
         case .server(let server):
-            try options.store(at: server.origin, transport: server.transport, host: .system, token: server.token)
-        case .store(let url): url.open(host: .system)
+            let http = try server.store()
+            return (http.retrying(ServerOptions.retries), http)
+        case .store(let url): return (url.open(host: .system), nil)
         }
     }
 }
@@ -101,45 +111,38 @@ struct LocalProgramOptions: ParsableArguments {
     @Option(help: .setting("expiring-within", of: .run))
     var expiringWithin: String?
 
-    func place() throws -> SocketPlace? {
+    func place() throws(Failure) -> SocketLocation? {
         guard let path = socket else {
-            guard socketGroup == nil, !groupMayAct else {
-                throw Failure(.usage, "--socket-group and --group-may-act need --socket")
-            }
-            return nil
+            guard socketGroup != nil || groupMayAct else { return nil }
+            throw Failure(
+                .usage, "--socket-group and --group-may-act need --socket",
+                of: ["socket-group", "group-may-act", "socket"])
         }
         let group = try groupID()
-        do throws(AgentError) { return try SocketPlace(path: path, group: group) } catch {
-            throw Failure(.usage, "--socket: \(error)")
-        }
+        return try reading("socket") { try SocketLocation(path: path, group: group) }
     }
 
-    func users() throws -> LocalUsers {
+    func users() throws(Failure) -> LocalUsers {
         let group = try groupID()
-        guard group != nil || !groupMayAct else { throw Failure(.usage, "--group-may-act needs --socket-group") }
+        guard group != nil || !groupMayAct else {
+            throw Failure(.usage, "--group-may-act needs --socket-group", of: ["group-may-act", "socket-group"])
+        }
         return LocalUsers(group: group, groupMayAct: groupMayAct)
     }
 
     private func groupID() throws(Failure) -> UInt32? {
         guard let name = socketGroup else { return nil }
         guard let id = LocalUsers.group(named: name) else {
-            throw Failure(.usage, "--socket-group: this machine has no group \"\(name.singleLine)\"")
+            throw Failure(
+                .usage, "--socket-group: this machine has no group \"\(name.singleLine)\"", of: ["socket-group"])
         }
         return id
     }
 
-    func program(logger: Logger) throws -> EventProgram? {
-        let text = onEventSeconds ?? "30"
-        guard let seconds = Int(text), (1...3_600).contains(seconds) else {
-            throw Failure(
-                .usage, "--on-event-seconds must be a number of seconds from 1 to 3600, not \"\(text.singleLine)\"")
-        }
+    func program(logger: Logger) throws(Failure) -> EventProgram? {
+        let seconds = try Setting.number(onEventSeconds, of: "on-event-seconds") ?? 30
         guard let path = onEvent else { return nil }
-        do throws(AgentError) {
-            return try EventProgram(path: path, timeLimit: .seconds(seconds), logger: logger)
-        } catch {
-            throw Failure(.usage, "--on-event: \(error)")
-        }
+        return try reading("on-event") { try EventProgram(path: path, timeLimit: .seconds(seconds), logger: logger) }
     }
 
     func notice() throws(Failure) -> Duration {
@@ -148,7 +151,7 @@ struct LocalProgramOptions: ParsableArguments {
             throw Failure(
                 .usage,
                 "--expiring-within must be a duration of days or hours, such as P7D or PT12H, not "
-                    + "\"\(text.singleLine)\"")
+                    + "\"\(text.singleLine)\"", of: ["expiring-within"])
         }
         return .seconds(duration.days * 86_400 + duration.seconds)
     }
@@ -174,11 +177,7 @@ struct RunEvidenceOptions: ParsableArguments {
             verifiers.appStore = try AppStoreApps(appStoreBundles).verifier(
                 of: [environment], roots: evidenceRoots(evidenceRoot))
         }
-        switch (playPackage, playKey) {
-        case (nil, nil): break
-        case (let package?, let path?): verifiers.googlePlay = try playVerifier(package, keyFile: path)
-        default: throw Failure(.usage, "--play-package and --play-key must be passed together")
-        }
+        verifiers.googlePlay = try googlePlayVerifier(playPackage, keyFile: playKey)
         return verifiers
     }
 }

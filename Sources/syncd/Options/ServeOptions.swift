@@ -24,30 +24,25 @@ struct ListenOptions: ParsableArguments {
 
     func configuration() throws(Failure) -> ListenerConfiguration {
         let text = listen ?? "127.0.0.1:8440"
-        let (host, port) = try Self.address(text)
+        let (host, port) = try reading("listen") { try Self.address(text) }
         var configuration = ListenerConfiguration(host: host, port: port)
-        switch (tlsCertificate, tlsKey) {
-        case (let chain?, let key?):
-            try Self.requireFile(chain, option: "--tls-certificate")
-            try Self.requireFile(key, option: "--tls-key")
-            try secrets.check(key, option: "--tls-key")
-            configuration.certificate = .init(chainFile: chain, keyFile: key)
-        case (nil, nil):
-            guard insecureHTTP || Self.isLoopback(host) else {
-                throw Failure(
-                    .usage,
-                    "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass "
-                        + "--tls-certificate and --tls-key, or --insecure-http behind a proxy that provides TLS")
+        let files = [("tls-certificate", tlsCertificate), ("tls-key", tlsKey)]
+        if let paths = try together(files) {
+            for (name, path) in zip(files.map(\.0), paths) where access(path, F_OK) != 0 {
+                // A missing file is reported before the store is opened.
+                guard [ENOENT, ENOTDIR].contains(errno) else { continue }
+                throw Failure(.notFound, "--\(name): \(path.singleLine): no such file", of: [name])
             }
-        default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
+            try secrets.check(paths[1], of: "tls-key")
+            configuration.certificate = .init(chainFile: paths[0], keyFile: paths[1])
+        } else if !insecureHTTP, !Self.isLoopback(host) {
+            throw Failure(
+                .usage,
+                "--listen: other machines can reach \(text.singleLine), so passwords need TLS: pass "
+                    + "--tls-certificate and --tls-key, or --insecure-http behind a proxy that provides TLS",
+                of: ["listen", "tls-certificate", "tls-key", "insecure-http"])
         }
         return configuration
-    }
-
-    /// Throws for a missing file before the store is opened.
-    private static func requireFile(_ path: String, option: String) throws(Failure) {
-        guard access(path, F_OK) != 0, [ENOENT, ENOTDIR].contains(errno) else { return }
-        throw Failure(.notFound, "\(option): \(path.singleLine): no such file")
     }
 
     /// Parses `host:port`, with an IPv6 address in brackets.
@@ -67,9 +62,7 @@ struct ListenOptions: ParsableArguments {
     }
 
     static func isLoopback(_ host: String) -> Bool {
-        var address = in_addr()
-        if inet_pton(AF_INET, host, &address) == 1 { return UInt32(bigEndian: address.s_addr) >> 24 == 127 }
-        return host == "localhost" || host == "::1"
+        host == "localhost" || ClientAddress(host)?.isLoopback == true
     }
 }
 
@@ -107,15 +100,17 @@ struct ServiceOptions: ParsableArguments {
     func configuration(
         _ listener: ListenerConfiguration, hasIssuer: Bool, secrets: SecretOptions
     ) throws -> ServiceConfiguration {
-        let name = name ?? Self.name(of: listener)
+        let name = name ?? listener.url(port: listener.port == 0 ? nil : listener.port)
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
         else {
-            throw Failure(.usage, "--name must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"")
+            throw Failure(
+                .usage, "--name must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"",
+                of: ["name"])
         }
         var configuration = ServiceConfiguration(name: name)
         if catalog.file != nil {
-            let loaded = try catalog.load()
+            let loaded = try reading("catalog") { try catalog.load() }
             configuration.catalog = loaded
             // Apps need no content rules, and earlier versions refuse members that they do not know.
             let served = try Catalog(
@@ -124,54 +119,41 @@ struct ServiceOptions: ParsableArguments {
         }
         configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)
         configuration.isClockAccepted = acceptClock
-        configuration.origins = try readOrigins()
-        configuration.operatorToken = try operatorToken(secrets)
-        if let ownership { configuration.ownership = try ownershipRule(ownership) }
+        configuration.origins = try reading("origin", each: origins, Self.origin)
+        if let path = operatorTokenFile {
+            try secrets.check(path, of: "operator-token-file")
+            configuration.operatorToken = try reading("operator-token-file") { try Self.operatorToken(path) }
+        }
+        if let rule: ServiceConfiguration.Ownership = try Setting.choice(ownership, of: "ownership") {
+            configuration.ownership = rule
+        }
         return configuration
     }
 
     /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can
     /// take the name of one of the issuer's users.
     private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
-        guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up exclude each other") }
+        guard !(signUp && noSignUp) else {
+            throw Failure(.usage, "--sign-up and --no-sign-up exclude each other", of: ["sign-up", "no-sign-up"])
+        }
         return !noSignUp && (!hasIssuer || signUp)
     }
 
-    private static func name(of listener: ListenerConfiguration) -> String {
-        let host = listener.host.contains(":") ? "[\(listener.host)]" : listener.host
-        let scheme = listener.certificate == nil ? "http" : "https"
-        return listener.port == 0 ? "\(scheme)://\(host)" : "\(scheme)://\(host):\(listener.port)"
-    }
-
-    private func readOrigins() throws(Failure) -> [String] {
-        for origin in origins {
-            // The form that browsers send (RFC 6454, section 6.2): lower case, nothing after the port.
-            guard let url = URL(string: origin), let scheme = url.scheme, let host = url.host(), !host.isEmpty,
-                origin == "\(scheme)://\(host)" + (url.port.map { ":\($0)" } ?? ""), origin == origin.lowercased()
-            else {
-                throw Failure(
-                    .usage,
-                    "--origin must be scheme://host or scheme://host:port, not \"\(origin.singleLine)\""
-                )
-            }
+    private static func origin(_ text: String) throws -> String {
+        // The form that browsers send (RFC 6454, section 6.2): lower case, nothing after the port.
+        guard let url = URL(string: text), let scheme = url.scheme, let host = url.host(), !host.isEmpty,
+            text == "\(scheme)://\(host)" + (url.port.map { ":\($0)" } ?? ""), text == text.lowercased()
+        else {
+            throw Failure(.usage, "--origin must be scheme://host or scheme://host:port, not \"\(text.singleLine)\"")
         }
-        return origins
+        return text
     }
 
-    private func operatorToken(_ secrets: SecretOptions) throws -> String? {
-        guard let path = operatorTokenFile else { return nil }
-        try secrets.check(path, option: "--operator-token-file")
+    private static func operatorToken(_ path: String) throws -> String {
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
         // The characters of a bearer token (RFC 6750, section 2.1).
-        let isToken = token.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"):
-                true
-            default: "-._~+/=".utf8.contains(byte)
-            }
-        }
+        let isToken = token.utf8.allSatisfy { isalnum(Int32($0)) != 0 || "-._~+/=".utf8.contains($0) }
         guard isToken, token.utf8.count >= 32 else {
             throw Failure(
                 .usage,
@@ -197,16 +179,15 @@ struct IssuerOptions: ParsableArguments {
     var isGiven: Bool { issuer != nil }
 
     func issuers(of server: String) throws(Failure) -> [ExternalIssuer] {
-        switch (issuer, audience, jwks) {
-        case (nil, nil, nil): return []
-        case (let issuer?, let audience?, let keys?):
-            guard issuer != server else { throw Failure(.usage, "--issuer must not be the server's own name") }
-            return [ExternalIssuer(name: issuer, audience: audience, keys: try Self.source(keys))]
-        default: throw Failure(.usage, "--issuer, --audience and --jwks must be passed together")
+        guard let values = try together([("issuer", issuer), ("audience", audience), ("jwks", jwks)]) else { return [] }
+        guard values[0] != server else {
+            throw Failure(.usage, "--issuer must not be the server's own name", of: ["issuer", "name"])
         }
+        let keys = try reading("jwks") { try Self.source(values[2]) }
+        return [ExternalIssuer(name: values[0], audience: values[1], keys: keys)]
     }
 
-    private static func source(_ text: String) throws(Failure) -> ExternalIssuer.KeySource {
+    private static func source(_ text: String) throws -> ExternalIssuer.KeySource {
         guard text.contains("://") else {
             guard FileManager.default.isReadableFile(atPath: text) else {
                 throw Failure(.usage, "--jwks: \(text.singleLine): no such file, or permission denied")
@@ -219,20 +200,15 @@ struct IssuerOptions: ParsableArguments {
         guard isSecure || (text.hasPrefix("http://") && ListenOptions.isLoopback(host)), !host.isEmpty else {
             throw Failure(.usage, "--jwks must be a file or an https:// URL, not \"\(text.singleLine)\"")
         }
-        do throws(TransportError) {
-            return .url(text, try CurlClient())
-        } catch {
-            throw Failure(.failed, "--jwks: \(error.message)")
-        }
+        return .url(text, try CurlClient())
     }
 }
 
-/// The ownership rule of `--ownership`.
-func ownershipRule(_ text: String) throws(Failure) -> ServiceConfiguration.Ownership {
-    guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-        throw Failure(.usage, "--ownership must be keepWithFirst, transfer or share, not \"\(text.singleLine)\"")
+extension ListenerConfiguration {
+    /// The URL at which a server listens; without a port if `port` is `nil`.
+    func url(port: Int?) -> String {
+        "\(certificate == nil ? "http" : "https")://\(ServerOptions.authority(host, port))"
     }
-    return ownership
 }
 
 /// Returns `true` if a Boolean environment variable is set to 1, true or yes.

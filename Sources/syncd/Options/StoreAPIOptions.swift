@@ -27,11 +27,14 @@ struct PlayAPIOptions: ParsableArguments {
     /// Sets the look-up of a server's configuration, if a service account is given.
     func apply(to configuration: inout ServiceConfiguration, package: String?, secrets: SecretOptions) throws {
         guard let path else {
-            guard playAPI == nil else { throw Failure(.usage, "--play-api needs --play-service-account") }
-            return
+            guard playAPI != nil else { return }
+            throw Failure(
+                .usage, "--play-api needs --play-service-account", of: ["play-api", "play-service-account"])
         }
         guard let package, configuration.evidence.googlePlay != nil else {
-            throw Failure(.usage, "--play-service-account needs --play-package and --play-key")
+            throw Failure(
+                .usage, "--play-service-account needs --play-package and --play-key",
+                of: ["play-service-account", "play-package", "play-key"])
         }
         configuration.evidence.lookup = try client(path, package, secrets, retries: Self.briefRetries)
     }
@@ -41,17 +44,17 @@ struct PlayAPIOptions: ParsableArguments {
         _ path: String, _ package: String, _ secrets: SecretOptions,
         retries: RetryPolicy = AppStoreServerClient.defaultRetries
     ) throws -> GooglePlayClient {
-        try secrets.check(path, option: "--play-service-account")
-        let json = try readDocument(path) { $0 }
+        try secrets.check(path, of: "play-service-account")
         let url = playAPI ?? environmentVariable("SYNCD_PLAY_API") ?? GooglePlayClient.productionURL
-        do {
-            return try GooglePlayClient(
-                serviceAccountJSON: json, packageName: package, baseURL: url, transport: try CurlClient(),
-                retries: retries)
-        } catch let error as StoreAPIError {
-            throw Failure(.usage, "--play-service-account: \(path.singleLine): \(error.message)")
-        } catch let error as TransportError {
-            throw Failure(.failed, "--play-service-account: \(error.message)")
+        return try reading("play-service-account") {
+            let (json, transport) = (try readDocument(path) { $0 }, try CurlClient())
+            do throws(StoreAPIError) {
+                return try GooglePlayClient(
+                    serviceAccountJSON: json, packageName: package, baseURL: url, transport: transport,
+                    retries: retries)
+            } catch {
+                throw Failure(.usage, "--play-service-account: \(path.singleLine): \(error.message)")
+            }
         }
     }
 }
@@ -112,7 +115,7 @@ struct AppStoreAPIOptions: ParsableArguments {
             let issuer = appStoreIssuer ?? environmentVariable("SYNCD_APP_STORE_ISSUER")
         else { throw Failure(.usage, "--app-store-key needs --app-store-key-id and --app-store-issuer") }
         let (bundle, appID) = try app()
-        try secrets.check(path, option: "--app-store-key")
+        try secrets.check(path, of: "app-store-key")
         let key = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let roots = try trust.roots()
         do {

@@ -34,7 +34,7 @@ struct StoreOptions: ParsableArguments {
         let server =
             isServer
             ? EntitlementStore.OwnServer(policy: try await RecordStore(backend: local).statedPolicy()) : nil
-        let store = try await open(local, account: account, createRemote: createRemote, server: server)
+        let store = try await open(local, account: account, createRemote: createRemote, ownServer: server)
         let count = isServer ? try await store.serverLedger().count : 0
         if count > 0 {
             warn("\("\(store.account)".singleLine): the server ledger counts (\(plural(count, "record")))")
@@ -77,31 +77,28 @@ struct StoreOptions: ParsableArguments {
     /// Opens the store with `remote` as its remote, or with the remote and the session that the options name.
     ///
     /// - Parameters:
-    ///   - server: The server whose own store `local` is; `nil` on a device.
+    ///   - ownServer: The server whose own store `local` is; `nil` on a device.
     ///   - needsCatalog: `false` for a command that neither records nor interprets facts.
     func open(
         _ local: any KeyValueBackend, account: Account?, createRemote: Bool = false, at remote: RemoteServer? = nil,
-        server: EntitlementStore.OwnServer? = nil, needsCatalog: Bool = true
+        ownServer: EntitlementStore.OwnServer? = nil, needsCatalog: Bool = true
     ) async throws -> EntitlementStore {
         let host = try clock.host()
         var owner = account
         if owner == nil { owner = try await EntitlementStore.accountLoggedIn(in: local) }
         let used = try remote ?? remoteServer(of: owner?.name)
+        let http = try used?.store()
         let remoteStore: (any KeyValueBackend)? =
-            if let used {
-                // Waiting for a server takes real time, whatever --at says.
-                try self.server.store(at: used.origin, transport: used.transport, host: .system, token: used.token)
-            } else {
-                try remoteText.map {
-                    try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote) {
-                        try self.server.webDAVStore($0, option: "--remote")
-                    }
+            try http?.retrying(ServerOptions.retries)
+            ?? remoteText.map {
+                try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote) {
+                    try server.webDAVStore($0, option: "--remote")
                 }
             }
         let products = needsCatalog ? try await catalog.load(orOf: used) : try catalog.loadIfNamed()
         return try await EntitlementStore(
-            catalog: products, local: local, remote: remoteStore, account: account,
-            environment: catalog.environmentID, clock: clock.source, server: server, host: host)
+            catalog: products, local: local, remote: remoteStore, server: http, account: account,
+            environment: catalog.environmentID, clock: clock.source, ownServer: ownServer, host: host)
     }
 
     /// Throws if the store is missing and was probably meant to be an existing server's store.
@@ -250,26 +247,29 @@ struct CatalogOptions: ParsableArguments {
 
     /// Applies the options to the catalogue that `read` returns.
     private func configured(_ read: (StoreKitSupplement) throws -> Catalog) throws -> Catalog {
-        do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
+        do { try environmentID.validate() } catch {
+            throw Failure(.usage, "--environment: \(error)", of: ["environment"])
+        }
         let catalog = try read(try supplement.supplement())
         var policy = catalog.policy
-        if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, option: "--expiry") {
+        if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, of: "expiry") {
             policy.rules.expiry = rule
         }
-        if let rule = try Self.rule(flags, among: ConflictRules.flagRules, \.name, option: "--flags") {
+        if let rule = try Self.rule(flags, among: ConflictRules.flagRules, \.name, of: "flags") {
             policy.rules.flags = rule
         }
         return try Catalog(
             products: catalog.products, entitlements: catalog.entitlements, policy: policy, content: catalog.content)
     }
 
-    private static func rule<Rule>(_ name: String?, among rules: [Rule], _ nameOf: (Rule) -> String, option: String)
+    private static func rule<Rule>(_ name: String?, among rules: [Rule], _ nameOf: (Rule) -> String, of setting: String)
         throws -> Rule?
     {
         guard let name else { return nil }
         guard let rule = rules.first(where: { nameOf($0) == name }) else {
             let names = rules.map(nameOf).joined(separator: ", ")
-            throw Failure(.usage, "\(option) must be one of \(names), not \"\(name.singleLine)\"")
+            throw Failure(
+                .usage, "--\(setting) must be one of \(names), not \"\(name.singleLine)\"", of: [setting])
         }
         return rule
     }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Crypto
 import EntitlementSync
 import Entitlements
 import Foundation
@@ -130,10 +129,10 @@ struct SupportOptions: ParsableArguments {
         }
         guard let local = options.localText else { throw StoreOptions.localIsMissing }
         let store = try StoreURL(local, option: "--local").open(host: .system).requiringExisting
-        let rule = try (ownership ?? environmentVariable("SYNCD_OWNERSHIP")).map(ownershipRule)
+        let rule: ServiceConfiguration.Ownership? = try Setting.choice(
+            ownership ?? environmentVariable("SYNCD_OWNERSHIP"), of: "ownership")
         return SupportActs(
-            store: store, catalog: try options.catalog.load(), ownership: rule ?? .keepWithFirst,
-            digest: { Array(SHA256.hash(data: $0)) })
+            store: store, catalog: try options.catalog.load(), ownership: rule ?? .keepWithFirst)
     }
 
     private func show(

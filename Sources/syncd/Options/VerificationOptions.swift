@@ -34,7 +34,7 @@ struct AppStoreApps {
     /// - Parameter appID: The value of `--app-store-app-id`, which is the id of the only app.
     init(_ texts: [String], appID: Int64? = nil) throws(Failure) {
         var appIDs: [String: Int64?] = [:]
-        for text in texts {
+        try reading("app-store-bundle", each: texts) { text in
             let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             let id = parts.count == 2 ? Int64(parts[1]) : nil
             guard !parts[0].isEmpty, parts.count == 1 || id ?? 0 > 0 else {
@@ -54,10 +54,12 @@ struct AppStoreApps {
                 throw Failure(
                     .usage,
                     "--app-store-app-id is the id of one app, but there are \(appIDs.count): pass --app-store-bundle "
-                        + "BUNDLE=APPID for each")
+                        + "BUNDLE=APPID for each", of: ["app-store-app-id", "app-store-bundle"])
             }
             if let known = appIDs[bundle] ?? nil, known != appID {
-                throw Failure(.usage, "--app-store-app-id must be \(known), as --app-store-bundle has it, not \(appID)")
+                throw Failure(
+                    .usage, "--app-store-app-id must be \(known), as --app-store-bundle has it, not \(appID)",
+                    of: ["app-store-app-id", "app-store-bundle"])
             }
             appIDs.updateValue(appID, forKey: bundle)
         }
@@ -86,21 +88,24 @@ struct GooglePlayOptions: ParsableArguments {
     var isEmpty: Bool { playPackage == nil && playKey == nil }
 
     func verifier() throws -> GooglePlayVerifier {
-        guard let playPackage, let playKey else {
+        guard let playPackage, let playKey, let verifier = try googlePlayVerifier(playPackage, keyFile: playKey) else {
             throw Failure(.usage, "the kind google-play needs --play-package and --play-key")
         }
-        return try playVerifier(playPackage, keyFile: playKey)
+        return verifier
     }
 }
 
-/// The verifier of purchases of the app `package`, with the licensing key in a file.
-func playVerifier(_ package: String, keyFile path: String) throws -> GooglePlayVerifier {
-    let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-    do throws(EvidenceError) {
-        return try GooglePlayVerifier(
-            packageNames: [package], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
-    } catch {
-        throw Failure(.usage, "--play-key: \(path.singleLine): \(error.reason)")
+/// The verifier of purchases of the app `package`, with the licensing key in a file; `nil` without both.
+func googlePlayVerifier(_ package: String?, keyFile path: String?) throws(Failure) -> GooglePlayVerifier? {
+    guard let values = try together([("play-package", package), ("play-key", path)]) else { return nil }
+    return try reading("play-key") {
+        let text = try readDocument(values[1]) { String(decoding: $0, as: UTF8.self) }
+        do throws(EvidenceError) {
+            return try GooglePlayVerifier(
+                packageNames: [values[0]], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
+        } catch {
+            throw Failure(.usage, "--play-key: \(values[1].singleLine): \(error.reason)")
+        }
     }
 }
 
@@ -114,11 +119,7 @@ struct AppStoreTrustOptions: ParsableArguments {
 
     /// The number, if it is given.
     func appID() throws(Failure) -> Int64? {
-        guard let text = appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID") else { return nil }
-        guard let number = Int64(text), number > 0 else {
-            throw Failure(.usage, "--app-store-app-id must be a number, not \"\(text.singleLine)\"")
-        }
-        return number
+        try Setting.number(appStoreAppID ?? environmentVariable("SYNCD_APP_STORE_APP_ID"), of: "app-store-app-id")
     }
 
     /// The given roots, or the pinned ones.

@@ -56,6 +56,11 @@ struct RemoteServer {
         }
     }
 
+    /// The server's store, with the access rights of the session. It does not retry.
+    func store() throws(BackendError) -> HTTPBackend {
+        try HTTPBackend(server: origin, transport: transport, token: token)
+    }
+
     /// The stored session; `nil` if there is none, or if it is another account's or another server's.
     func session() async throws(BackendError) -> ServerSession? {
         guard let session = try await tokens.session() else { return nil }
@@ -91,14 +96,7 @@ struct RemoteServer {
     }
 
     /// Stores `session` and ends the one that was stored before.
-    func begin(_ session: ServerSession) async throws(BackendError) {
-        if try await tokens.session() != nil {
-            let former = SessionTokens(client, store: credentials, retries: RetryPolicy(maximumAttempts: 1))
-            // An error does not matter: the former session may have ended, and is no longer used.
-            try? await client.logOut { (refused) throws(BackendError) in try await former.token(refused: refused) }
-        }
-        try await tokens.begin(session)
-    }
+    func begin(_ session: ServerSession) async throws { try await begin(session) {} }
 }
 
 extension ServerSession {

@@ -14,32 +14,24 @@ struct SecretOptions: ParsableArguments {
     /// systemd or a container runtime are allowed too: the administrator cannot choose their modes, and other users
     /// cannot enter their folders. A missing file passes, because reading it reports the error.
     ///
-    /// - Parameter option: the option that names the file, for the error.
-    func check(_ path: String, option: String) throws(Failure) {
+    /// - Parameter setting: the setting that names the file, for the error.
+    func check(_ path: String, of setting: String) throws(Failure) {
         var status = stat()
         guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o006 != 0 else { return }
         let isAllowed = try isSet("SYNCD_ALLOW_OPEN_SECRETS")
         guard !allowOpenSecrets, !isAllowed, !Self.isProvided(path) else { return }
-        let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
         throw Failure(
             .usage,
-            "\(option): \(path.singleLine) has mode \(mode), so every user of this machine has access to the secret "
-                + "in it: chmod o-rwx \(path.singleLine), and replace the secret if others may have read it; or allow "
-                + "this with --allow-open-secrets")
+            "--\(setting): \(path.singleLine) has mode \(modeText(status)), so every user of this machine has access "
+                + "to the secret in it: chmod o-rwx \(path.singleLine), and replace the secret if others may have read "
+                + "it; or allow this with --allow-open-secrets", of: [setting, "allow-open-secrets"])
     }
 
     /// Returns `true` if systemd or a container runtime provides the file.
     private static func isProvided(_ path: String) -> Bool {
-        guard let file = resolved(path) else { return false }
+        guard let file = resolvedPath(path) else { return false }
         return [environmentVariable("CREDENTIALS_DIRECTORY"), "/run/secrets"].contains { folder in
-            folder.flatMap(resolved).map { $0 != "/" && file.hasPrefix($0 + "/") } ?? false
+            folder.flatMap(resolvedPath).map { $0 != "/" && file.hasPrefix($0 + "/") } ?? false
         }
-    }
-
-    /// The absolute path without symbolic links; `nil` if there is no such file.
-    private static func resolved(_ path: String) -> String? {
-        guard let resolved = realpath(path, nil) else { return nil }
-        defer { free(resolved) }
-        return String(cString: resolved)
     }
 }

@@ -42,9 +42,11 @@ struct ServerOptions: ParsableArguments {
         var configuration = CurlClient.Configuration()
         configuration.userAgent = "syncd/\(Version.number)"
         if let file = caFile ?? environmentVariable("SYNCD_CA_FILE") {
-            let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
-            guard text.contains("-----BEGIN ") else {
-                throw Failure(.usage, "--ca-file: \(file) has no certificate in PEM form")
+            try reading("ca-file") {
+                let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
+                guard text.contains("-----BEGIN ") else {
+                    throw Failure(.usage, "--ca-file: \(file) has no certificate in PEM form")
+                }
             }
             configuration.trust = .file(file)
         }
@@ -97,7 +99,7 @@ struct ServerOptions: ParsableArguments {
     /// The operator's token; `nil` if none is configured.
     func operatorToken() throws -> String? {
         guard let tokenFile else { return environmentVariable("SYNCD_TOKEN") }
-        try secrets.check(tokenFile, option: "--token-file")
+        try secrets.check(tokenFile, of: "token-file")
         let text = try readDocument(tokenFile) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
         guard !token.isEmpty, token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
@@ -114,15 +116,8 @@ struct ServerOptions: ParsableArguments {
                 .refused,
                 "\(origin): only the operator may read a server's whole store: pass --token-file or set SYNCD_TOKEN")
         }
-        return try store(at: origin, transport: transport(), host: .system) { (refused) throws(BackendError) in token }
-    }
-
-    /// The store of the server at `origin`, with the access rights of `token`.
-    func store(
-        at origin: String, transport: any HTTPTransport, host: HostServices, token: @escaping HTTPBackend.Token
-    ) throws(BackendError) -> any KeyValueBackend {
-        let backend = try HTTPBackend(server: origin, transport: transport, token: token)
-        return RetryBackend(backend, policy: Self.retries, host: host)
+        return try HTTPBackend(server: origin, transport: transport()) { (refused) throws(BackendError) in token }
+            .retrying(Self.retries)
     }
 
     /// Retries for a few seconds: enough for a short network fault, and an unreachable server is reported soon.
@@ -141,7 +136,7 @@ extension ServerOptions {
     /// The default file for the session of a local store on a server, in the state folder.
     fileprivate static func usualSessionPath(local: String, server: String) throws(Failure) -> String {
         guard let folder = stateFolder else {
-            throw Failure(.usage, "--credentials is required, because HOME is not set")
+            throw Failure(.usage, "--credentials is required, because HOME is not set", of: ["credentials"])
         }
         let readable = server.map { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == ".") ? $0 : "-" }
         let digest = String(XXHash64.digest(of: Array("\(local)\n\(server)".utf8)), radix: 16)

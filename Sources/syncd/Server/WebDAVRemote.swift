@@ -43,7 +43,8 @@ struct WebDAVRemote {
             guard let user else {
                 throw Failure(
                     .usage,
-                    "SYNCD_WEBDAV_PASSWORD needs a user: write \(address.replacing("://", with: "://USER@"))")
+                    "SYNCD_WEBDAV_PASSWORD needs a user: write \(address.replacing("://", with: "://USER@"))",
+                    of: ["remote"])
             }
             return .init(user: user, password: password)
         }
@@ -94,7 +95,7 @@ extension ServerOptions {
     /// - Parameter option: the name of the option or argument, for the error.
     func webDAVStore(_ text: String, option: String) throws -> StoreURL.ServerStore {
         let remote = try WebDAVRemote(text, option: option, self)
-        let credential = try remote.credential(from: credentials)
+        let credential = try reading("credentials") { try remote.credential(from: credentials) }
         let transport = try transport()
         func store(creating: Bool) throws -> any KeyValueBackend {
             let backend: WebDAVBackend

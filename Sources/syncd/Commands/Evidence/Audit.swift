@@ -1,5 +1,4 @@
 import ArgumentParser
-import Crypto
 import Entitlements
 import Foundation
 import SyncCore
@@ -22,7 +21,7 @@ struct Audit: AsyncParsableCommand {
 
     func run() async throws {
         let backend = try StoreURL(store, option: "--store").open(host: .system).requiringExisting
-        let log = AuditLog(store: backend) { Array(SHA256.hash(data: $0)) }
+        let log = AuditLog(store: backend)
         let verification = try await log.verify()
         let count =
             switch verification {

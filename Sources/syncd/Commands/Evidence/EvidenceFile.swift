@@ -41,13 +41,11 @@ struct EvidenceFile {
 
     /// The text that Google Play signed, and its signature, from a JSON object with the members `data` and `signature`.
     func purchaseOfGooglePlay() throws(EvidenceError) -> (data: String, signature: String) {
-        let value: JSONValue
-        do throws(JSONSyntaxError) { value = try JSONValue(parsing: bytes) } catch {
+        let value: JSON
+        do throws(InputError) { value = try JSON(parsing: bytes) } catch {
             throw EvidenceError(.format, "\(name) is not valid JSON: \(error)")
         }
-        guard case .object(let members) = value, case .string(let data) = members["data"],
-            case .string(let signature) = members["signature"]
-        else {
+        guard let data = value["data"]?.string, let signature = value["signature"]?.string else {
             throw EvidenceError(.format, "\(name) must be a JSON object with the texts \"data\" and \"signature\"")
         }
         return (data, signature)

@@ -80,7 +80,7 @@ struct ServerKeysOptions: ParsableArguments {
 
     func keys() throws -> ServerKeys {
         let backend = try StoreURL(store, option: "--store").open(host: .system).requiringExisting
-        return ServerKeys(of: backend, ServerCryptography(server: "", passwords: PasswordHashing()))
+        return ServerKeys(of: backend)
     }
 
     func show(_ keys: [ServerKeys.Description]) throws {

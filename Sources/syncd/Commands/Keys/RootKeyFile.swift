@@ -12,24 +12,19 @@ struct RootKeyFile {
     ]
     private static let (opening, closing) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----")
 
-    /// The private key, 32 bytes.
-    let bytes: [UInt8]
+    /// The private key.
+    let key: Curve25519.Signing.PrivateKey
 
     /// The public key that apps pin: 32 bytes in base64url.
-    let publicText: String
-
-    private init(_ key: Curve25519.Signing.PrivateKey) {
-        bytes = Array(key.rawRepresentation)
-        publicText = key.publicKey.rawRepresentation.base64EncodedString().replacing("+", with: "-")
-            .replacing("/", with: "_").replacing("=", with: "")
-    }
+    var publicText: String { Base64.url.encode(key.publicKey.rawRepresentation) }
 
     /// Reads the key in the file at `path`.
     static func read(_ path: String) throws -> RootKeyFile {
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let lines = text.split(whereSeparator: \.isWhitespace.self).joined(separator: " ")
         guard lines.hasPrefix(opening), lines.hasSuffix(closing),
-            let der = Data(base64Encoded: lines.dropFirst(opening.count).dropLast(closing.count).filter { $0 != " " }),
+            let der = Base64.standard.decode(
+                lines.dropFirst(opening.count).dropLast(closing.count).filter { $0 != " " }.utf8),
             der.starts(with: prefix), der.count == prefix.count + 32,
             let key = try? Curve25519.Signing.PrivateKey(rawRepresentation: der.dropFirst(prefix.count))
         else {
@@ -37,13 +32,13 @@ struct RootKeyFile {
                 .usage,
                 "\(path.singleLine) holds no Ed25519 key in PEM form: create one with syncd keys root --create")
         }
-        return RootKeyFile(key)
+        return RootKeyFile(key: key)
     }
 
     /// Creates a key in a new file that only its owner can read.
     static func create(_ path: String) throws -> RootKeyFile {
         let key = Curve25519.Signing.PrivateKey()
-        let base64 = Data(prefix + Array(key.rawRepresentation)).base64EncodedString()
+        let base64 = Base64.standard.encode(prefix + Array(key.rawRepresentation))
         let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             guard errno != EEXIST else {
@@ -61,6 +56,6 @@ struct RootKeyFile {
             unlink(path)
             throw Failure(.failed, "\(path.singleLine): cannot be written: \(systemReason(of: error))")
         }
-        return RootKeyFile(key)
+        return RootKeyFile(key: key)
     }
 }

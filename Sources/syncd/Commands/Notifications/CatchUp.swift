@@ -1,5 +1,4 @@
 import ArgumentParser
-import Crypto
 import Entitlements
 import Foundation
 import StoreEvidence
@@ -81,7 +80,6 @@ struct CatchUp: AsyncParsableCommand {
         }
         let intake = try await NotificationIntake(
             try serverStore(store).requiringExisting, configuration, host: .system,
-            digest: { Array(SHA256.hash(data: $0)) },
             onError: { FileHandle.standardError.write(Data("syncd: \("\($0)".singleLine)\n".utf8)) })
         var report = CatchUpReport()
         do {
@@ -111,8 +109,10 @@ struct CatchUp: AsyncParsableCommand {
         if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
             configuration.catalog = try catalog.load()
         }
-        if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
-            configuration.ownership = try ownershipRule(text)
+        if let rule: ServiceConfiguration.Ownership = try Setting.choice(
+            ownership ?? environmentVariable("SYNCD_OWNERSHIP"), of: "ownership")
+        {
+            configuration.ownership = rule
         }
         return configuration
     }

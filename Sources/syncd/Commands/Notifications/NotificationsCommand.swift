@@ -77,14 +77,7 @@ extension ParkedFacts.Item {
 
     /// The dates of the statements, in ascending order.
     fileprivate var dates: [Timestamp] {
-        facts.compactMap { fact in
-            switch fact {
-            case .purchase(let purchase): purchase.stamp.signedDate
-            case .revocation(let revocation): revocation.stamp.signedDate
-            case .renewalState(let state): state.stamp.signedDate
-            default: nil
-            }
-        }.sorted()
+        facts.compactMap(\.stamp?.signedDate).sorted()
     }
 }
 

@@ -4,7 +4,7 @@ import HTTPTypes
 import SyncProtocol
 
 /// The address and port at which a server listens.
-struct ListeningPlace {
+struct ListeningAddress {
     let host: String
     let port: Int
     /// `true` if the server is to use TLS.
