@@ -25,7 +25,7 @@ struct AccountChangeTests {
         let host = HostServices.system
         let service = try await EntitlementService(
             MemoryBackend(), configuration: ServiceConfiguration(name: "https://sync.example.com"),
-            cryptography: PlainCryptography(host: host), host: host, onError: { Issue.record($0) })
+            passwords: PlainPasswords(), host: host, onError: { Issue.record($0) })
         requests = CountingTransport(service)
     }
 

@@ -24,7 +24,7 @@ struct BackgroundTests {
         machine = TestHost(at: 1_768_000_000_000, pauses: .endWhenAdvanced)
         service = try await EntitlementService(
             MemoryBackend(), configuration: ServiceConfiguration(name: "https://sync.example.com"),
-            cryptography: PlainCryptography(host: machine.host), host: machine.host, onError: { Issue.record($0) })
+            passwords: PlainPasswords(), host: machine.host, onError: { Issue.record($0) })
         requests = CountingTransport(service)
     }
 
@@ -107,6 +107,7 @@ struct BackgroundTests {
             try await tablet.record("owls.3months", transaction: "1")
             try await tablet.refresh()
             #expect(!isRenewable(shop))
+            await pauseUntilPoll()
             machine.advance(by: .seconds(60))
             await until { isRenewable(shop) }
         }

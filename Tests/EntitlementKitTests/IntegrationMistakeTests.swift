@@ -104,7 +104,7 @@ struct IntegrationMistakeTests {
         #expect(outcome == .cancelled)
         store.set(.fails)
         await expect(.appStore) { _ = try await shop.restore() }
-        let count = try await shop.store().purchaseCount()
+        let count = try await shop.store().facts().purchases.count
         #expect(count == 1)
     }
 

@@ -59,17 +59,6 @@ struct RedeliveryTests {
         #expect(try await device.refund(transaction) == nil)
     }
 
-    @Test("A purchase recorded in the sandbox does not count in production")
-    func sandbox() async throws {
-        let local = MemoryBackend()
-        let catalog = try Owls.catalog()
-        let tester = try await EntitlementStore(catalog: catalog, local: local, environment: .sandbox)
-        try await tester.record(.reported(Owls.nightOwl))
-        #expect(try await tester.access(to: Owls.nightOwlAccess).isGranted)
-        let buyer = try await EntitlementStore(catalog: catalog, local: local)
-        #expect(try await buyer.access(to: Owls.nightOwlAccess) == .denied(.notPurchased))
-    }
-
     @Test("A write of unknown outcome is repeated, even if its data is already visible")
     func seenIsNotDurable() async throws {
         let counting = CountingBackend(MemoryBackend())

@@ -1,6 +1,5 @@
 import EntitlementSync
 import Entitlements
-import FileStorage
 import SyncCore
 import SyncCoreTesting
 import TestSupport
@@ -46,6 +45,8 @@ struct RestoreTests {
         #expect(try await tablet.access(to: Owls.nightOwlAccess).isGranted)
         #expect(report.sync.didSend == false)
         #expect(report.sync.accessChanges.map(\.entitlement).contains(Owls.access))
+        let again = try await tablet.restore()
+        #expect(again.purchases.isEmpty && again.snapshot.owned == [Owls.nightOwl])
     }
 
     @Test("Under deviceLocal, units stay on the device that bought them")
@@ -67,16 +68,6 @@ struct RestoreTests {
         try await tablet.sync()
         let laptop = try await home.device()
         #expect(try await laptop.restore().snapshot[balance: Owls.randomOwls] == 4)
-    }
-
-    @Test("A second restore brings nothing new and keeps everything")
-    func twice() async throws {
-        let home = try await lostPhone()
-        let tablet = try await home.device()
-        try await tablet.restore()
-        let report = try await tablet.restore()
-        #expect(report.purchases.isEmpty)
-        #expect(report.snapshot.owned == [Owls.nightOwl])
     }
 
     @Test("Restoring an account without purchases ends the need to restore, also in later processes")
@@ -103,18 +94,5 @@ struct RestoreTests {
             #expect(error?.isTransient == false)
         }
         #expect(try await tablet.snapshot().owned == [Owls.couchOwl, Owls.nightOwl])
-    }
-
-    @Test("A restore between folder backends is durable for the next process")
-    func folders() async throws {
-        let folder = try TemporaryFolder()
-        let home = try Household()
-        let remote = FileBackend(folder: folder.path(of: "remote"), creating: .whenNeeded)
-        let phone = try await home.device(FileBackend(folder: folder.path(of: "phone")), remote: remote)
-        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
-        try await phone.sync()
-        try await home.device(FileBackend(folder: folder.path(of: "tablet")), remote: remote).restore()
-        let reopened = try await home.offlineDevice(FileBackend(folder: folder.path(of: "tablet")))
-        #expect(try await reopened.snapshot().owned == [Owls.nightOwl])
     }
 }

@@ -1,10 +1,9 @@
-import Foundation
+import TestSupport
 
 /// Changes documents at random places: bits, bytes, lengths, copies of parts, and cuts.
 package struct Mutator: RandomNumberGenerator {
-    /// The number of mutants of each test: 20,000, unless the environment variable `EVIDENCE_MUTATIONS` sets another.
-    package static let count =
-        ProcessInfo.processInfo.environment["EVIDENCE_MUTATIONS"].flatMap { Int($0) } ?? 20_000
+    /// The number of mutants of each test.
+    package static let count = Soak.mutantCount
 
     private var state: UInt64
 

@@ -45,8 +45,8 @@ struct OmittedValueTests {
                 }
             }
             let answer = await service.respond(to: asked)
-            guard case .bytes(let bytes) = answer.body else { return TransportAnswer(answer.response) }
-            return TransportAnswer(answer.response, body: bytes)
+            guard case .bytes(let bytes) = answer.body else { return TransportAnswer(answer.head) }
+            return TransportAnswer(answer.head, body: bytes)
         }
     }
 

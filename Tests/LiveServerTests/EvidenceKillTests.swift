@@ -12,7 +12,7 @@ import Testing
 
 @Suite("A server that is killed while it records evidence")
 struct EvidenceKillTests {
-    private static let rounds = 15
+    private static let rounds = Soak.serverRounds
     private static let senders = 4
     private static let catalog = """
         {"products":[{"id":"owl","type":"nonConsumable"}],
@@ -71,7 +71,7 @@ struct EvidenceKillTests {
     }
 
     @Test(
-        "A server killed 15 times has each transaction once after the device or the store has repeated it",
+        "A server killed again and again has each transaction once after the device or the store has repeated it",
         .timeLimit(.minutes(15)))
     func killing() async throws {
         let folder = try TemporaryFolder()

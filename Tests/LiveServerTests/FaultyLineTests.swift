@@ -141,50 +141,6 @@ struct FaultyLineTests {
         #expect(server.stop() == 0)
     }
 
-    @Test("An answer to another request is not accepted")
-    func answersOfOthers() async throws {
-        let server = try LiveServer(store: "memory:")
-        let (first, second) = (try EntryKey("accounts/a/initial/1"), try EntryKey("accounts/a/initial/2"))
-        let direct = try server.backend()
-        for (key, value) in [(first, 1), (second, 2)] as [(EntryKey, UInt8)] {
-            _ = try await direct.write([value], to: key, if: .absent)
-        }
-        // Each answer is the one to the previous request.
-        let port = UInt16(server.server.port)
-        let late = try RawServer { client, _ in
-            guard let server = RawConnection.connect(to: port) else { return }
-            defer { server.close() }
-            var last: [UInt8]?
-            while let request = client.readMessage() {
-                server.write(request)
-                guard let answer = server.readMessage() else { return }
-                client.write(last ?? answer)
-                last = answer
-            }
-        }
-        let backend = try HTTPBackend(server: "http://\(late.authority)", transport: try CurlClient()) {
-            _ throws(BackendError) in ServerProcess.operatorToken
-        }
-        guard case .found(let entry) = try await backend.read(first).outcome else {
-            Issue.record("the entry must exist")
-            return
-        }
-        #expect(entry.value == [1])
-        await expectKind(.unavailable) { try await backend.read(second) }
-        // The connection is discarded. The first answer of a new one is correct.
-        guard case .found(let entry) = try await backend.read(second).outcome else {
-            Issue.record("the entry must exist")
-            return
-        }
-        #expect(entry.value == [2])
-        let error = await expectKind(.unavailable) { try await backend.write([3], to: first, if: .absent) }
-        #expect(error?.disposition == .outcomeUnknown)
-        guard case .conflict = try await backend.write([3], to: first, if: .absent).outcome else {
-            Issue.record("the write must conflict with the existing value")
-            return
-        }
-    }
-
     @Test("A device recovers after the clock of the server was ahead for a time")
     func wrongClock() async throws {
         let folder = try TemporaryFolder()

@@ -48,7 +48,8 @@ struct LiveEvidenceTests {
         }
         return try await EntitlementStore(
             catalog: try Catalog(json: Array(Self.catalog.utf8)), local: MemoryBackend(), remote: remote,
-            account: try Account(session.account, incarnation: session.incarnation), environment: .sandbox)
+            server: remote, account: try Account(session.account, incarnation: session.incarnation),
+            environment: .sandbox)
     }
 
     private func jws(_ id: String) throws -> String {

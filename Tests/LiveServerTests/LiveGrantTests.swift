@@ -60,7 +60,7 @@ struct LiveGrantTests {
         }
         return try await EntitlementStore(
             catalog: try Catalog(json: Array(Self.catalog.utf8)), local: local, remote: isOnline ? remote : nil,
-            account: try Account(session.account, incarnation: session.incarnation),
+            server: isOnline ? remote : nil, account: try Account(session.account, incarnation: session.incarnation),
             trust: .signed(by: try GrantRoots([root ?? self.root])))
     }
 

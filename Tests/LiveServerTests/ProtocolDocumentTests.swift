@@ -4,12 +4,9 @@ import Testing
 
 @Suite("Docs/Protocol.md")
 struct ProtocolDocumentTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent()
-
     /// The code blocks marked to be run in `language`, in order.
     private func blocks(_ language: String) throws -> [String] {
-        let text = try String(contentsOf: Self.root.appending(path: "Docs/Protocol.md"), encoding: .utf8)
+        let text = try String(contentsOf: Repository.file("Docs/Protocol.md"), encoding: .utf8)
         return text.components(separatedBy: "<!-- run: \(language) -->\n```\(language)\n").dropFirst().compactMap {
             $0.components(separatedBy: "```").first
         }
@@ -33,8 +30,7 @@ struct ProtocolDocumentTests {
 
     @Test("The shell, Python and JavaScript examples produce the documented results")
     func examples() throws {
-        let catalog = Self.root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
-        let server = try ServerProcess(store: "memory:", options: ["--catalog", catalog])
+        let server = try ServerProcess(store: "memory:", options: ["--catalog", Repository.catalog])
         let shell = try blocks("sh")
         #expect(shell.count == 4)
         let printed = try run("bash", ["-c", shell.joined(separator: "\n")], server)

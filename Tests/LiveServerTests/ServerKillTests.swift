@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A server that is killed")
 struct ServerKillTests {
-    private static let rounds = 30
+    private static let rounds = Soak.serverRounds
     private static let writers = 16
 
     /// The acknowledged writes, and the signal for the writers to stop.
@@ -24,7 +24,7 @@ struct ServerKillTests {
     }
 
     @Test(
-        "A server killed 30 times keeps every acknowledged write of 16 writers, which recover on their own",
+        "A server killed again and again keeps every acknowledged write of 16 writers, which recover on their own",
         .timeLimit(.minutes(10)))
     func killing() async throws {
         let folder = try TemporaryFolder()

@@ -1,25 +1,14 @@
 import LoadTesting
+import SyncCoreTesting
 import Testing
 
 @Suite("The histogram of latencies")
 struct LatencyHistogramTests {
-    /// SplitMix64 with a fixed seed, so that every run uses the same numbers.
-    struct Generator: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
-        }
-    }
-
     @Test(
         "A percentile is at most 0.4 % from the sorted values, from nanoseconds to hours",
         arguments: [1, 2, 3] as [UInt64])
     func percentilesAreClose(seed: UInt64) throws {
-        var generator = Generator(state: seed)
+        var generator = SeededGenerator(seed: seed)
         var histogram = LatencyHistogram()
         var values: [Int64] = []
         for _ in 0..<50_000 {

@@ -3,18 +3,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Driving a server", .timeLimit(.minutes(15)))
-struct LoadRunTests {
-    private func reads(
-        _ server: ScriptedServer, connections: Int, seconds: Double = 0.4, rate: Double? = nil, loops: Int = 1
-    ) -> LoadPlan {
-        let request = RequestBytes("GET", "/document", at: target(server))
-        let works = (0..<connections).map { _ in RepeatedRequests([request], expecting: 200...200) }
-        return LoadPlan(kinds: ["read"], works: works, seconds: seconds, rate: rate, loopCount: loops)
-    }
-
-    private func target(_ server: ScriptedServer) -> LoadTarget { LoadTarget(host: "127.0.0.1", port: server.port) }
-
+@Suite("A run against a server")
+struct LoadSmokeTests {
     @Test(
         "In a closed loop all requests that the server received are counted, also with several loops",
         arguments: [1, 3])
@@ -24,23 +14,24 @@ struct LoadRunTests {
             seen.withLock { $0 += 1 }
             return .answer(200)
         }
-        let report = try await LoadRun.run(reads(server, connections: 6, loops: loops), at: target(server))
-        try await server.stop()
+        let report = try await run(reads(server, connections: 6, loops: loops), at: server)
         #expect(report.isSound)
         #expect(report.sent >= 6)
         #expect(report.sent == seen.withLock { $0 })
         #expect(report.kinds[0].latencies.count == UInt64(report.sent))
         #expect(report.statuses == [200: report.sent])
     }
+}
 
+@Suite("Driving a server", .timeLimit(.minutes(15)), .longForm)
+struct LoadRunTests {
     @Test("In an open loop latency counts from the time at which the request was due, even if no connection was free")
     func latencyCountsFromDue() async throws {
         // One connection, answers after 50 ms, a request due every 10 ms: the last of 40 requests waits longest.
         let server = try await ScriptedServer.start { _, _ in .delayed(.milliseconds(50), 200) }
         var plan = reads(server, connections: 1, rate: 100)
         plan.patience = Double(Patience.seconds)
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         let latencies = report.kinds[0].latencies
         #expect(report.isSound)
         #expect((report.sent, report.unsent) == (40, 0))
@@ -56,26 +47,12 @@ struct LoadRunTests {
         let server = try await ScriptedServer.start { _, number in number < 3 ? .answer(200) : .silence }
         var plan = reads(server, connections: 1, rate: 50)
         plan.patience = 0.5
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.sent + report.unsent == 20)
         #expect(report.unsent == 16)
         #expect(report.troubles == [.unanswered: 1])
         #expect(report.kinds[0].latencies.count == UInt64(20 - 1))
         #expect(!report.isSound)
-    }
-
-    @Test("Unsent requests are counted under their kind")
-    func unsentKinds() async throws {
-        let server = try await ScriptedServer.start { _, _ in .silence }
-        let request = RequestBytes("GET", "/document", at: target(server))
-        let works = [0, 1, 1].map { RepeatedRequests([request], expecting: 200...200, kind: $0) }
-        var plan = LoadPlan(kinds: ["read", "write"], works: works, seconds: 0.6, rate: 50)
-        plan.patience = 0.3
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
-        #expect((report.sent, report.unsent) == (3, 27))
-        #expect(report.kinds.map(\.latencies.count) == [9, 18])
     }
 
     @Test("Unexpected answers and unanswered requests are reported")
@@ -87,8 +64,7 @@ struct LoadRunTests {
             default: .answer(200)
             }
         }
-        let report = try await LoadRun.run(reads(server, connections: 2, rate: 250), at: target(server))
-        try await server.stop()
+        let report = try await run(reads(server, connections: 2, rate: 250), at: server)
         #expect(report.sent == 100)
         #expect(report.unexpected == [429: 10])
         #expect(report.troubles == [.closed: 10])
@@ -126,8 +102,7 @@ struct LoadRunTests {
         let request = RequestBytes("PUT", "/document", at: target(server), credential: credential)
         let work = ConditionalWrites(request, version: "\"0\"", byteCount: 300)
         let plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.4, rate: 50)
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.sent == 20)
         #expect(state.withLock { $0.conflicts } == 2)
         #expect(report.statuses == [200: 17, 412: 2])
@@ -140,14 +115,10 @@ struct LoadRunTests {
         let server = try await ScriptedServer.start { request, _ in
             request.path == "/changes" ? .stream() : .answer(200, tag: "\"1\"")
         }
-        let work = ConditionalWrites(
-            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
-        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.8, rate: 25)
-        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 100)]
+        var plan = writePlan(server, seconds: 0.8, rate: 25, watchers: 100)
         if reconnects { plan.reopening = 0.4 }
         plan.patience = Double(Patience.seconds)
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.isSound)
         #expect(report.sent == 20)
         #expect(report.reopened.count == (reconnects ? 100 : 0))
@@ -161,13 +132,9 @@ struct LoadRunTests {
         let server = try await ScriptedServer.start { request, _ in
             request.path == "/changes" ? .stream() : .answer(204, tag: "\"1\"")
         }
-        let work = ConditionalWrites(
-            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
-        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.2, rate: 10)
-        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 3)]
+        var plan = writePlan(server, seconds: 0.2, rate: 10, watchers: 3)
         plan.patience = 0.5
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         // The second write waits for the events of the first one and is not sent.
         #expect((report.sent, report.unsent) == (1, 1))
         #expect(report.troubles == [.unheard: 3])
@@ -192,14 +159,9 @@ struct LoadRunTests {
                 return .ending(200)
             }
         }
-        let work = ConditionalWrites(
-            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
-        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 1, rate: 10)
-        let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
-        plan.streams = [WatchedStreams(stream, count: 4)]
+        var plan = writePlan(server, seconds: 1, rate: 10, watchers: 4, credential: credential)
         plan.patience = Double(Patience.seconds)
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.sent == 10)
         #expect(report.troubles == (isReplaced ? [:] : [.streamEnded: 4]))
         #expect(report.reopened.count == (isReplaced ? 0 : 4))
@@ -218,14 +180,9 @@ struct LoadRunTests {
                 return count == 2 || count == 27 ? .ending(200) : .answer(200, tag: "\"1\"")
             }
         }
-        let work = ConditionalWrites(
-            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
-        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 3, rate: 10)
-        let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
-        plan.streams = [WatchedStreams(stream, count: 3)]
+        var plan = writePlan(server, seconds: 3, rate: 10, watchers: 3, credential: credential)
         plan.patience = Double(Patience.seconds)
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.sent == 30)
         #expect(report.troubles == [.streamEnded: 6])
         #expect(report.reopened.count == 6)
@@ -244,14 +201,10 @@ struct LoadRunTests {
                 return count <= 7 ? .stream() : .silence
             }
         }
-        let work = ConditionalWrites(
-            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
-        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.2, rate: 10)
-        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 5)]
+        var plan = writePlan(server, seconds: 0.2, rate: 10, watchers: 5)
         plan.reopening = 0.15
         plan.patience = 0.5
-        let report = try await LoadRun.run(plan, at: target(server))
-        try await server.stop()
+        let report = try await run(plan, at: server)
         #expect(report.troubles == [.notReopened: 3])
         #expect(report.reopened.count == 2)
     }
@@ -284,4 +237,33 @@ struct LoadRunTests {
         #expect(seconds < 3_000)
         expectFigure(seconds < 60)
     }
+}
+
+private func reads(
+    _ server: ScriptedServer, connections: Int, seconds: Double = 0.4, rate: Double? = nil, loops: Int = 1
+) -> LoadPlan {
+    let request = RequestBytes("GET", "/document", at: target(server))
+    let works = (0..<connections).map { _ in RepeatedRequests([request], expecting: 200...200) }
+    return LoadPlan(kinds: ["read"], works: works, seconds: seconds, rate: rate, loopCount: loops)
+}
+
+private func target(_ server: ScriptedServer) -> LoadTarget { LoadTarget(host: "127.0.0.1", port: server.port) }
+
+/// A writer, and streams that watch its writes.
+private func writePlan(
+    _ server: ScriptedServer, seconds: Double, rate: Double, watchers: Int, credential: LoadCredential? = nil
+) -> LoadPlan {
+    let work = ConditionalWrites(
+        RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+    var plan = LoadPlan(kinds: ["write"], works: [work], seconds: seconds, rate: rate)
+    let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
+    plan.streams = [WatchedStreams(stream, count: watchers)]
+    return plan
+}
+
+/// Runs a plan, and stops the server.
+private func run(_ plan: LoadPlan, at server: ScriptedServer) async throws -> LoadReport {
+    let report = try await LoadRun.run(plan, at: target(server))
+    try await server.stop()
+    return report
 }

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Streams reconnect after the reconnection time of the server (HTML, section 9.2.3), which spreads them.
-@Suite("Reconnecting streams", .timeLimit(.minutes(15)))
+@Suite("Reconnecting streams", .timeLimit(.minutes(15)), .longForm)
 struct ReconnectionTests {
     /// Runs a writer with three streams against a server that ends all streams with the writes in `losses`.
     ///

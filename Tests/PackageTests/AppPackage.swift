@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// An app package in a temporary folder, with one executable that uses products of this package.
 struct AppPackage {
@@ -21,8 +22,6 @@ struct AppPackage {
 
     /// Writes a package whose `main.swift` is `code`.
     init(products: [String], code: String) throws {
-        var repository = URL(filePath: #filePath)
-        for _ in 1...3 { repository.deleteLastPathComponent() }
         folder = FileManager.default.temporaryDirectory.appending(path: "entitlement-sync-app-\(UUID().uuidString)")
         let dependencies = products.map { ".product(name: \"\($0)\", package: \"EntitlementSync\")" }
         let manifest = """
@@ -32,7 +31,7 @@ struct AppPackage {
             let package = Package(
                 name: "App",
                 platforms: [.macOS(.v15)],
-                dependencies: [.package(name: "EntitlementSync", path: \(String(reflecting: repository.path)))],
+                dependencies: [.package(name: "EntitlementSync", path: \(String(reflecting: Repository.root.path)))],
                 targets: [.executableTarget(name: "App", dependencies: [\(dependencies.joined(separator: ", "))])]
             )
             """
@@ -47,9 +46,12 @@ struct AppPackage {
     }
 
     /// Builds the package as a developer at a terminal would.
-    func build() async throws -> CommandResult {
-        try await run(["swift", "build", "--package-path", folder.path, "--scratch-path", scratch.path])
-    }
+    func build() async throws -> CommandResult { try await run(["swift", "build"] + paths) }
+
+    /// Fetches the dependencies that a build would need.
+    func resolve() async throws -> CommandResult { try await run(["swift", "package", "resolve"] + paths) }
+
+    private var paths: [String] { ["--package-path", folder.path, "--scratch-path", scratch.path] }
 
     /// Runs the built executable.
     func launch(_ arguments: [String] = [], environment: [String: String] = [:]) async throws -> CommandResult {

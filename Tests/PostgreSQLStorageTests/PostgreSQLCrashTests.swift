@@ -11,10 +11,6 @@ import Testing
 /// Uses real processes and real kills.
 @Suite("Processes on a PostgreSQL store", .serialized)
 struct PostgreSQLCrashTests {
-    /// The number of rounds in which the server is killed: `SERVER_KILL_ROUNDS`, or 5.
-    private static let serverKillRounds =
-        ProcessInfo.processInfo.environment["SERVER_KILL_ROUNDS"].flatMap(Int.init) ?? 5
-
     @Test("increment one counter without losing an update, in three processes of two tasks")
     func counter() async throws {
         let store = try TestStore()
@@ -61,7 +57,7 @@ struct PostgreSQLCrashTests {
     func killedServer() async throws {
         let store = try TestStore(on: PostgreSQLServer())
         let trial = ServerTrial(try (0..<2).map { _ in try store.open() })
-        for round in 0..<Self.serverKillRounds {
+        for round in 0..<Soak.serverKillRounds {
             try await trial.run(round) {
                 store.server.kill()
                 try store.server.start()

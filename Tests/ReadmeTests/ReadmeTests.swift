@@ -7,9 +7,7 @@ import Testing
 
 @Suite("The samples in the documentation")
 struct ReadmeTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent()
-    private static let catalogFile = root.appending(path: "Examples/insomniowl.json")
+    private static let catalogFile = Repository.file("Examples/insomniowl.json")
 
     @MainActor
     @Test("The README's sample adopts what was bought before the log-in, and another device restores it")
@@ -51,7 +49,7 @@ struct ReadmeTests {
     }
 
     private static func text(_ path: String) throws -> String {
-        try String(contentsOf: root.appending(path: path), encoding: .utf8)
+        try String(contentsOf: Repository.file(path), encoding: .utf8)
     }
 
     /// The contents of the Swift blocks of the page at `path`, in order.

@@ -4,50 +4,31 @@ import Testing
 
 @Suite("Reconciling wiped stores and restored backups")
 struct DisasterTests {
-    @Test("A wiped remote gets everything again; nothing is deleted locally")
-    func remoteWiped() throws {
-        var scene = try Scene.synced(0b11)
-        scene.remote = Cell()
-        let report = try scene.sync().get()
-        #expect(report.remoteGains)
-        #expect(!report.localGains)
-        #expect(scene.remote.facts == 0b11)
-        #expect(scene.local.facts == 0b11)
-    }
-
-    @Test("A remote that was wiped while local facts were unsent gets everything again")
-    func remoteWipedWhileDirty() throws {
-        var scene = try Scene.synced(0b01)
-        scene.record(local: 0b10)
-        scene.remote = Cell()
+    /// The stores at three times: with the first fact, with a second one that was synced, and with a third one that was
+    /// recorded locally. The sides are put back to a time; `nil` stands for a wiped store.
+    @Test(
+        "After any loss one sync gives both sides the union of what is left, with two requests if something is pushed",
+        arguments: [
+            (local: 1, remote: nil, facts: 0b011, requests: 2), (local: 2, remote: nil, facts: 0b111, requests: 2),
+            (local: 1, remote: 0, facts: 0b011, requests: 2), (local: 2, remote: 0, facts: 0b111, requests: 2),
+            (local: 0, remote: 1, facts: 0b011, requests: 1), (local: nil, remote: 1, facts: 0b011, requests: 1),
+            (local: 0, remote: 0, facts: 0b001, requests: 1), (local: nil, remote: nil, facts: 0, requests: 1),
+        ] as [(local: Int?, remote: Int?, facts: UInt64, requests: Int)])
+    func losses(local: Int?, remote: Int?, facts: UInt64, requests: Int) throws {
+        var scene = try Scene.synced(0b001)
+        var times = [scene]
+        scene.record(local: 0b010)
         _ = try scene.sync().get()
-        #expect(scene.remote.facts == 0b11)
-        #expect(scene.requests == 2)
-    }
-
-    @Test("A remote that was restored from an older copy gets the lost facts again")
-    func remoteRestored() throws {
-        var scene = try Scene.synced(0b01)
-        let backup = scene.remote
-        scene.record(local: 0b10)
-        _ = try scene.sync().get()
-        scene.remote = backup
+        times.append(scene)
+        scene.record(local: 0b100)
+        times.append(scene)
+        scene.local = local.map { times[$0].local } ?? Cell()
+        scene.remote = remote.map { times[$0].remote } ?? Cell()
+        let before = (scene.local.facts, scene.remote.facts)
         let report = try scene.sync().get()
-        #expect(report.remoteGains)
-        #expect(scene.remote.facts == 0b11)
-    }
-
-    @Test("A rolled-back local copy also rolls back its checkpoint, and gets its facts again")
-    func localRolledBack() throws {
-        var scene = try Scene.synced(0b01)
-        let backup = scene.local
-        scene.record(local: 0b10)
-        _ = try scene.sync().get()
-        scene.local = backup
-        let report = try scene.sync().get()
-        #expect(report.localGains)
-        #expect(scene.local.facts == 0b11)
-        #expect(scene.requests == 1)
+        #expect(scene.local.facts == facts && scene.remote.facts == facts)
+        #expect(report.localGains == (before.0 != facts) && report.remoteGains == (before.1 != facts))
+        #expect(scene.requests == requests)
     }
 
     @Test("Facts recorded on a rolled-back copy reach the remote, and its lost facts return")
@@ -61,21 +42,6 @@ struct DisasterTests {
         _ = try scene.sync().get()
         #expect(scene.local.facts == 0b111)
         #expect(scene.remote.facts == 0b111)
-    }
-
-    @Test("Two sides that were rolled back to different times end with the union of both")
-    func bothRolledBack() throws {
-        var scene = try Scene.synced(0b001)
-        let oldRemote = scene.remote
-        scene.record(local: 0b010)
-        _ = try scene.sync().get()
-        let oldLocal = scene.local
-        scene.record(local: 0b100)
-        _ = try scene.sync().get()
-        (scene.local, scene.remote) = (oldLocal, oldRemote)
-        _ = try scene.sync().get()
-        #expect(scene.local.facts == 0b011)
-        #expect(scene.remote.facts == 0b011)
     }
 
     @Test("Wiping the local store while it syncs with one remote removes nothing from another")

@@ -16,8 +16,9 @@ struct LedgerMergeTests {
 
     @Test("Opening, joining and closing obeys the join laws, for known and unknown kinds of records")
     func laws() {
+        let cases = Soak.caseCount(10_000, least: 500)
         let report = JoinLaws.check(
-            cases: 10_000, seed: printedSeed("join laws of ledgers"),
+            cases: cases, seed: printedSeed("join laws of ledgers"),
             join: { left, right in
                 let joined = merge.join(try merge.open(left).content, try merge.open(right).content)
                 return document(joined.content)
@@ -27,7 +28,7 @@ struct LedgerMergeTests {
                 return document(.random(using: &random))
             })
         #expect(report.holds, "\(report)")
-        #expect(report.caseCount == 10_000)
+        #expect(report.caseCount == cases)
     }
 
     @Test("A side lacks something exactly if it differs from the union, and digests differ with the content")

@@ -8,7 +8,7 @@ struct ModelCheckTests {
     @Test("Under any faults, syncing loses no facts; once the faults end, all stores converge and stop writing")
     func worlds() throws {
         var unions = 0
-        try forAll("reconciler worlds", cases: 5_000) { random, place in
+        let cases = try forAll("reconciler worlds", cases: 5_000) { random, place in
             var world = World(devices: Int(random.int(2...3)), random: random)
             for _ in 0..<120 { world.step() }
             try #require(world.violation == nil, "\(place)")
@@ -24,6 +24,6 @@ struct ModelCheckTests {
             try #require(writes == 0, "an idle round writes; \(place)")
             try #require(requests.allSatisfy { $0 == 1 }, "idle syncs ask \(requests) times; \(place)")
         }
-        #expect(unions > 4_000, "most worlds should end with something to hold")
+        #expect(unions * 5 > cases * 4, "most worlds should end with something to hold")
     }
 }

@@ -7,14 +7,7 @@ struct ReconcilerTests {
     @Test("A push that conflicts is repeated with the returned entry, without another read")
     func pushConflict() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
-        var hasInterfered = false
-        let report = try scene.sync { scene, step in
-            if step.isPush, !hasInterfered {
-                hasInterfered = true
-                scene.record(remote: 0b100)
-            }
-            return .perform
-        }.get()
+        let report = try scene.sync(before: \.isPush) { $0.record(remote: 0b100) }.get()
         #expect(report.content == 0b111)
         #expect(report.conflicts == 1)
         #expect(scene.remote.facts == 0b111)
@@ -26,47 +19,11 @@ struct ReconcilerTests {
     @Test("A fact recorded during a request to the remote is pushed by the same sync")
     func localConflict() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
-        var hasInterfered = false
-        let report = try scene.sync { scene, step in
-            if step.isSave, !hasInterfered {
-                hasInterfered = true
-                scene.record(local: 0b100)
-            }
-            return .perform
-        }.get()
+        let report = try scene.sync(before: \.isSave) { $0.record(local: 0b100) }.get()
         #expect(report.content == 0b111)
         #expect(scene.remote.facts == 0b111)
         #expect(scene.local.facts == 0b111)
         #expect(scene.steps.filter(\.isPush).count == 2)
-    }
-
-    @Test("A local store that is wiped during a sync gets the content of the remote")
-    func localWipedMeanwhile() throws {
-        var scene = Scene(local: 0b001, remote: 0b010)
-        var hasInterfered = false
-        _ = try scene.sync { scene, step in
-            if step.isSave, !hasInterfered {
-                hasInterfered = true
-                scene.local = Cell()
-            }
-            return .perform
-        }.get()
-        #expect(scene.local.facts == 0b011)
-    }
-
-    @Test("A remote that is wiped between read and push gets everything again")
-    func remoteWipedMeanwhile() throws {
-        var scene = Scene(local: 0b001, remote: 0b010)
-        var hasInterfered = false
-        _ = try scene.sync { scene, step in
-            if step.isPush, !hasInterfered {
-                hasInterfered = true
-                scene.remote = Cell()
-            }
-            return .perform
-        }.get()
-        #expect(scene.remote.facts & 0b001 == 0b001)
-        #expect(scene.local.facts == scene.remote.facts)
     }
 
     @Test("A push of unknown outcome is repeated with the same bytes under the same precondition")
@@ -90,12 +47,7 @@ struct ReconcilerTests {
     func unknownPushThatHappened() throws {
         var scene = try Scene.synced(0b001)
         scene.record(local: 0b010)
-        var isFirst = true
-        let report = try scene.sync { _, step in
-            guard step.isPush, isFirst else { return .perform }
-            isFirst = false
-            return .loseAnswer
-        }.get()
+        let report = try scene.sync(answeringFirst: \.isPush, with: .loseAnswer).get()
         #expect(report.remoteGains)
         #expect(report.conflicts == 0)
         #expect(scene.remote.facts == 0b011)
@@ -106,13 +58,9 @@ struct ReconcilerTests {
     @Test("A local save of unknown outcome is repeated until its outcome is known", arguments: [true, false])
     func unknownSave(didHappen: Bool) throws {
         var scene = Scene(remote: 0b010)
-        var isFirst = true
-        let report = try scene.sync { _, step in
-            guard step.isSave, isFirst else { return .perform }
-            isFirst = false
-            return didHappen ? .loseAnswer : .fail(.unavailable, .outcomeUnknown)
-        }.get()
-        #expect(report.localGains)
+        let answer: Scene.Answer = didHappen ? .loseAnswer : .fail(.unavailable, .outcomeUnknown)
+        let report = try scene.sync(answeringFirst: \.isSave, with: answer).get()
+        #expect(report.localGains && report.conflicts == 0)
         #expect(scene.local.facts == 0b010)
         #expect(scene.steps.filter(\.isSave).count == 2)
     }

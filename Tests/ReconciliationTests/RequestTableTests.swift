@@ -1,153 +1,41 @@
-import EntitlementSync
-import Entitlements
-import SyncCore
-import SyncCoreTesting
-import TestSupport
 import Testing
+
+@testable import SyncCore
 
 @Suite("Requests to the remote")
 struct RequestTableTests {
-    private let local = CountingBackend(MemoryBackend())
-    private let remote = CountingBackend(MemoryBackend())
-    private let host = ManualHost(seed: 5).host
-    private let key: EntryKey
-
-    init() throws {
-        key = try EntryKey("ledger")
+    /// The steps of a sync: `L` reads the local store, `R` the remote, `C` the remote if it has changed, `P` pushes,
+    /// `S` saves, and `-` pauses.
+    private func letters(_ scene: Scene) -> String {
+        String(
+            scene.steps.map { step in
+                switch step {
+                case .readLocal: "L"
+                case .readRemote: "R"
+                case .readRemoteUnlessUnchanged: "C"
+                case .push: "P"
+                case .save: "S"
+                case .pause: "-"
+                }
+            })
     }
 
-    private var engine: SyncEngine<LedgerMerge> {
-        SyncEngine(local: local, remote: remote, merge: LedgerMerge(), remoteID: "remote", host: host)
-    }
-
-    /// Joins a record to the ledger on one side, as another writer would.
-    private func add(_ name: String, to backend: CountingBackend) async throws {
-        var document = LedgerDocument()
-        var precondition = Precondition.absent
-        if case .found(let entry) = try await backend.read(key).outcome {
-            document = try LedgerDocument(decoding: entry.value)
-            precondition = .matches(entry.version)
-        }
-        document.ledger = document.ledger.joined(
-            with: Ledger([Record(key: Array(name.utf8), order: [1], payload: [2])]))
-        _ = try await backend.write(document.encoded(), to: key, if: precondition)
-    }
-
-    private func records(on backend: CountingBackend) async throws -> [String] {
-        guard case .found(let entry) = try await backend.read(key).outcome else { return [] }
-        return try LedgerDocument(decoding: entry.value).ledger.records.map { String(decoding: $0.key, as: UTF8.self) }
-    }
-
-    /// Syncs a first record, so that both sides hold it and the local side has a checkpoint. Resets the counts.
-    private func syncFirst() async throws {
-        try await add("first", to: local)
-        _ = try await engine.sync(key)
-        (_, _) = (local.takeCounts(), remote.takeCounts())
-    }
-
-    /// Syncs once and returns the requests to each side.
-    private func sync() async throws -> (local: CountingBackend.Counts, remote: CountingBackend.Counts) {
-        (_, _) = (local.takeCounts(), remote.takeCounts())
-        _ = try await engine.sync(key)
-        return (local.takeCounts(), remote.takeCounts())
-    }
-
-    private func counts(reads: Int = 0, writes: Int = 0) -> CountingBackend.Counts {
-        var counts = CountingBackend.Counts()
-        (counts.reads, counts.writes) = (reads, writes)
-        return counts
-    }
-
-    @Test("No changes: one read, and no write on either side")
-    func nothingChanged() async throws {
-        try await syncFirst()
-        let requests = try await sync()
-        #expect(requests.remote == counts(reads: 1))
-        #expect(requests.local == counts(reads: 1))
-    }
-
-    @Test("Remote changes: one read, and one local write with the new content and the checkpoint")
-    func remoteChanged() async throws {
-        try await syncFirst()
-        try await add("second", to: remote)
-        let requests = try await sync()
-        #expect(requests.remote == counts(reads: 1))
-        #expect(requests.local == counts(reads: 1, writes: 1))
-        #expect(try await records(on: local) == ["first", "second"])
-    }
-
-    @Test("Local changes: one optimistic write")
-    func localChanged() async throws {
-        try await syncFirst()
-        try await add("second", to: local)
-        let requests = try await sync()
-        #expect(requests.remote == counts(writes: 1))
-        #expect(requests.local == counts(reads: 1, writes: 1))
-        #expect(try await records(on: remote) == ["first", "second"])
-    }
-
-    @Test("Changes on both sides: two writes, the second based on the content that the first one conflicted with")
-    func bothChanged() async throws {
-        try await syncFirst()
-        try await add("second", to: remote)
-        try await add("third", to: local)
-        let requests = try await sync()
-        #expect(requests.remote == counts(writes: 2))
-        #expect(requests.local == counts(reads: 1, writes: 1))
-        #expect(try await records(on: remote) == ["first", "second", "third"])
-        #expect(try await records(on: local) == ["first", "second", "third"])
-    }
-
-    @Test("First contact with local content: one read and one write", arguments: [true, false])
-    func firstContact(remoteIsEmpty: Bool) async throws {
-        if !remoteIsEmpty { try await add("second", to: remote) }
-        try await add("first", to: local)
-        let requests = try await sync()
-        #expect(requests.remote == counts(reads: 1, writes: 1))
-        #expect(requests.local == counts(reads: 1, writes: 1))
-    }
-
-    @Test("A new device with an empty store: one read, and nothing is written to the remote")
-    func newDevice() async throws {
-        try await add("first", to: remote)
-        let before = try await remote.read(key).outcome
-        let requests = try await sync()
-        #expect(requests.remote == counts(reads: 1))
-        #expect(requests.local == counts(reads: 1, writes: 1))
-        #expect(try await records(on: local) == ["first"])
-        #expect(try await remote.read(key).outcome == before)
-    }
-
-    @Test("A new device and a new remote: one read and no writes")
-    func nothingAnywhere() async throws {
-        let requests = try await sync()
-        #expect(requests.remote == counts(reads: 1))
-        #expect(requests.local == counts(reads: 1))
-    }
-
-    @Test("The sync after any sync makes one read on each side")
-    func idleAfterwards() async throws {
-        try await syncFirst()
-        let changes: [[CountingBackend]] = [[], [remote], [local], [local, remote]]
-        for (number, sides) in changes.enumerated() {
-            for (side, backend) in sides.enumerated() { try await add("\(number)-\(side)", to: backend) }
-            _ = try await engine.sync(key)
-            let requests = try await sync()
-            #expect(requests.remote == counts(reads: 1), "case \(number)")
-            #expect(requests.local == counts(reads: 1), "case \(number)")
-        }
-    }
-
-    @Test("The local section is never sent to the remote")
-    func localSection() async throws {
-        try await syncFirst()
-        guard case .found(let there) = try await remote.read(key).outcome,
-            case .found(let here) = try await local.read(key).outcome
-        else {
-            Issue.record("a side is empty")
-            return
-        }
-        #expect(try LedgerDocument(decoding: there.value).localSection.isEmpty)
-        #expect(try !LedgerDocument(decoding: here.value).localSection.isEmpty)
+    @Test(
+        "A sync makes the fewest requests that the situation allows, and the next one makes one read on each side",
+        arguments: [
+            (.nothingChanged, "LC"), (.remoteChanged, "LCS"), (.localChanged, "LPS"),
+            // The second push is based on the content with which the first one conflicted.
+            (.bothChanged, "LP-PS"), (.firstContact, "LRPS"), (.newRemote, "LRPS"), (.newDevice, "LRS"),
+            (.bothEmpty, "LR"),
+        ] as [(DryRunTests.Case, String)])
+    func steps(_ situation: DryRunTests.Case, _ expected: String) throws {
+        var scene = try situation.scene()
+        let facts = scene.local.facts | scene.remote.facts
+        _ = try scene.sync().get()
+        #expect(letters(scene) == expected)
+        #expect(scene.local.facts == facts && scene.remote.facts == facts)
+        #expect(scene.remote.document?.localSection.isEmpty != false, "the checkpoints stay on the device")
+        _ = try scene.sync().get()
+        #expect(letters(scene) == (situation == .bothEmpty ? "LR" : "LC"))
     }
 }

@@ -34,7 +34,7 @@ extension EntitlementService {
         let answer = await respond(to: ServiceRequest(head, body: body, peer: peer))
         var body: [UInt8] = []
         if case .bytes(let bytes) = answer.body { body = bytes }
-        return Reply(status: answer.response.status.code, fields: answer.response.headerFields, body: body)
+        return Reply(status: answer.head.status.code, fields: answer.head.headerFields, body: body)
     }
 
     /// Sends a request with a JSON object as its body.
@@ -63,7 +63,7 @@ package struct DirectTransport: HTTPTransport {
         guard case .bytes(let bytes) = answer.body, bytes.count <= maximumByteCount else {
             throw TransportError(.tooLarge, mayHaveArrived: true, message: "the answer is too long, or a stream")
         }
-        return TransportAnswer(answer.response, body: bytes)
+        return TransportAnswer(answer.head, body: bytes)
     }
 }
 
@@ -117,7 +117,8 @@ extension EntitlementService {
     /// A service for tests whose time is that of `clock`.
     package static func open(
         _ store: any KeyValueBackend, clock: TestClock = TestClock(1_800_000_000_000), issuer: String? = nil,
-        cryptography: (any ServiceCryptography)? = nil, onError: @escaping @Sendable (BackendError) -> Void = { _ in },
+        passwords: any PasswordHasher = PlainPasswords(),
+        onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
@@ -125,7 +126,8 @@ extension EntitlementService {
         configure(&configuration)
         let service = try await EntitlementService(
             store, configuration: configuration,
-            cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host,
+            passwords: passwords,
+            issuers: issuer.map { [PlainIssuer(name: $0)] } ?? [], host: clock.host,
             onError: onError)
         await service.followChanges()
         return service

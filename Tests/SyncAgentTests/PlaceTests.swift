@@ -28,7 +28,7 @@ struct PlaceTests {
 
     @Test("The folder of the socket is created for its user only; an unsafe one, or a file in its place, is refused")
     func place() throws {
-        let place = try SocketPlace(path: folder.path(of: "a/socket"))
+        let place = try SocketLocation(path: folder.path(of: "a/socket"))
         try place.prepare()
         let mode = try FileManager.default.attributesOfItem(atPath: folder.path(of: "a"))[.posixPermissions] as? Int
         #expect(mode == 0o700)
@@ -38,9 +38,9 @@ struct PlaceTests {
         try Data().write(to: URL(filePath: folder.path(of: "a/socket")))
         let error = #expect(throws: AgentError.self) { try place.prepare() }
         #expect(error?.description.contains("is not a socket") == true)
-        #expect(throws: AgentError.self) { try SocketPlace(path: "relative") }
-        #expect(throws: AgentError.self) { try SocketPlace(path: "/" + String(repeating: "a", count: 107)) }
-        _ = try SocketPlace(path: "/" + String(repeating: "a", count: 106))
+        #expect(throws: AgentError.self) { try SocketLocation(path: "relative") }
+        #expect(throws: AgentError.self) { try SocketLocation(path: "/" + String(repeating: "a", count: 107)) }
+        _ = try SocketLocation(path: "/" + String(repeating: "a", count: 106))
     }
 
     @Test("The owner and root may act, others nothing, and the members of the group as much as configured")

@@ -1,6 +1,7 @@
 import HTTPTypes
 import SyncAgent
 import SyncServer
+import SyncService
 import Testing
 
 @Suite("The paths of the socket")
@@ -11,7 +12,8 @@ struct RouteTests {
     @Test("The OpenAPI document describes each path and method, those of the socket alone with the tag Device")
     func document() throws {
         let lines = String(decoding: OpenAPIDocument.yaml, as: UTF8.self).split(separator: "\n").map(String.init)
-        for route in AgentRoute.all {
+        let routes = AgentService.routes.resources
+        for route in routes {
             let start = try #require(lines.firstIndex(of: "  \(route.path):"), "\(route.path)")
             let operations = lines[(start + 1)...].prefix { $0.hasPrefix("    ") }
             for method in route.methods {
@@ -21,6 +23,6 @@ struct RouteTests {
             }
         }
         let count = lines.count { $0 == "      tags: [Device]" }
-        #expect(count == AgentRoute.all.count - Self.shared.count)
+        #expect(count == routes.count - Self.shared.count)
     }
 }

@@ -71,16 +71,6 @@ struct ForwardingBackendTests {
         #expect(Plain(base: base).requiringExisting is Plain)
     }
 
-    @Test("receives evidence if it can, and leaves it to its base otherwise")
-    func evidence() throws {
-        #expect(base.evidenceReceiver as? RecordedBase === base)
-        #expect(Plain(base: base).evidenceReceiver as? RecordedBase === base)
-        #expect(Plain(base: Plain(base: base)).retrying().evidenceReceiver as? RecordedBase === base)
-        #expect(CountingBackend(base).evidenceReceiver as? RecordedBase === base)
-        #expect(Plain(base: MemoryBackend()).evidenceReceiver == nil)
-        #expect(Receiver(base: base).evidenceReceiver is Receiver)
-    }
-
     @Test("reads synchronously if it says so and its base can")
     func synchronousReads() async throws {
         let key = try EntryKey("k")
@@ -119,17 +109,8 @@ private struct Doubling: ForwardingBackend {
     }
 }
 
-/// A wrapper that receives evidence itself.
-private struct Receiver: ForwardingBackend, EvidenceReceiver {
-    let base: any KeyValueBackend
-
-    func submit(
-        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
-    ) async throws(BackendError) -> [EvidenceAnswer] { [] }
-}
-
 /// A backend that records its calls, and answers with a time and a related version.
-private final class RecordedBase: KeyValueBackend, EvidenceReceiver {
+private final class RecordedBase: KeyValueBackend {
     static let related = EntryVersion(bytes: [9])
     private let memory = MemoryBackend()
     private let calls = Mutex<[String]>([])
@@ -182,8 +163,4 @@ private final class RecordedBase: KeyValueBackend, EvidenceReceiver {
     }
 
     func signals() -> AsyncStream<Void> { memory.signals() }
-
-    func submit(
-        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
-    ) async throws(BackendError) -> [EvidenceAnswer] { evidence.map { _ in .recorded } }
 }

@@ -103,7 +103,7 @@ struct AcceleratedTimeTests {
         let reply = try await service.ask(
             .post, "/v1/content-sessions", token: device.tokens.token(refused: nil))
         #expect(reply.status == 201)
-        let periods = try JSONReader(JSONValue(parsing: reply.body)).object().required("periods").array()
+        let periods = try JSONReader(parsing: reply.body).object().required("periods").array()
         return try periods.map { Int(try $0.object().required("index").integer()) }
     }
 }

@@ -14,21 +14,11 @@ struct AccountTests {
     init() async throws { service = try await .open(store, clock: clock) }
 
     private func signUp(_ name: String = "alice", _ password: String = "correct horse") async -> Reply {
-        await service.ask(.post, "/v1/accounts", json: ["name": name, "password": password])
-    }
-
-    private func refresh(_ token: String) async -> Reply {
-        await service.ask(.post, "/v1/sessions", json: ["grant_type": "refresh_token", "refresh_token": token])
+        await AccountOwner(service, name, password: password).signUp()
     }
 
     private func logIn(_ password: String, name: String = "alice", peer: String = "192.0.2.1") async -> Reply {
-        await service.ask(
-            .post, "/v1/sessions", json: ["grant_type": "password", "username": name, "password": password],
-            peer: peer)
-    }
-
-    private func status(of token: String?) async -> Int {
-        await service.ask(.get, "/v1/accounts/self", token: token).status
+        await AccountOwner(service, name, password: password).logIn(peer: peer)
     }
 
     @Test("An account is created once; signing up again needs its password, or is refused because the name is taken")
@@ -59,26 +49,27 @@ struct AccountTests {
         #expect(replies.filter { $0.status == 201 }.count == 1)
         #expect(replies.allSatisfy { [200, 201].contains($0.status) })
         #expect(Set(replies.map { $0["incarnation"] }).count == 1)
-        for reply in replies { #expect(await status(of: reply["access_token"]) == 200) }
+        for reply in replies { #expect(await service.status(of: reply["access_token"]) == 200) }
     }
 
     @Test("A refresh token works once, and for one more minute with the same successor; a copy ends the session")
     func rotation() async throws {
         let first = try #require(await signUp()["refresh_token"])
-        let second = try #require(await refresh(first)["refresh_token"])
+        let second = try #require(await service.refresh(first)["refresh_token"])
         clock.advance(seconds: 59)
         // The answer was lost, so the request is repeated.
-        let repeated = await refresh(first)
+        let repeated = await service.refresh(first)
         #expect(repeated["refresh_token"] == second && repeated.status == 200)
-        let third = try #require(await refresh(second)["refresh_token"])
+        let third = try #require(await service.refresh(second)["refresh_token"])
         #expect(third != second)
         // After a minute, a token that is one step old is a copy.
         clock.advance(seconds: 61)
-        let late = await refresh(second)
+        let late = await service.refresh(second)
         #expect(late.status == 400 && late.problem?.error == "invalid_grant")
-        #expect(await refresh(third).status == 400, "the session has ended for every holder of one of its tokens")
+        #expect(
+            await service.refresh(third).status == 400, "the session has ended for every holder of one of its tokens")
         for wrong in ["", "x", "a.b.c", String(first.dropLast()), String(repeating: "A", count: 5_000)] {
-            #expect(await refresh(wrong).status == 400, "\(wrong)")
+            #expect(await service.refresh(wrong).status == 400, "\(wrong)")
         }
     }
 
@@ -86,29 +77,29 @@ struct AccountTests {
     func endings() async throws {
         let reply = await signUp()
         let token = try #require(reply["access_token"])
-        #expect(await status(of: token) == 200)
+        #expect(await service.status(of: token) == 200)
         clock.advance(seconds: 601)
-        #expect(await status(of: token) == 401)
+        #expect(await service.status(of: token) == 401)
         let phone = try #require(await logIn("correct horse")["access_token"])
         let tablet = try #require(await logIn("correct horse")["access_token"])
         #expect(await service.ask(.delete, "/v1/sessions", token: phone).status == 204)
-        #expect(await status(of: phone) == 401)
-        #expect(await status(of: tablet) == 200)
+        #expect(await service.status(of: phone) == 401)
+        #expect(await service.status(of: tablet) == 200)
         let laptop = try #require(await logIn("correct horse")["access_token"])
         let change = ["password": "correct horse", "new_password": "battery staple"]
         #expect(await service.ask(.put, "/v1/accounts/self/password", token: laptop, json: change).status == 204)
-        #expect(await status(of: tablet) == 401)
-        #expect(await status(of: laptop) == 200, "the session that changes the password continues")
+        #expect(await service.status(of: tablet) == 401)
+        #expect(await service.status(of: laptop) == 200, "the session that changes the password continues")
         #expect(await logIn("correct horse").status == 400)
         #expect(await logIn("battery staple").status == 200)
         for flag in ["", "=", "=null", "=yes", "=1", "=TRUE"] {
             let path = "/v1/sessions?everywhere\(flag)"
             #expect(await service.ask(.delete, path, token: laptop).status == 400, "\(path)")
         }
-        #expect(await status(of: laptop) == 200, "a misspelt flag ends nothing")
+        #expect(await service.status(of: laptop) == 200, "a misspelt flag ends nothing")
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: laptop).status == 204)
-        #expect(await status(of: laptop) == 401)
-        #expect(await refresh(try #require(reply["refresh_token"])).status == 400)
+        #expect(await service.status(of: laptop) == 401)
+        #expect(await service.refresh(reply["refresh_token"]).status == 400)
     }
 
     @Test("Another server over the same store accepts the tokens, and notices a log-out")
@@ -136,18 +127,13 @@ struct AccountTests {
         let made = await signUp()
         let codes = try #require(made.members["recovery_codes"] as? [String])
         func recover(_ code: String) async -> Reply {
-            await service.ask(
-                .post, "/v1/sessions",
-                json: [
-                    "grant_type": "urn:entitlementsync:recovery-code", "username": "alice", "recovery_code": code,
-                    "new_password": "new password",
-                ])
+            await service.recover("alice", code, newPassword: "new password")
         }
         #expect(await recover("AAAA-BBBB-CCCC-DDDD").status == 400)
         let back = await recover(codes[3].lowercased().replacing("-", with: " "))
         #expect(back.status == 200)
-        #expect(await status(of: back["access_token"]) == 200)
-        #expect(await status(of: made["access_token"]) == 401)
+        #expect(await service.status(of: back["access_token"]) == 200)
+        #expect(await service.status(of: made["access_token"]) == 401)
         #expect(await recover(codes[3]).status == 400)
         #expect(await logIn("new password").status == 200)
         let token = back["access_token"]
@@ -208,7 +194,7 @@ struct AccountTests {
         #expect(await redeem(device + "0").problem?.error == "invalid_grant")
         let session = await redeem(device)
         #expect(session.status == 200 && session["account"] == "alice")
-        #expect(await status(of: session["access_token"]) == 200)
+        #expect(await service.status(of: session["access_token"]) == 200)
         #expect(await redeem(device).problem?.error == "invalid_grant", "it works once")
         let late = await service.ask(.post, "/v1/devices")
         clock.advance(seconds: 601)
@@ -220,25 +206,26 @@ struct AccountTests {
     func externalIssuer() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func own(_ token: String) async -> Reply { await service.ask(.get, "/v1/accounts/self", token: token) }
-        let first = await own("external|carol|1800000600")
+        let first = await own(.external("carol", 1_800_000_600))
         #expect(first.status == 200 && first["name"] == "carol")
-        #expect(await own("external|carol|1800000500")["incarnation"] == first["incarnation"])
-        #expect(await own("external|carol|1799999999").status == 401)
+        #expect(await own(.external("carol", 1_800_000_500))["incarnation"] == first["incarnation"])
+        #expect(await own(.external("carol", 1_799_999_999)).status == 401)
         _ = await service.ask(.post, "/v1/accounts", json: ["name": "dave", "password": "correct horse"])
-        #expect(await own("external|dave|1800000600").status == 403)
+        #expect(await own(.external("dave", 1_800_000_600)).status == 403)
         #expect(
             await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"]).status == 409
         )
         let erased = await service.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken)
         #expect(erased.status == 204)
         let marker = await service.ask(
-            .get, "/v1/kv/accounts/carol/\(first["incarnation"] ?? "")/ledger", token: "external|carol|1800000600")
+            .get, "/v1/kv/accounts/carol/\(first["incarnation"] ?? "")/ledger", token: .external("carol", 1_800_000_600)
+        )
         #expect(marker.status == 200)
         let taken = await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"])
         #expect(taken.status == 409, "the name stays its issuer's")
-        let again = await service.ask(.post, "/v1/accounts", token: "external|carol|1800000600")
+        let again = await service.ask(.post, "/v1/accounts", token: .external("carol", 1_800_000_600))
         #expect(again.status == 201 && again["incarnation"] != first["incarnation"])
-        #expect(await own("external|carol|1800000600")["incarnation"] == again["incarnation"])
+        #expect(await own(.external("carol", 1_800_000_600))["incarnation"] == again["incarnation"])
     }
 
     @Test("Only the operator lists accounts, page by page")
@@ -256,12 +243,5 @@ struct AccountTests {
             after = "&after=\(next)"
         }
         #expect(names == ["alice", "bob", "carol"])
-        for (query, status) in [
-            ("limit=0", 400), ("limit=1001", 200), ("limit=99999999999999999999999", 200), ("after=", 400),
-            ("after=" + String(repeating: "x", count: 256), 400), ("after=x", 200),
-        ] {
-            #expect(
-                await service.ask(.get, "/v1/accounts?" + query, token: .operatorToken).status == status, "\(query)")
-        }
     }
 }

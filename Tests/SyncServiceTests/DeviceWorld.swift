@@ -28,8 +28,8 @@ struct Device {
             try await tokens.token(refused: refused)
         }
         store = try await EntitlementStore(
-            catalog: catalog, local: local as any KeyValueBackend, remote: remote, environment: environment,
-            clock: .host, host: clock.host)
+            catalog: catalog, local: local as any KeyValueBackend, remote: remote, server: remote,
+            environment: environment, clock: .host, host: clock.host)
         (self.transport, self.tokens, self.local) = (transport, tokens, local)
     }
 

@@ -37,7 +37,7 @@ struct EventStreamTests {
             if let last { fields[try #require(HTTPField.Name("Last-Event-ID"))] = last }
             let head = HTTPRequest(method: .get, scheme: "http", authority: "x", path: path, headerFields: fields)
             let answer = await service.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
-            (status, self.fields) = (answer.response.status.code, answer.response.headerFields)
+            (status, self.fields) = (answer.head.status.code, answer.head.headerFields)
             if case .stream(let stream, _) = answer.body {
                 pieces = stream.makeAsyncIterator()
             } else {
@@ -211,7 +211,7 @@ struct EventStreamTests {
     @Test("A stream with another issuer's token ends when all of the account's sessions end", .timeLimit(.minutes(15)))
     func external() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
-        let token = "external|carol|\(clock.now / 1_000 + 600)"
+        let token: String = .external("carol", clock.now / 1_000 + 600)
         let created = await service.ask(.get, "/v1/accounts/self", token: token)
         let path = "/v1/kv/accounts/carol/\(created["incarnation"] ?? "")/note?if=any"
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -80,6 +80,31 @@ extension RawServer {
     }
 }
 
+extension RawServer {
+    /// Starts a server that answers each request with its path.
+    static func echo() throws -> RawServer {
+        try RawServer { connection, _ in
+            while let request = connection.readRequest() {
+                connection.answer(String(request.dropFirst(4).prefix { $0 != " " }))
+            }
+        }
+    }
+
+    /// Expects that each of 200 concurrent requests to an ``echo()`` gets its own answer.
+    func expectOwnAnswers(to client: some HTTPTransport) async {
+        let wrong = await withTaskGroup(of: Bool.self) { group in
+            for number in 0..<200 {
+                group.addTask {
+                    let answer = try? await client.ask(self, "GET", path: "/\(number)")
+                    return answer?.body == Array("/\(number)".utf8)
+                }
+            }
+            return await group.reduce(into: 0) { count, isRight in count += isRight ? 0 : 1 }
+        }
+        #expect(wrong == 0)
+    }
+}
+
 /// Expects an error of `kind` with a message of one line, and returns it.
 @discardableResult
 func expectError(

@@ -147,22 +147,5 @@ struct URLSessionTests {
     }
 
     @Test("run 200 at once", .timeLimit(.minutes(15)))
-    func concurrency() async throws {
-        let server = try RawServer { connection, _ in
-            while let request = connection.readRequest() {
-                connection.answer(String(request.dropFirst(4).prefix { $0 != " " }))
-            }
-        }
-        let client = URLSessionClient()
-        let wrong = await withTaskGroup(of: Bool.self) { group in
-            for number in 0..<200 {
-                group.addTask {
-                    let answer = try? await client.ask(server, "GET", path: "/\(number)")
-                    return answer?.body == Array("/\(number)".utf8)
-                }
-            }
-            return await group.reduce(into: 0) { count, isRight in count += isRight ? 0 : 1 }
-        }
-        #expect(wrong == 0)
-    }
+    func concurrency() async throws { try await RawServer.echo().expectOwnAnswers(to: URLSessionClient()) }
 }

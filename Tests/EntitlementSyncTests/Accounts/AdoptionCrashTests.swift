@@ -20,7 +20,7 @@ struct AdoptionCrashTests {
     }
 
     private func open(_ local: any KeyValueBackend) async throws -> EntitlementStore {
-        try await EntitlementStore(catalog: home.catalog, local: local, remote: home.remote, host: home.machine.host)
+        try await home.store(local, remote: home.remote)
     }
 
     /// A device with one anonymous fact of each kind.
@@ -114,8 +114,7 @@ struct AdoptionCrashTests {
         case .sameAccountLogsIn: try await store.logIn("alice", adoptAnonymous: true)
         case .otherAccountAdopts: try await store.logIn("bob", adoptAnonymous: true)
         case .anonymousRecords:
-            let anonymous = try await EntitlementStore(
-                catalog: home.catalog, local: local, remote: home.remote, account: .anonymous, host: home.machine.host)
+            let anonymous = try await home.anonymousDevice(local, remote: home.remote)
             let receipt = try await anonymous.record(.reported(Owls.nightOwl, transaction: "new"))
             for case .recording(let recording) in receipt.newFacts {
                 #expect(try await recording.replica.bytes == replica(of: local))

@@ -16,8 +16,7 @@ struct AdoptionRaceTests {
     private typealias Process = @Sendable (any KeyValueBackend) async throws -> Void
 
     private func open(_ local: any KeyValueBackend, _ account: Account? = nil) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: home.catalog, local: local, remote: nil, account: account, host: home.machine.host)
+        try await home.store(local, account: account)
     }
 
     /// A device that knows two accounts and holds earlier anonymous purchases.

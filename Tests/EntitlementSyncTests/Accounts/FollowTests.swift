@@ -15,8 +15,7 @@ struct FollowTests {
     }
 
     private func open(_ account: Account? = nil) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: home.catalog, local: local, remote: home.remote, account: account, host: home.machine.host)
+        try await home.store(local, remote: home.remote, account: account)
     }
 
     @Test("Log-in and log-out by another store object change the events, the snapshots and the owner of new facts")
@@ -42,11 +41,7 @@ struct FollowTests {
             for await snapshot in snapshots where snapshot.owned.isEmpty { break }
             #expect(store.account.isAnonymous)
         }
-        var lines: [String] = []
-        for await event in events {
-            lines.append(line(event))
-            if lines.last == "account alice > anonymous" { break }
-        }
+        let lines = await events.lines(upTo: "account alice > anonymous")
         #expect(lines.first == "account anonymous > alice")
         #expect(lines.contains("purchased hers, too"))
         #expect(!lines.contains { $0.hasPrefix("restored") || $0.hasPrefix("failed") }, "\(lines)")
@@ -83,7 +78,7 @@ struct FollowTests {
             group.addTask { await model.run() }
             try await other.logIn("alice")
             for await snapshot in snapshots where snapshot.owned == [Owls.nightOwl] { break }
-            while model.rows.first(where: { $0.id == Owls.nightOwl })?.offer != .owned { await Task.yield() }
+            while model.rows.first(where: { $0.product.id == Owls.nightOwl })?.offer != .owned { await Task.yield() }
             #expect(model.snapshot?.context.isSignedIn == true)
             group.cancelAll()
         }

@@ -8,8 +8,6 @@ import Testing
 struct Holdings {
     /// The ids of purchases, refunds and spends in all ledgers, by owner: `name/incarnation`, or `anonymous`.
     private(set) var ids: [String: Set<String>] = [:]
-    /// The same ids, but only those in synced ledgers.
-    private(set) var syncedIDs: [String: Set<String>] = [:]
     /// The owners whose ledger is the marker of an erased account.
     private(set) var erased: Set<String> = []
     /// The owner that claims the anonymous ledger.
@@ -25,12 +23,8 @@ struct Holdings {
             let owner = parts[0] == "anonymous" ? "anonymous" : "\(parts[1])/\(parts[2])"
             guard case .found(let entry) = try await backend.read(key).outcome else { continue }
             let ledger = try LedgerDocument(decoding: entry.value).ledger
-            let idsHere = Self.ids(in: ledger)
-            ids[owner, default: []].formUnion(idsHere)
-            if !isDevice {
-                syncedIDs[owner, default: []].formUnion(idsHere)
-                if ledger.isErased { erased.insert(owner) }
-            }
+            ids[owner, default: []].formUnion(Self.ids(in: ledger))
+            if !isDevice, ledger.isErased { erased.insert(owner) }
             if owner == "anonymous", !isDevice {
                 for record in ledger.records {
                     if case .claim(let found) = Fact(record) { claim = "\(found.account)/\(found.incarnation)" }

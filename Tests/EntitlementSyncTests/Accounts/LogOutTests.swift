@@ -16,10 +16,8 @@ struct LogOutTests {
     }
 
     private func open(_ local: any KeyValueBackend) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: home.catalog, local: local,
-            remote: FaultyBackend(home.remote) { [isOffline] _ in isOffline.isSet ? .transient : nil },
-            host: home.machine.host)
+        try await home.store(
+            local, remote: FaultyBackend(home.remote) { [isOffline] _ in isOffline.isSet ? .transient : nil })
     }
 
     @Test("Unsent facts stay with their account while another account uses the device")
@@ -76,8 +74,7 @@ struct LogOutTests {
         #expect(error?.kind == .sync && error?.isTransient == true)
         #expect(try await contents(of: local) == before)
         isOffline.set(false)
-        let unknown = await #expect(throws: EntitlementError.self) { try await store.logIn("unknown") }
-        #expect(unknown?.kind == .unknownAccount)
+        #expect(await kind { try await store.logIn("unknown") } == .unknownAccount)
     }
 
     @Test("Logging in fails if the account's entry on the remote is damaged, even if the device knows the account")
@@ -112,10 +109,8 @@ struct LogOutTests {
     func damagedSession() async throws {
         try await open(local).createAccount("alice")
         _ = try await local.write([1, 2, 3], to: EntryKey("device/session"), if: .any)
-        let error = await #expect(throws: EntitlementError.self) { try await open(local) }
-        #expect(error?.kind == .damaged)
-        let store = try await EntitlementStore(
-            catalog: home.catalog, local: local, remote: home.remote, account: .anonymous, host: home.machine.host)
+        #expect(await kind { try await open(local) } == .damaged)
+        let store = try await home.anonymousDevice(local, remote: home.remote)
         try await store.logIn("alice")
         #expect(try await open(local).account.name == "alice")
     }

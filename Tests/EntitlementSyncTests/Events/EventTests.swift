@@ -65,12 +65,7 @@ struct EventTests {
         try await store.record(reported("188", "2026-01-07", signed: "2026-01-07"))
         try await store.record(.reinstated(first, signedAt: Timestamp("2026-01-08")))
         try await store.record(.reported(Owls.couchOwl, transaction: "last"))
-        var lines: [String] = []
-        for await event in events {
-            if case .accessChanged = event { continue }
-            lines.append(line(event))
-            if lines.last == "purchased last" { break }
-        }
+        let lines = await events.lines(upTo: "purchased last")
         #expect(lines == ["purchased 100", "revoked 177", "reinstated 188", "purchased last"])
     }
 
@@ -92,21 +87,12 @@ struct EventTests {
     @Test("A purchase recorded during a sync is reported once, as purchased on this device")
     func boughtDuringSync() async throws {
         let action = OneTimeAction()
-        let remote = FaultyBackend(home.remote) { call in
-            if call.operation == .read { await action.run() }
-            return nil
-        }
-        let store = try await home.device(remote: remote)
+        let store = try await home.device(remote: action.duringRead(in: home.remote))
         let events = store.events
         action.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
         try await store.sync()
         try await store.record(.reported(Owls.couchOwl, transaction: "last"))
-        var lines: [String] = []
-        for await event in events {
-            if case .accessChanged = event { continue }
-            lines.append(line(event))
-            if lines.last == "purchased last" { break }
-        }
+        let lines = await events.lines(upTo: "purchased last")
         #expect(lines == ["purchased owl", "purchased last"])
     }
 
@@ -193,40 +179,19 @@ struct EventTests {
 
     @Test("A period that ends during a sync is reported, although another state was published meanwhile")
     func expiryDuringSync() async throws {
-        let remote = PausedReads(base: home.remote)
-        let store = try await home.device(local, remote: remote)
+        let action = OneTimeAction()
+        let store = try await home.device(local, remote: action.duringRead(in: home.remote))
         try await store.record(.reported(Owls.threeMonths, transaction: "t"))
         try await store.sync()
         let events = store.events
-        remote.set { [home] in
+        action.arm { [home] in
             // Published while the sync waits for its answer.
-            _ = try? await store.snapshots()
-            try? home.machine.set("2026-04-10T12:00:00Z")
+            _ = try await store.snapshots()
+            try home.machine.set("2026-04-10T12:00:00Z")
         }
         try await store.sync()
         #expect(
             await events.take(1).map(line)
                 == ["random-owls: granted by group:random > expired"])
-    }
-}
-
-/// A remote that calls a function before it answers a read.
-final class PausedReads: ForwardingBackend {
-    let base: any KeyValueBackend
-    private let pause = Mutex<(@Sendable () async -> Void)?>(nil)
-
-    init(base: any KeyValueBackend) { self.base = base }
-
-    var requiringExisting: any KeyValueBackend { self }
-
-    func set(_ pause: @escaping @Sendable () async -> Void) { self.pause.withLock { $0 = pause } }
-
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        let pause = self.pause.withLock { pause in
-            defer { pause = nil }
-            return pause
-        }
-        await pause?()
-        return try await base.read(key, unless: knownVersion)
     }
 }

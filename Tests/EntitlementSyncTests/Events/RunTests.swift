@@ -36,7 +36,7 @@ struct RunTests {
         let phone = try await home.device(local)
         let snapshots = try await phone.snapshots()
         try await whileRunning(phone) {
-            #expect(await owned([Owls.couchOwl], in: snapshots))
+            #expect(await snapshots.owns([Owls.couchOwl]))
             let changes = home.remote.signals()
             try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
             _ = await changes.take(1)
@@ -54,7 +54,7 @@ struct RunTests {
         let snapshots = try await store.snapshots()
         try await whileRunning(store) {
             try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
-            #expect(await owned([Owls.nightOwl], in: snapshots))
+            #expect(await snapshots.owns([Owls.nightOwl]))
         }
     }
 
@@ -68,7 +68,7 @@ struct RunTests {
             #expect(pause >= .seconds(27) && pause <= .seconds(30))
             try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
             home.machine.advance(by: .seconds(30))
-            #expect(await owned([Owls.nightOwl], in: snapshots))
+            #expect(await snapshots.owns([Owls.nightOwl]))
         }
     }
 
@@ -113,7 +113,7 @@ struct RunTests {
                     break
                 }
             }
-            #expect(await owned([Owls.nightOwl], in: snapshots))
+            #expect(await snapshots.owns([Owls.nightOwl]))
             let pause = try #require(await pauses.next())
             #expect(pause >= .seconds(1) && pause <= .seconds(2))
             home.machine.advance(by: .seconds(60))
@@ -198,12 +198,6 @@ struct RunTests {
         }
         #expect(remote.counts.total == 0)
     }
-}
-
-/// Waits for a snapshot that owns exactly `products`; `false` if the stream ends first.
-private func owned(_ products: [ProductID], in snapshots: AsyncStream<Snapshot>) async -> Bool {
-    for await snapshot in snapshots where snapshot.owned == products { return true }
-    return false
 }
 
 /// Waits for a snapshot with an active subscription; `false` if the stream ends first.

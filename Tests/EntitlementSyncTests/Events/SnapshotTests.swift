@@ -55,12 +55,8 @@ struct SnapshotTests {
     func outdated() async throws {
         let action = OneTimeAction()
         let deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
-        let backend = FaultyBackend(local) { call in
-            // The account's ledger is read before the device's, so a purchase at this point outdates it.
-            if call.operation == .read, call.key == deviceKey { await action.run() }
-            return nil
-        }
-        let store = try await home.offlineDevice(backend)
+        // The account's ledger is read before the device's, so a purchase at this point outdates it.
+        let store = try await home.offlineDevice(action.duringRead(of: deviceKey, in: local))
         var early = try await store.snapshots().makeAsyncIterator()
         #expect(await early.next()?.owned == [])
         action.arm { try await store.record(.reported(Owls.nightOwl)) }
@@ -83,18 +79,12 @@ struct SnapshotTests {
                     }
                 }
                 for _ in 0..<3 {
-                    group.addTask { await waitForOwnership(of: products, in: try await store.snapshots()) }
+                    group.addTask { await (try await store.snapshots()).owns(products) }
                 }
-                group.addTask { await waitForOwnership(of: products, in: early) }
+                group.addTask { await early.owns(products) }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(finishedCount == products.count + 4)
         }
     }
-}
-
-/// Waits for a snapshot whose owned products are exactly `products`. Returns `false` if the stream ends first.
-private func waitForOwnership(of products: [ProductID], in snapshots: AsyncStream<Snapshot>) async -> Bool {
-    for await snapshot in snapshots where snapshot.owned == products { return true }
-    return false
 }

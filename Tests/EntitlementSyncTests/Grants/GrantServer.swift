@@ -4,7 +4,7 @@ import SyncCore
 import Synchronization
 
 /// A remote that signs grants for what its ledger grants. The "signature" is that the verifier knows the bytes.
-final class GrantServer: ForwardingBackend, GrantIssuer, GrantVerifier {
+final class GrantServer: ForwardingBackend, EntitlementServer, GrantVerifier {
     let store = MemoryBackend()
     var base: any KeyValueBackend { store }
     private let keys: LedgerKeys
@@ -39,7 +39,7 @@ final class GrantServer: ForwardingBackend, GrantIssuer, GrantVerifier {
     /// The lifetime of a grant: 7 days.
     static let lifetime: Int64 = 7 * 86_400_000
 
-    func grant(device: String, environment: String) async throws(BackendError) -> [UInt8] {
+    func grant(device: String, environment: EnvironmentID) async throws(BackendError) -> [UInt8] {
         let failure = state.withLock { state in
             state.requestCount += 1
             return state.failure
@@ -54,7 +54,7 @@ final class GrantServer: ForwardingBackend, GrantIssuer, GrantVerifier {
         let issued = Timestamp(milliseconds: now() / 1_000 * 1_000)
         let access = Replay(Facts(account: ledger), catalog: catalog).snapshot(at: issued).access
         var grant = SignedGrant(
-            server: "test", account: "alice", device: device, environment: EnvironmentID(environment), issued: issued,
+            server: "test", account: "alice", device: device, environment: environment, issued: issued,
             expires: Timestamp(milliseconds: issued.milliseconds + Self.lifetime),
             items: access.compactMap { item in
                 guard case .granted(let grant) = item.access else { return nil }
@@ -66,6 +66,12 @@ final class GrantServer: ForwardingBackend, GrantIssuer, GrantVerifier {
             state.signed[bytes] = grant
             return bytes
         }
+    }
+
+    func submit(
+        _ evidence: [[UInt8]], account: Account, isRestore: Bool
+    ) async throws(BackendError) -> [EvidenceAnswer] {
+        throw BackendError(.unsupported, operation: .write, message: "no evidence")
     }
 
     func verify(

@@ -26,9 +26,8 @@ struct LevelTrustTests {
     }
 
     private func device(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: household.catalog, local: local, remote: server, account: household.alice,
-            trust: .signed(by: server), host: household.machine.host)
+        try await household.store(
+            local, remote: server, server: server, account: household.alice, trust: .signed(by: server))
     }
 
     private func buy(_ product: ProductID, _ id: TransactionID, on device: EntitlementStore) async throws {

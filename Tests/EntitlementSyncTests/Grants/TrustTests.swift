@@ -31,9 +31,9 @@ struct TrustTests {
         environment: EnvironmentID = .production,
         grace: Duration = .seconds(86_400)
     ) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: household.catalog, local: local, remote: server, account: account ?? household.alice,
-            environment: environment, trust: .signed(by: server, grace: grace), host: household.machine.host)
+        try await household.store(
+            local, remote: server, server: server, account: account ?? household.alice, environment: environment,
+            trust: .signed(by: server, grace: grace))
     }
 
     private func buyer(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
@@ -156,12 +156,10 @@ struct TrustTests {
         try await buyer().sync()
         server.update { $0.failure = BackendError(.unsupported, message: "no grants") }
         let device = try await device()
-        let error = await #expect(throws: EntitlementError.self) { try await device.sync() }
-        #expect(error?.kind == .sync)
+        #expect(await kind { try await device.sync() } == .sync)
         #expect(try await device.end() != nil)
-        let plain = try await EntitlementStore(
-            catalog: household.catalog, local: MemoryBackend(), remote: household.remote, account: household.alice,
-            trust: .signed(by: server), host: household.machine.host)
+        let plain = try await household.store(
+            remote: household.remote, account: household.alice, trust: .signed(by: server))
         let other = await #expect(throws: EntitlementError.self) { try await plain.sync() }
         #expect(other?.message.contains("--root-key") == true)
     }
@@ -195,17 +193,13 @@ struct TrustTests {
         let units = Product(id: "tips", kind: .consumable(units: 3))
         let catalog = try Catalog(
             products: [units], entitlements: [Entitlement(id: "tip", grantedBy: [.units("tips")])])
-        let error = await #expect(throws: EntitlementError.self) {
-            try await EntitlementStore(
-                catalog: catalog, local: MemoryBackend(), remote: server, trust: .signed(by: server))
-        }
-        #expect(error?.kind == .unsuitableStore)
-        let other = await #expect(throws: EntitlementError.self) {
-            try await EntitlementStore(
-                catalog: household.catalog, local: MemoryBackend(), remote: server, clock: .host,
-                trust: .signed(by: server))
-        }
-        #expect(other?.kind == .invalid)
+        var other = household
+        other.catalog = catalog
+        #expect(
+            await kind { try await other.store(remote: server, trust: .signed(by: server)) } == .unsuitableStore)
+        #expect(
+            await kind { try await household.store(remote: server, clock: .host, trust: .signed(by: server)) }
+                == .invalid)
     }
 
     @Test("A grant survives a log-out, the adoption of purchases and another account on the device")
@@ -215,9 +209,7 @@ struct TrustTests {
         try await alice.sync()
         let anonymous = try await device(local, account: .anonymous)
         try await anonymous.record(.reported(Owls.nightOwl, transaction: "n1"))
-        let shared = try await EntitlementStore(
-            catalog: household.catalog, local: local, remote: server, trust: .signed(by: server),
-            host: household.machine.host)
+        let shared = try await household.store(local, remote: server, server: server, trust: .signed(by: server))
         try await shared.createAccount("bob")
         try await shared.logIn("bob", adoptAnonymous: true)
         #expect(try await alice.access(to: Owls.access).isGranted)
@@ -288,8 +280,7 @@ struct TrustTests {
             })
         #expect(try await device.access(to: Owls.access).isGranted)
         isFailing.set()
-        let error = await #expect(throws: EntitlementError.self) { try await device.access(to: Owls.access) }
-        #expect(error?.kind == .storage)
+        #expect(await kind { try await device.access(to: Owls.access) } == .storage)
         isFailing.set(false)
         #expect(try await device.access(to: Owls.access).isGranted)
     }

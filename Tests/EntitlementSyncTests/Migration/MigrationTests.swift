@@ -1,5 +1,6 @@
 import EntitlementSync
 import Entitlements
+import Foundation
 import SyncCore
 import SyncCoreTesting
 import TestSupport
@@ -41,6 +42,20 @@ struct MigrationTests {
             #expect(again.newFacts.isEmpty)
             #expect(again.knownCount == 3)
             #expect(try await store.localLedgers().account == ledger)
+        }
+    }
+
+    @Test("An app's own values make the same migration, and a date that no calendar has is brought into range")
+    func values() throws {
+        let until = try date("2026-03-10T18:30:00Z")
+        #expect(
+            Migration(expiry: Date(timeIntervalSince1970: 1_773_167_400), owned: [Owls.nightOwl])
+                == Migration(source: "userdefaults", expiries: [until], owned: [Owls.nightOwl]))
+        #expect(Migration(expiry: nil, owned: []).expiries.isEmpty)
+        for (seconds, expected) in [
+            (Double.nan, Timestamp.earliest), (-.infinity, .earliest), (1e300, .latest),
+        ] {
+            #expect(Migration(expiry: Date(timeIntervalSince1970: seconds), owned: []).expiries == [expected])
         }
     }
 

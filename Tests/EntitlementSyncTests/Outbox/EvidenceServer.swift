@@ -4,12 +4,14 @@ import SyncCore
 import Synchronization
 
 /// A remote with a server ledger for Alice: it answers evidence, and reports the version of the ledger with each read.
-final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
+final class EvidenceServer: ForwardingBackend, EntitlementServer {
     let store = MemoryBackend()
     var base: any KeyValueBackend { store }
     private let keys: LedgerKeys
     private let catalog: Catalog
     private let state = Mutex(State())
+    /// Runs after evidence has arrived.
+    let beforeAnswer = OneTimeAction()
 
     struct State {
         var submissions: [(evidence: [[UInt8]], isRestore: Bool)] = []
@@ -39,7 +41,7 @@ final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
     private func change(_ change: (inout ServerLedger) -> Void) async throws(BackendError) {
         var server = ServerLedger()
         var precondition = Precondition.absent
-        if case .found(let entry) = try await store.read(keys.decisions).outcome {
+        if case .found(let entry) = try await store.read(keys.serverLedger).outcome {
             do { server = ServerLedger(try LedgerDocument(decoding: entry.value).ledger) } catch {
                 throw BackendError(.damaged, message: "\(error)")
             }
@@ -47,12 +49,13 @@ final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
         }
         change(&server)
         let bytes = LedgerDocument(ledger: server.ledger).encoded()
-        _ = try await store.write(bytes, to: keys.decisions, if: precondition)
+        _ = try await store.write(bytes, to: keys.serverLedger, if: precondition)
     }
 
     func submit(
-        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
+        _ evidence: [[UInt8]], account: Account, isRestore: Bool
     ) async throws(BackendError) -> [EvidenceAnswer] {
+        await beforeAnswer.run()
         let state = self.state.withLock { state in
             state.submissions.append((evidence, isRestore))
             return state
@@ -65,19 +68,19 @@ final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
             let refused = facts.compactMap(\.transaction).filter { state.others.contains($0.id) }
             let own = facts.filter { fact in fact.transaction.map { !state.others.contains($0.id) } ?? true }
             try await change { _ = $0.add(own, catalog: catalog, at: Timestamp(milliseconds: 1)) }
-            let names = Set(refused).map {
-                EvidenceAnswer.Transaction(
-                    store: $0.store.rawValue, environment: $0.environment.rawValue, transactionID: $0.id.rawValue)
-            }
-            answers.append(names.isEmpty ? .recorded : .recordedInPart(ownedByAnother: names))
+            answers.append(refused.isEmpty ? .recorded : .recordedInPart(ownedByAnother: Array(Set(refused))))
         }
         return answers
+    }
+
+    func grant(device: String, environment: EnvironmentID) async throws(BackendError) -> [UInt8] {
+        throw BackendError(.unsupported, operation: .read, message: "no grants")
     }
 
     var label: String { "evidence server" }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        if key == keys.decisions, state.withLock({ $0.isServerLedgerUnreadable }) {
+        if key == keys.serverLedger, state.withLock({ $0.isServerLedgerUnreadable }) {
             throw BackendError(.unavailable, operation: .read, key: key, message: "offline")
         }
         let outcome = try await store.read(key, unless: knownVersion).outcome
@@ -95,20 +98,9 @@ final class EvidenceServer: ForwardingBackend, EvidenceReceiver {
     }
 
     private func serverLedgerVersion(beside key: EntryKey) async throws(BackendError) -> EntryVersion? {
-        guard key == keys.ledger, case .found(let entry) = try await store.read(keys.decisions).outcome else {
+        guard key == keys.ledger, case .found(let entry) = try await store.read(keys.serverLedger).outcome else {
             return nil
         }
         return entry.version
-    }
-}
-
-extension Fact {
-    /// The purchase that a statement is about; `nil` for other facts.
-    fileprivate var transaction: TransactionReference? {
-        switch self {
-        case .purchase(let purchase): purchase.transaction
-        case .revocation(let revocation): revocation.transaction
-        default: nil
-        }
     }
 }

@@ -19,9 +19,8 @@ struct OutboxTests {
 
     private func device(_ local: (any KeyValueBackend)? = nil, account: Account? = nil) async throws -> EntitlementStore
     {
-        try await EntitlementStore(
-            catalog: household.catalog, local: local ?? self.local, remote: server, account: account ?? household.alice,
-            host: household.machine.host)
+        try await household.store(
+            local ?? self.local, remote: server, server: server, account: account ?? household.alice)
     }
 
     /// Evidence of a purchase that is signed at `signedAt`, known to the server.
@@ -118,7 +117,7 @@ struct OutboxTests {
         _ = try evidence("1")
         _ = try await server.submit(
             [Array("{\"jws\":\"1 2026-01-10T12:00:00Z\"}".utf8)],
-            account: ("alice", household.alice.incarnation), isRestore: false)
+            account: household.alice, isRestore: false)
         let tablet = try await device(MemoryBackend())
         try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
         server.update { ($0.isFull, $0.isServerLedgerUnreadable) = (true, true) }
@@ -174,8 +173,7 @@ struct OutboxTests {
         #expect(try await store.waitingEvidenceCount() == 1)
         let key = try LedgerKeys(household.alice).ledger
         _ = try await server.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .any)
-        let error = await #expect(throws: EntitlementError.self) { try await store.sync() }
-        #expect(error?.kind == .accountErased)
+        #expect(await kind { try await store.sync() } == .accountErased)
         #expect(store.account == .anonymous)
     }
 
@@ -201,7 +199,7 @@ struct OutboxTests {
         _ = try evidence("1", signedAt: signedAt, revokedAt: "2026-01-20")
         _ = try await server.submit(
             [Array("{\"jws\":\"1 \(signedAt)\"}".utf8)],
-            account: (try #require(household.alice.name), household.alice.incarnation), isRestore: false)
+            account: household.alice, isRestore: false)
     }
 
     @Test("The reversal of a refund is sent although evidence from before the refund waits")
@@ -281,7 +279,7 @@ struct OutboxTests {
             Issue.record("\(report.evidence)")
             return
         }
-        #expect(others.map(\.transactionID) == ["theirs"])
+        #expect(others.map(\.id) == ["theirs"])
         #expect(try await store.waitingEvidenceCount() == 0)
         #expect(try await store.end() == date("2026-04-10"))
     }
@@ -311,9 +309,7 @@ struct OutboxTests {
         // On a remote without a server ledger too.
         let folder = MemoryBackend()
         for local in [self.local, MemoryBackend()] {
-            let other = try await EntitlementStore(
-                catalog: household.catalog, local: local, remote: folder, account: household.alice,
-                host: household.machine.host)
+            let other = try await household.device(local, remote: folder)
             try await other.sync()
             #expect(try await other.end() == date("2026-02-01"))
         }
@@ -321,8 +317,7 @@ struct OutboxTests {
 
     @Test("Without a server at most 1 MiB of evidence is kept, and all facts are recorded")
     func withoutServer() async throws {
-        let store = try await EntitlementStore(
-            catalog: household.catalog, local: local, account: household.alice, host: household.machine.host)
+        let store = try await household.offlineDevice(local)
         try await recordLongEvidence(5, in: store)
         #expect(try await store.waitingEvidenceCount() == 3)
         #expect(try await store.snapshot().subscriptions.flatMap(\.periods).count == 5)
@@ -351,8 +346,7 @@ struct OutboxTests {
     @Test("Evidence recorded before signing in moves with adoption, and is sent for the account")
     func adoption() async throws {
         try await AccountDirectory(backend: server.store).adopt(household.alice)
-        let store = try await EntitlementStore(
-            catalog: household.catalog, local: local, remote: server, host: household.machine.host)
+        let store = try await household.store(local, remote: server, server: server)
         try await store.record(try evidence("1"))
         #expect(try await store.end() == date("2026-04-10"))
         try await store.logIn("alice", adoptAnonymous: true)
@@ -406,39 +400,18 @@ struct OutboxTests {
         let statement = VerifiedStatement(
             kind: "app-store-receipt", subject: "production", data: [UInt8](repeating: 32, count: 1 << 20), facts: [],
             signedDate: try date("2026-01-10"))
-        let error = await #expect(throws: EntitlementError.self) { try await store.record(.verified(statement)) }
-        #expect(error?.kind == .invalid)
+        #expect(await kind { try await store.record(.verified(statement)) } == .invalid)
         #expect(try await store.waitingEvidenceCount() == 0)
     }
 
     @Test("A purchase that the app records while evidence is sent goes out with the same sync")
     func recordedMeanwhile() async throws {
-        let receiver = PausedReceiver(base: server)
-        let store = try await EntitlementStore(
-            catalog: household.catalog, local: local, remote: server, evidenceReceiver: receiver,
-            account: household.alice, host: household.machine.host)
+        let store = try await device()
         try await store.record(try evidence("t1"))
-        receiver.set { _ = try? await store.record(.reported(Owls.couchOwl, transaction: "meanwhile")) }
+        server.beforeAnswer.arm { try await store.record(.reported(Owls.couchOwl, transaction: "meanwhile")) }
         try await store.sync()
         let tablet = try await device(MemoryBackend())
         try await tablet.sync()
         #expect(try await tablet.facts().purchases.contains { $0.transaction.id == "meanwhile" })
-    }
-}
-
-/// A receiver of evidence that calls a function before it answers.
-private final class PausedReceiver: EvidenceReceiver {
-    private let base: EvidenceServer
-    private let pause = Mutex<(@Sendable () async -> Void)?>(nil)
-
-    init(base: EvidenceServer) { self.base = base }
-
-    func set(_ pause: @escaping @Sendable () async -> Void) { self.pause.withLock { $0 = pause } }
-
-    func submit(
-        _ evidence: [[UInt8]], account: (name: String, incarnation: String), isRestore: Bool
-    ) async throws(BackendError) -> [EvidenceAnswer] {
-        await pause.withLock { $0 }?()
-        return try await base.submit(evidence, account: account, isRestore: isRestore)
     }
 }

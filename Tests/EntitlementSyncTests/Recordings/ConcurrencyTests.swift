@@ -60,17 +60,6 @@ struct ConcurrencyTests {
         #expect(try await home.offlineDevice(local).end() == date("2026-04-10T12:00:00Z"))
     }
 
-    @Test("A fact recorded through one store object is visible to the next call of another")
-    func visible() async throws {
-        let home = try Household()
-        let local = MemoryBackend()
-        let first = try await home.offlineDevice(local)
-        let second = try await home.offlineDevice(local)
-        #expect(try await second.access(to: Owls.nightOwlAccess) == .denied(.notPurchased))
-        try await first.record(.reported(Owls.nightOwl))
-        #expect(try await second.access(to: Owls.nightOwlAccess).isGranted)
-    }
-
     @Test("Concurrent recording and syncing loses nothing on either side")
     func recordingWhileSyncing() async throws {
         let home = try Household()

@@ -9,11 +9,6 @@ import Testing
 struct StatementTests {
     private static let first = TransactionReference(store: .appStore, id: "1")
 
-    private func kind(_ body: () async throws -> Void) async -> EntitlementError.Kind? {
-        do { try await body() } catch { return (error as? EntitlementError)?.kind }
-        return nil
-    }
-
     @Test("A refund recorded on another device before its purchase arrives there still takes back that period")
     func refundFirst() async throws {
         let home = try Household(at: "2026-03-01T00:00:00Z")
@@ -166,13 +161,10 @@ struct StatementTests {
 
     @Test("A test environment can be reset on every device, production cannot")
     func reset() async throws {
-        let catalog = try Owls.catalog(consumables: .shared)
-        let (local, remote) = (MemoryBackend(), MemoryBackend())
-        let alice = try Account("alice")
+        let home = try Household(catalog: try Owls.catalog(consumables: .shared))
+        let local = MemoryBackend()
         func open(_ local: MemoryBackend, _ environment: EnvironmentID) async throws -> EntitlementStore {
-            try await EntitlementStore(
-                catalog: catalog, local: local as any KeyValueBackend, remote: remote, account: alice,
-                environment: environment)
+            try await home.store(local, remote: home.remote, account: home.alice, environment: environment)
         }
         let tester = try await open(local, .sandbox)
         try await tester.record([.reported(Owls.nightOwl), .reported(Owls.randomOwls), .reported(Owls.threeMonths)])
@@ -207,14 +199,5 @@ struct StatementTests {
                 Owls.nightOwl, transaction: "2", store: .appStore, environment: .sandbox,
                 signedAt: date("2031-01-01")))
         #expect(try store.clockStatus.now == date("2026-02-01"))
-    }
-
-    @Test("A batch with one invalid statement records nothing")
-    func allOrNothing() async throws {
-        let store = try await Household().offlineDevice()
-        let reason = String(repeating: "x", count: 1_001)
-        let batch: [Evidence] = [.reported(Owls.nightOwl, transaction: "9"), .refunded(Self.first, reason: reason)]
-        #expect(await kind { try await store.record(batch) } == .invalid)
-        #expect(try await store.localLedgers().account.isEmpty)
     }
 }

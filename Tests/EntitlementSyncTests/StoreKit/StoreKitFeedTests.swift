@@ -112,9 +112,7 @@ struct StoreKitFeedTests {
         #expect(try await store.end() == nil)
         #expect(try await store.waitingEvidenceCount() == 1)
         for environment in [EnvironmentID.sandbox, .xcode] {
-            let debug = try await EntitlementStore(
-                catalog: household.catalog, local: local, account: household.alice, environment: environment,
-                host: household.machine.host)
+            let debug = try await household.store(local, account: household.alice, environment: environment)
             #expect(try await debug.end() == date("2026-04-10"))
         }
     }

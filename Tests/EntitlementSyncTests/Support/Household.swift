@@ -19,26 +19,41 @@ struct Household {
         self.catalog = try catalog ?? Owls.catalog()
     }
 
+    /// A store of `account`; of the account that is logged in if `account` is `nil`.
+    func store(
+        _ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil,
+        server: (any EntitlementServer)? = nil, account: Account? = nil, environment: EnvironmentID = .production,
+        clock: ClockSource = .trusted, trust: TrustSource = .ledger
+    ) async throws -> EntitlementStore {
+        try await EntitlementStore(
+            catalog: catalog, local: local, remote: remote, server: server, account: account, environment: environment,
+            clock: clock, trust: trust, host: machine.host)
+    }
+
     /// A store of Alice's account that syncs with the remote.
     func device(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
         async throws -> EntitlementStore
     {
-        try await EntitlementStore(
-            catalog: catalog, local: local, remote: remote ?? self.remote, account: alice, host: machine.host)
+        try await store(local, remote: remote ?? self.remote, account: alice)
     }
 
     /// A store of Alice's account without a remote.
     func offlineDevice(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
-        try await EntitlementStore(catalog: catalog, local: local, remote: nil, account: alice, host: machine.host)
+        try await store(local, account: alice)
     }
 
     /// A store of the anonymous account.
     func anonymousDevice(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
         async throws -> EntitlementStore
     {
-        try await EntitlementStore(
-            catalog: catalog, local: local, remote: remote, account: .anonymous, host: machine.host)
+        try await store(local, remote: remote, account: .anonymous)
     }
+}
+
+/// The kind of the `EntitlementError` that `body` throws; `nil` if it throws none.
+func kind(_ body: () async throws -> some Any) async -> EntitlementError.Kind? {
+    do { _ = try await body() } catch { return (error as? EntitlementError)?.kind }
+    return nil
 }
 
 func date(_ text: String) throws -> Timestamp {
@@ -90,6 +105,27 @@ extension AsyncStream where Element: Sendable {
             if elements.count == count { break }
         }
         return elements
+    }
+}
+
+extension AsyncStream<EntitlementEvent> {
+    /// The descriptions of the events up to the one described as `last`, except for changes of access.
+    func lines(upTo last: String) async -> [String] {
+        var lines: [String] = []
+        for await event in self {
+            if case .accessChanged = event { continue }
+            lines.append(line(event))
+            if lines.last == last { break }
+        }
+        return lines
+    }
+}
+
+extension AsyncStream<Snapshot> {
+    /// Waits for a snapshot that owns exactly `products`; `false` if the stream ends first.
+    func owns(_ products: [ProductID]) async -> Bool {
+        for await snapshot in self where snapshot.owned == products { return true }
+        return false
     }
 }
 

@@ -1,4 +1,5 @@
 import SyncCore
+import SyncCoreTesting
 import Synchronization
 import Testing
 
@@ -59,5 +60,13 @@ final class OneTimeAction: Sendable {
             return action
         }
         do { try await action?() } catch { Issue.record(error) }
+    }
+
+    /// A wrapper of `backend` that runs the action before it answers a read, of `key` if that is not `nil`.
+    func duringRead(of key: EntryKey? = nil, in backend: any KeyValueBackend) -> FaultyBackend {
+        FaultyBackend(backend) { call in
+            if call.operation == .read, key == nil || call.key == key { await self.run() }
+            return nil
+        }
     }
 }

@@ -14,8 +14,7 @@ struct AccountTests {
     }
 
     private func store(_ account: Account, remote: (any KeyValueBackend)? = nil) async throws -> EntitlementStore {
-        try await EntitlementStore(
-            catalog: home.catalog, local: local, remote: remote, account: account, host: home.machine.host)
+        try await home.store(local, remote: remote, account: account)
     }
 
     @Test("Accounts with a ledger are listed in byte order of their names, the anonymous one first")

@@ -134,10 +134,7 @@ struct RequestCountTests {
     @Test("Opening a store is two reads: the account that is logged in, and its documents")
     func opening() async throws {
         _ = try await device()
-        let cost = try await cost {
-            _ = try await EntitlementStore(
-                catalog: home.catalog, local: local, remote: remote, host: home.machine.host)
-        }
+        let cost = try await cost { _ = try await home.store(local, remote: remote) }
         #expect(cost.local.reads == 1 && cost.local.readBatches == 1 && cost.local.total == 2)
         #expect(cost.remote.total == 0)
     }

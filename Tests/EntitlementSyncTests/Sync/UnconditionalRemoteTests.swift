@@ -83,11 +83,7 @@ struct UnconditionalRemoteTests {
         let local = MemoryBackend()
         let other = try await home.offlineDevice(local)
         let action = OneTimeAction()
-        let remote = FaultyBackend(home.remote) { call in
-            if call.operation == .read { await action.run() }
-            return nil
-        }
-        let phone = try await home.device(local, remote: remote)
+        let phone = try await home.device(local, remote: action.duringRead(in: home.remote))
         action.arm { _ = try await other.record(.reported(Owls.nightOwl, transaction: "night")) }
         let report = try await phone.restore()
         #expect(report.purchases.map(\.transaction.id) == ["couch"])

@@ -23,27 +23,13 @@ final class TimedRemote: ForwardingBackend {
 
     var label: String { "server" }
 
-    private func stamped<Outcome: Sendable>(_ answer: Answer<Outcome>) -> Answer<Outcome> {
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        let answer = try await call(base)
         let time = time
         transit.withLock { $0 }?()
         return Answer(answer.outcome, serverTime: time)
-    }
-
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        stamped(try await base.read(key, unless: knownVersion))
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        stamped(try await base.write(value, to: key, if: precondition))
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        stamped(try await base.delete(key, if: precondition))
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        stamped(try await base.list(prefix: prefix, after: cursor, limit: limit))
     }
 }

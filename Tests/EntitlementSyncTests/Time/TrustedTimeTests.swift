@@ -201,9 +201,8 @@ struct TrustedTimeTests {
         try phone.set("2026-05-01T00:00:00Z")
         #expect(try await !phone.isActive)
         try phone.set("2026-02-01T00:00:00Z")
-        let support = try await EntitlementStore(
-            catalog: phone.home.catalog, local: phone.local, remote: phone.server, account: phone.home.alice,
-            clock: .host, host: phone.home.machine.host)
+        let support = try await phone.home.store(
+            phone.local, remote: phone.server, account: phone.home.alice, clock: .host)
         #expect(try await support.access(to: Owls.access).isGranted)
         #expect(try await !phone.isActive)
     }

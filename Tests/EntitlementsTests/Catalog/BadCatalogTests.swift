@@ -284,13 +284,13 @@ struct BadCatalogTests {
             ("{\"products\":[\"\\ud83d\"]}", "line 1, column 21", "unpaired surrogate"),
         ])
     func syntax(json: String, place: String, reason: String) {
-        #expect(Self.refusal(of: json) == InputError(path: place, reason: reason))
+        #expect(Self.refusal(of: json)?.description == "\(place): \(reason)")
     }
 
     @Test("Invalid UTF-8 is rejected at its position")
     func invalidUTF8() {
         let json = Array("{\n \"products\":[\"".utf8) + [0xC3, 0x28] + Array("\"]}".utf8)
-        #expect(Self.refusal(of: json) == InputError(path: "line 2, column 15", reason: "the text is not UTF-8"))
+        #expect(Self.refusal(of: json)?.description == "line 2, column 15: the text is not UTF-8")
     }
 
     @Test("Every message is one line of bounded length for any catalogue")

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("The example catalogues match the products of their tutorials")
@@ -10,9 +11,7 @@ struct ExampleCatalogTests {
     ]
 
     private static func example(_ name: String) throws -> Catalog {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
-        return try Catalog(json: Data(contentsOf: root.appending(path: "Examples/\(name).json")))
+        try Catalog(json: Data(contentsOf: Repository.file("Examples/\(name).json")))
     }
 
     @Test("InsomniOwl sells nine owls, five random ones at a time, and three or six months of them")

@@ -109,7 +109,7 @@ struct LevelSourceTests {
     @Test("In random catalogues with @ in the ids, every accepted source reads back from its text")
     func roundTrip() throws {
         var (accepted, levels) = (0, 0)
-        try forAll("sources read back", cases: 5_000) { random, place in
+        let cases = try forAll("sources read back", cases: 5_000) { random, place in
             let ids = ["a", "a@1", "a@1@1", "@1", "a@", "a@02", "b"]
             func group() -> GroupID { GroupID(random.pick(ids)) }
             let products = (0..<3).map { number in
@@ -134,6 +134,6 @@ struct LevelSourceTests {
             if case .level = source { levels += 1 }
             try #require(try Catalog(json: text.utf8)[entitlement: "e"]?.grantedBy == [source], "\(source), \(place)")
         }
-        #expect(accepted >= 100 && levels >= 50, "\(accepted) accepted, \(levels) of them levels")
+        #expect(accepted * 50 >= cases && levels * 100 >= cases, "\(accepted) accepted, \(levels) of them levels")
     }
 }

@@ -14,12 +14,12 @@ struct CoverageHistoriesTests {
     /// Excluded are facts by which a store or the server revokes or restates: refunds, refusals, transfers,
     /// acceptances that redate, resets of a test environment, an upgrade in a line, and renewal states.
     @Test(
-        "Purchases, recordings, assertions, reinstatements, acceptances, marks and spends, one by one: 200,000",
+        "Purchases, recordings, assertions, reinstatements, acceptances, marks and spends, one by one",
         arguments: 1...4)
     func lateFacts(quarter: Int) throws {
         let catalog = try RandomHistory.catalog()
         var (grown, owned) = (0, 0)
-        try forAll("coverage of histories, quarter \(quarter)", cases: 50_000) { random, place in
+        let cases = try forAll("coverage of histories, quarter \(quarter)", cases: 50_000) { random, place in
             let history = RandomHistory(early: 1...3, late: 1...2, using: &random)
             var before = Replay(history.factsAsTheyAre(late: 0), catalog: catalog)
             for count in 1...history.late.count {
@@ -40,8 +40,8 @@ struct CoverageHistoriesTests {
             }
         }
         // The histories are not trivial.
-        #expect(grown > 12_000)
-        #expect(owned > 5_000)
+        #expect(grown * 25 > cases * 6)
+        #expect(owned * 10 > cases)
     }
 
     @Test("Facts are equal with and without encoding and decoding")

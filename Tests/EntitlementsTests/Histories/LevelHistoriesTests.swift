@@ -103,7 +103,7 @@ struct LevelHistoriesTests {
         let catalog = try Self.catalog()
         var granted: [EntitlementID: Int] = [:]
         var (oneOnly, chained) = (0, 0)
-        try forAll("levels and products grant as their periods", cases: 2_000) { random, place in
+        let cases = try forAll("levels and products grant as their periods", cases: 2_000) { random, place in
             let replay = Self.replay(catalog, asserts: random.chance(1, in: 2), using: &random)
             let periods = replay.timelines[Selfies.group]?.periods ?? []
             func isPaid(_ levels: ClosedRange<Int64>, _ period: Period) -> Bool {
@@ -132,8 +132,8 @@ struct LevelHistoriesTests {
                 if isOne, replay.access(to: "all", at: instant)?.isGranted == false { oneOnly += 1 }
             }
         }
-        for (entitlement, count) in granted { #expect(count >= 100, "\(entitlement)") }
-        #expect(granted.count == 5 && oneOnly >= 100 && chained >= 100)
+        for (entitlement, count) in granted { #expect(count * 20 >= cases, "\(entitlement)") }
+        #expect(granted.count == 5 && oneOnly * 20 >= cases && chained * 20 >= cases)
     }
 
     @Test("Without asserted time the lowest level grants exactly as the group")
@@ -156,7 +156,7 @@ struct LevelHistoriesTests {
     func boundaries() throws {
         let catalog = try Self.catalog()
         var changes = 0
-        try forAll("boundaries of levels", cases: 1_000) { random, place in
+        let cases = try forAll("boundaries of levels", cases: 1_000) { random, place in
             let replay = Self.replay(catalog, asserts: random.chance(1, in: 2), using: &random)
             let instants = Self.instants(replay, using: &random)
             for (earlier, later) in zip(instants, instants.dropFirst()) {
@@ -169,6 +169,6 @@ struct LevelHistoriesTests {
                     "from \(earlier) to \(later): \(boundary?.description ?? "none"), \(place)")
             }
         }
-        #expect(changes >= 1_000)
+        #expect(changes >= cases)
     }
 }

@@ -17,7 +17,7 @@ struct JSONDifferentialTests {
     func validTexts() throws {
         try forAll("valid JSON", cases: 5_000) { random, place in
             let text = JSONText.random(depth: 4, using: &random)
-            let ours = try JSONValue(parsing: text.utf8)
+            let ours = try JSON(parsing: text.utf8)
             let theirs = try JSONSerialization.jsonObject(with: Data(text.utf8), options: .fragmentsAllowed)
             try #require(agree(ours, theirs), "\(place): \(text)")
         }
@@ -26,10 +26,10 @@ struct JSONDifferentialTests {
     @Test("Generated texts with a few bytes changed are accepted by both or rejected by both")
     func damagedTexts() throws {
         var (accepted, refused) = (0, 0)
-        try forAll("damaged JSON", cases: 30_000) { random, place in
+        let cases = try forAll("damaged JSON", cases: 30_000) { random, place in
             var bytes = Array(JSONText.random(depth: 3, using: &random).utf8)
             for _ in 0..<random.int(1...2) { damage(&bytes, using: &random) }
-            let ours = Result { () throws(JSONSyntaxError) in try JSONValue(parsing: bytes) }
+            let ours = Result { () throws(InputError) in try JSON(parsing: bytes) }
             let theirs = Result { try JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed) }
             let text: Comment = "\(place): \(String(decoding: bytes, as: UTF8.self))"
             switch (ours, theirs) {
@@ -45,8 +45,8 @@ struct JSONDifferentialTests {
             }
         }
         // The mutations reach both outcomes, so agreement is significant.
-        #expect(accepted > 3_000)
-        #expect(refused > 3_000)
+        #expect(accepted * 10 > cases)
+        #expect(refused * 10 > cases)
     }
 
     private func damage(_ bytes: inout [UInt8], using random: inout SplitMix64) {
@@ -62,12 +62,12 @@ struct JSONDifferentialTests {
         }
     }
 
-    private func agree(_ ours: JSONValue, _ theirs: Any) -> Bool {
+    private func agree(_ ours: JSON, _ theirs: Any) -> Bool {
         switch ours {
         case .null: return theirs is NSNull
         case .bool(let flag): return (theirs as? NSNumber)?.boolValue == flag
-        case .integer(let number): return (theirs as? NSNumber)?.int64Value == number
-        case .number(let text):
+        case .number(let number): return (theirs as? NSNumber)?.int64Value == number
+        case .decimal(let text):
             // JSONParser keeps the text; Foundation rounds through a decimal number, so the last digits may differ.
             guard let number = theirs as? NSNumber, let expected = Double(text) else { return false }
             return abs(number.doubleValue - expected) <= abs(expected) * 1e-12
@@ -83,20 +83,20 @@ struct JSONDifferentialTests {
         }
     }
 
-    private func isKnownDifference(_ error: JSONSyntaxError, in bytes: [UInt8]) -> Bool {
+    private func isKnownDifference(_ error: InputError, in bytes: [UInt8]) -> Bool {
         if error.reason.contains("is repeated") { return true }
         let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
-        let offset = lines[..<(error.line - 1)].reduce(0) { $0 + $1.count + 1 } + error.column - 1
+        let offset = lines[..<((error.line ?? 1) - 1)].reduce(0) { $0 + $1.count + 1 } + (error.column ?? 1) - 1
         let before = bytes[..<offset].last { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
         let isClosing = offset < bytes.count && Array("]}".utf8).contains(bytes[offset])
         return isClosing && before == UInt8(ascii: ",")
     }
 
-    private func holdsHugeNumber(_ value: JSONValue) -> Bool {
+    private func holdsHugeNumber(_ value: JSON) -> Bool {
         switch value {
-        case .number(let text): Double(text).map(\.isInfinite) ?? true
+        case .decimal(let text): Double(text).map(\.isInfinite) ?? true
         case .array(let elements): elements.contains(where: holdsHugeNumber)
-        case .object(let members): members.values.contains(where: holdsHugeNumber)
+        case .object(let members): members.contains { holdsHugeNumber($0.1) }
         default: false
         }
     }

@@ -148,7 +148,7 @@ struct DamagedDocumentTests {
     @Test("Random runs with valid checksums are rejected or encode to the same bytes again")
     func randomRuns() throws {
         var read = 0
-        try forAll("random runs", cases: 20_000) { random, place in
+        let cases = try forAll("random runs", cases: 20_000) { random, place in
             var run: [UInt8] = []
             for _ in 0..<random.int(0...4) {
                 // Small lengths, so that some runs are well formed.
@@ -164,14 +164,14 @@ struct DamagedDocumentTests {
             try #require(Ledger(document.ledger.records) == document.ledger, "\(place)")
             for record in document.ledger.records { try #require(Fact(record).record.key == record.key, "\(place)") }
         }
-        #expect(read > 100)
+        #expect(read * 200 > cases)
     }
 
     @Test("Documents with a few changed bytes and recomputed checksums are rejected or read completely")
     func mutatedRuns() throws {
         let original = try Sample.document()
         var read = 0
-        try forAll("mutated runs", cases: 20_000) { random, place in
+        let cases = try forAll("mutated runs", cases: 20_000) { random, place in
             var run = original.ledger.run
             for _ in 0..<random.int(1...3) {
                 let index = Int(random.int(0...Int64(run.count - 1)))
@@ -192,7 +192,7 @@ struct DamagedDocumentTests {
                 Facts(account: document.ledger, device: document.ledger), catalog: try Shop.catalog())
             try #require(replay.snapshot(at: try Timestamp("2026-03-01")).subscriptions.count >= 2, "\(place)")
         }
-        #expect(read > 1_000)
+        #expect(read * 20 > cases)
     }
 }
 

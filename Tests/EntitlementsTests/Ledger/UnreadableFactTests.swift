@@ -145,7 +145,7 @@ struct UnreadableFactTests {
     @Test("A readable key is the only encoding of its fact: it is written back unchanged")
     func onlyEncoding() throws {
         var readableCount = 0
-        try forAll("encodings of keys", cases: 20_000) { random, place in
+        let cases = try forAll("encodings of keys", cases: 20_000) { random, place in
             var record = Fact.random(using: &random).record
             for _ in 0..<random.int(0...2) {
                 let index = Int(random.int(0...Int64(record.key.count - 1)))
@@ -166,7 +166,7 @@ struct UnreadableFactTests {
             readableCount += 1
             try #require(fact.record.key == record.key, "\(place)")
         }
-        #expect(readableCount > 5_000)
+        #expect(readableCount * 4 > cases)
     }
 
     @Test("Unreadable records are listed, grant nothing, and survive a merge")

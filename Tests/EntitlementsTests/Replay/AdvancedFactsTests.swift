@@ -1,21 +1,17 @@
 import EntitlementsTestSupport
-import Foundation
+import TestSupport
 import Testing
 
 @testable import Entitlements
 
 @Suite("Facts and replays of later ledgers continue from earlier ones")
 struct AdvancedFactsTests {
-    /// 5,000, unless the environment variable `ADVANCED_ACCOUNTS` sets another number.
-    private static let accountCount =
-        ProcessInfo.processInfo.environment["ADVANCED_ACCOUNTS"].flatMap { Int($0) } ?? 5_000
-
     @Test("Continuing from an earlier replay gives the same as reading and replaying everything anew")
     func sameAsAnew() throws {
         let catalog = try Shop.catalog()
         let rules = ConflictRules(expiry: StackPurchases(), flags: LastWriterWins(), consumables: .deviceLocal)
         var (stepCount, continuedCount) = (0, 0)
-        try forAll("advanced facts", cases: Self.accountCount) { random, place in
+        try forAll("advanced facts", cases: Soak.advancedAccountCount) { random, place in
             var account = RandomAccount(using: &random)
             var replay = Replay(
                 account.facts, catalog: catalog, environment: random.pick([.production, .sandbox]),

@@ -9,7 +9,7 @@ struct CoverageTests {
         let catalog = try Shop.catalog()
         var gaps = 0
         var moved = 0
-        try forAll("coverage", cases: 20_000) { random, place in
+        let cases = try forAll("coverage", cases: 20_000) { random, place in
             let history = History(using: &random)
             let late = Int(random.int(0...Int64(history.purchases.count - 1)))
             let before = history.timeline(catalog, without: late)
@@ -27,8 +27,8 @@ struct CoverageTests {
             moved += after.chains.count > 0 && after.periods.last?.end != before.periods.last?.end ? 1 : 0
         }
         // The histories are not trivial: many have gaps, and in most of them the late purchase moves the end.
-        #expect(gaps > 2_000)
-        #expect(moved > 5_000)
+        #expect(gaps * 10 > cases)
+        #expect(moved * 4 > cases)
     }
 
     @Test("Periods never overlap, and each has its purchased duration unless it was refunded")

@@ -89,7 +89,7 @@ struct ForeverTests {
         guard case .period(let period) = lines[0].effect else { return #expect(Bool(false), "\(lines[0])") }
         #expect(period.end == .latest)
         #expect(lines[1].effect == .setAside(.covered))
-        let json = try JSONReader(JSONValue(parsing: replay.snapshot(at: now).json(account: nil).text().utf8)).object()
+        let json = try JSONReader(parsing: replay.snapshot(at: now).json(account: nil).text().utf8).object()
         let group = try json.required("subscriptions").array()[1].object()
         #expect(try group.required("active").bool())
         // A member that is null counts as missing.

@@ -99,7 +99,7 @@ struct RuleTests {
         let catalog = try RandomHistory.catalog()
         let rules = ConflictRules(expiry: RemoteWins())
         var less = 0
-        try forAll("remoteWins covers less", cases: 3_000) { random, place in
+        let cases = try forAll("remoteWins covers less", cases: 3_000) { random, place in
             let history = RandomHistory(early: 1...5, late: 0...3, using: &random)
             let held = (history.early + history.late).filter { _ in random.chance(2, in: 3) }.map(\.record)
             let count = history.late.count
@@ -109,7 +109,7 @@ struct RuleTests {
             try #require(try #require(all).covers(#require(wins)), "\(history); \(place)")
             less += all?.chains != wins?.chains ? 1 : 0
         }
-        #expect(less > 300)
+        #expect(less * 10 > cases)
     }
 
     @Test("Switching rules and back restores the earlier result, over random histories")

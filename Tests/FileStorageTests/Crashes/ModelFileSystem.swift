@@ -1,4 +1,5 @@
 import FileStorage
+import FileWatching
 import Foundation
 import SyncCore
 import SyncCoreTesting

@@ -24,15 +24,15 @@ struct ExpiryRulesTests {
     ) -> ExpiryRules.Outcome {
         var own = SeenDates()
         for (index, date) in served.enumerated() {
-            _ = own.noteServed(date, at: Timestamp(milliseconds: now.milliseconds - 1_000 + Int64(index)))
+            _ = own.rememberServed(date, at: Timestamp(milliseconds: now.milliseconds - 1_000 + Int64(index)))
         }
         for (index, date) in earlier.enumerated() {
-            _ = own.noteWritten(date, at: Timestamp(milliseconds: now.milliseconds - 500 + Int64(index)))
+            _ = own.rememberWritten(date, at: Timestamp(milliseconds: now.milliseconds - 500 + Int64(index)))
         }
         var situation = ExpiryRules.Situation(own: own, now: now)
         (situation.end, situation.isRepeated) = (end, repeated)
         var other = SeenDates()
-        for date in others { _ = other.noteServed(date, at: now) }
+        for date in others { _ = other.rememberServed(date, at: now) }
         situation.others = [other]
         return rules.outcome(of: written, in: situation)
     }
@@ -105,11 +105,11 @@ struct ExpiryRulesTests {
         let (first, second) = (try at("2026-05-01"), try at("2026-08-01"))
         var seen = SeenDates()
         for (date, time) in [(first, 1), (second, 2), (first, 3)] as [(Timestamp, Int64)] {
-            _ = seen.noteServed(date, at: Timestamp(milliseconds: time))
+            _ = seen.rememberServed(date, at: Timestamp(milliseconds: time))
         }
         #expect(seen.served.map(\.at) == [2, 3] && seen.served.map(\.first) == [nil, 1])
         var other = SeenDates()
-        _ = other.noteServed(second, at: Timestamp(milliseconds: 5))
+        _ = other.rememberServed(second, at: Timestamp(milliseconds: 5))
         let joined = SeenDates(joining: [seen, other])
         #expect(joined.served.map(\.at) == [3, 5] && joined.served.map(\.first) == [1, 2])
     }
@@ -128,10 +128,7 @@ struct ExpiryRulesTests {
         let catalog = try tutorialCatalog()
         let account = Ledger(facts.map(\.record))
         var server = ServerLedger()
-        for _ in 0..<2 {
-            let matches = DerivedPurchases.matches(account: account, server: server.ledger, catalog: catalog, now: now)
-            server.decide(about: matches, catalog: catalog, at: now)
-        }
+        for _ in 0..<2 { server.refuseDerivedPurchases(of: account, catalog: catalog, at: now) }
         let replay = Replay(Facts(account: account, server: server.ledger), catalog: catalog)
         return replay.snapshot(at: now)[group: "random"]?.periods.map(\.end).max()
     }
@@ -156,9 +153,9 @@ struct ExpiryRulesTests {
             transaction: first.transaction, replica: try #require(ReplicaID(bytes: Array(derivedID.utf8.prefix(16)))),
             recordedAt: now, knownEnd: nil, logicalTime: LogicalTime(rawValue: 2))
         func count(_ facts: [Fact]) -> Int {
-            DerivedPurchases.matches(
-                account: Ledger(facts.map(\.record)), server: Ledger(), catalog: catalog, now: now
-            ).count
+            var server = ServerLedger()
+            server.refuseDerivedPurchases(of: Ledger(facts.map(\.record)), catalog: catalog, at: now)
+            return server.facts.count { if case .acceptance = $0 { true } else { false } }
         }
         #expect(count([derived, .purchase(first), .purchase(copy)]) == 1)
         #expect(count([derived, .purchase(first), .purchase(copy), .recording(distinction)]) == 0)

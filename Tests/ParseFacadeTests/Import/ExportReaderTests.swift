@@ -28,7 +28,7 @@ struct ExportReaderTests {
         ])
     func forms(text: String) throws {
         let right = try ["{\"a\":\"}]\\\"{\"}", "{\"b\":{\"c\":[1,{}]}}", "{\"d\":\"é\"}"].map {
-            try JSONValue(parsing: $0.utf8)
+            try JSON(parsing: $0.utf8)
         }
         for size in [1, 2, 3, 7, 1_000] { #expect(try read(text, size: size).map(\.value) == right, "\(size)") }
     }

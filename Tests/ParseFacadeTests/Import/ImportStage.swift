@@ -10,9 +10,8 @@ import SyncService
 import Synchronization
 
 /// Counts the hashes of a server, and runs code before they are made.
-final class CountedCryptography: ForwardingCryptography {
-    let base: any ServiceCryptography = ServerCryptography(
-        server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 6)))
+final class CountedPasswords: PasswordHasher {
+    private let base = PasswordHashing(cost: .init(logarithm: 6))
     private let counts = Mutex((hashed: 0, verified: 0))
     let beforeHashing = Mutex<(@Sendable () async -> Void)?>(nil)
 
@@ -24,37 +23,36 @@ final class CountedCryptography: ForwardingCryptography {
         }
     }
 
-    func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+    func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         counts.withLock { $0.hashed += 1 }
         let body = beforeHashing.withLock { body in
             defer { body = nil }
             return body
         }
         await body?()
-        return try await base.hash(password: password, peer: peer)
+        return try await base.hash(password, peer: peer)
     }
 
-    func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+    func verify(_ password: [UInt8], _ hash: String, peer: String) async throws(CryptographyError) -> Bool {
         counts.withLock { $0.verified += 1 }
-        return try await base.verify(password: password, hash: hash, peer: peer)
+        return try await base.verify(password, hash, peer: peer)
     }
 }
 
 extension ParseStage {
     /// The server with an import beside it.
-    static func importing(shape: String = "date") async throws -> (stage: ParseStage, cryptography: CountedCryptography)
-    {
-        let cryptography = CountedCryptography()
-        return (try await ParseStage(shape: shape, cryptography: cryptography), cryptography)
+    static func importing(shape: String = "date") async throws -> (stage: ParseStage, passwords: CountedPasswords) {
+        let passwords = CountedPasswords()
+        return (try await ParseStage(shape: shape, passwords: passwords), passwords)
     }
 
-    private func objects(_ text: String) throws -> [JSONValue] {
+    private func objects(_ text: String) throws -> [JSON] {
         var rest = Array(text.utf8)
         var reader = ExportReader {
             defer { rest = [] }
             return rest
         }
-        var values: [JSONValue] = []
+        var values: [JSON] = []
         while let object = try reader.next() { values.append(object.value) }
         return values
     }
@@ -64,14 +62,14 @@ extension ParseStage {
         let store = store ?? self.store
         let catalog = try tutorialCatalog()
         let service = try await EntitlementService.open(
-            store, clock: clock, cryptography: CountedCryptography(),
-            configure: { ($0.catalog, $0.hasFacade) = (catalog, true) })
+            store, clock: clock, passwords: CountedPasswords(),
+            configure: { ($0.catalog, $0.facade) = (catalog, .derivedPurchases(catalog)) })
         var configuration = try ParseConfiguration(applicationID: "import")
         try configuration.addField("ExpirationDate=\(shape):random", catalog: catalog)
-        let digest = CountedCryptography()
-        let accounts = try await AccountImport(
-            store, digest: { digest.digest(of: $0) }, randomBytes: { [UInt8](repeating: 7, count: $0) })
-        return ParseImport(configuration, service, accounts)
+        // Two imports into two stores have one secret, so that their entries are equal.
+        var host = HostServices.system
+        host.randomBits = { 7 }
+        return ParseImport(configuration, service, try await AccountImport(store, host: host))
     }
 
     func users(_ text: String) throws -> [ExportedUser] {

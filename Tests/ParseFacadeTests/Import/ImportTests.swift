@@ -295,11 +295,13 @@ struct ImportTests {
             // The keys of the service itself are there.
             _ = try await stage.importer()
             do {
-                let importer = try await stage.importer(into: MortalBackend(stage.store, writes: writes))
+                let mortal = HookedBackend(stage.store)
+                mortal.fail(after: writes)
+                let importer = try await stage.importer(into: mortal)
                 for text in [Self.owl, anonymous] { _ = try await importer.add(stage.users(text)) }
                 _ = try await importer.add(stage.sessions(Self.session))
                 wasWhole = true
-            } catch let error as BackendError { #expect(error.message == "the process was killed") }
+            } catch let error as BackendError { #expect(error.message == "crashed") }
             for text in [Self.owl, anonymous] { try await stage.add(users: text) }
             _ = try await stage.importer().add(stage.sessions(Self.session))
             let left = differing(right, try await stage.entries())
@@ -317,10 +319,12 @@ struct ImportTests {
             let (stage, _) = try await ParseStage.importing()
             _ = try await stage.importer()
             do {
-                let importer = try await stage.importer(into: MortalBackend(stage.store, writes: writes))
+                let mortal = HookedBackend(stage.store)
+                mortal.fail(after: writes)
+                let importer = try await stage.importer(into: mortal)
                 _ = try await importer.add(stage.users(Self.owl))
                 wasWhole = true
-            } catch let error as BackendError { #expect(error.message == "the process was killed") }
+            } catch let error as BackendError { #expect(error.message == "crashed") }
             for isEarly in [true, false] {
                 let reply = try await stage.logIn("g7y9tkhB7O", "owl password 0")
                 guard reply.status != 404 else {
@@ -342,10 +346,8 @@ struct ImportTests {
     func secret() async throws {
         let stores = [MemoryBackend(), MemoryBackend()]
         var incarnations: [String] = []
-        for (index, store) in [stores[0], stores[0], stores[1]].enumerated() {
-            let accounts = try await AccountImport(
-                store, digest: { CountedCryptography().digest(of: $0) },
-                randomBytes: { [UInt8](repeating: UInt8(index), count: $0) })
+        for store in [stores[0], stores[0], stores[1]] {
+            let accounts = try await AccountImport(store)
             incarnations.append(try accounts.account("g7y9tkhB7O").incarnation)
         }
         #expect(incarnations[0] == incarnations[1] && incarnations[1] != incarnations[2])

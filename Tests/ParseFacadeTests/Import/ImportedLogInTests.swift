@@ -10,7 +10,7 @@ import Testing
 struct ImportedLogInTests {
     @Test("The first log-in replaces the hash by scrypt, under each wire", arguments: [true, false])
     func upgrade(isFacade: Bool) async throws {
-        let (stage, cryptography) = try await ParseStage.importing()
+        let (stage, passwords) = try await ParseStage.importing()
         try await stage.add(users: OwlHashes.user(0, hash: OwlHashes.cheap[0]))
         func logIn(_ password: String) async throws -> Bool {
             isFacade
@@ -18,15 +18,15 @@ struct ImportedLogInTests {
                 : await stage.session("OWL 0", password).status == 200
         }
         // A wrong password costs as much, and replaces nothing.
-        _ = cryptography.take()
+        _ = passwords.take()
         #expect(try await !logIn("owl password 1"))
-        #expect(cryptography.take() == (1, 1))
+        #expect(passwords.take() == (1, 1))
         #expect(try await stage.hash(of: "user0") == OwlHashes.cheap[0])
         #expect(try await logIn("owl password 0"))
-        #expect(cryptography.take() == (1, 1))
+        #expect(passwords.take() == (1, 1))
         #expect(try await stage.hash(of: "user0")?.hasPrefix("$scrypt$") == true)
         #expect(try await logIn("owl password 0"))
-        #expect(cryptography.take() == (0, 1))
+        #expect(passwords.take() == (0, 1))
         #expect(try await !logIn("owl password 1"))
         #expect(try await !logIn(""))
         // Sessions of the epoch stay.
@@ -58,14 +58,14 @@ struct ImportedLogInTests {
 
     @Test("A password that is changed during the first log-in stays")
     func race() async throws {
-        let (stage, cryptography) = try await ParseStage.importing()
+        let (stage, passwords) = try await ParseStage.importing()
         try await stage.add(users: OwlHashes.user(0, hash: OwlHashes.cheap[0]))
         let token = "r:0123456789abcdef0123456789abcdef"
         let session =
             #"{"_id":"s","_p_user":"_User$user0","_session_token":"\#(token)","#
             + #""expiresAt":{"$date":1810000000000}}"#
         #expect(try await stage.importer().add(stage.sessions(session)) == [.added])
-        cryptography.beforeHashing.withLock { body in
+        passwords.beforeHashing.withLock { body in
             body = {
                 let body = #"{"password":"new password"}"#
                 _ = await stage.ask("PUT", "/users/user0", body, token: token)
@@ -76,13 +76,10 @@ struct ImportedLogInTests {
         #expect(try await stage.logIn("owl 0", "new password").status == 200)
     }
 
-    /// IMPORTED_USERS: the number of imported users, of which a tenth logs in. At night it is 10,000.
     @Test("Of the imported users a tenth logs in: all work, wrong passwords stay wrong, and scrypt is what remains")
     func round() async throws {
-        let variable = ProcessInfo.processInfo.environment["IMPORTED_USERS"] ?? ""
-        let count = Int(variable) ?? 100
-        try #require(variable.isEmpty || count >= 10, "IMPORTED_USERS must be a number of at least 10")
-        let (stage, cryptography) = try await ParseStage.importing()
+        let count = Soak.importedUserCount
+        let (stage, passwords) = try await ParseStage.importing()
         let importer = try await stage.importer()
         for start in stride(from: 0, to: count, by: ParseImport.batchCount) {
             // Users that log in have hashes of the usual cost.
@@ -98,7 +95,7 @@ struct ImportedLogInTests {
             stage.clock.advance(seconds: 60)
             let (name, peer) = ("owl \(index)", "10.1.\(index / 256 % 256).\(index % 256)")
             #expect(try await stage.logIn(name, OwlHashes.password(index + 1), peer: peer).status == 404, "\(name)")
-            _ = cryptography.take()
+            _ = passwords.take()
             for isFirst in [true, false] {
                 let start = ContinuousClock.now
                 let status =
@@ -108,7 +105,7 @@ struct ImportedLogInTests {
                 let time = ContinuousClock.now - start
                 if isFirst { first += time } else { second += time }
                 #expect(status == 200, "\(name)")
-                #expect(cryptography.take() == (isFirst ? 1 : 0, 1), "\(name)")
+                #expect(passwords.take() == (isFirst ? 1 : 0, 1), "\(name)")
             }
             #expect(try await stage.hash(of: "user\(index)")?.hasPrefix("$scrypt$") == true, "\(name)")
             #expect(try await stage.logIn(name, OwlHashes.password(index + 1), peer: peer).status == 404, "\(name)")

@@ -12,12 +12,6 @@ struct ImportLiveTests {
 
     init() throws { folder = try TemporaryFolder() }
 
-    private static var catalog: String {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
-        return root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
-    }
-
     private func write(_ text: String, _ name: String) throws {
         try Data(text.utf8).write(to: URL(filePath: folder.path(of: name)))
     }
@@ -31,7 +25,7 @@ struct ImportLiveTests {
         try Data().write(to: URL(filePath: errors))
         process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))
         process.arguments =
-            ["import", "--format", "parse-mongo", "--catalog", Self.catalog] + arguments
+            ["import", "--format", "parse-mongo", "--catalog", Repository.catalog] + arguments
         process.currentDirectoryURL = URL(filePath: folder.path)
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
         process.standardInput = FileHandle.nullDevice
@@ -72,7 +66,7 @@ struct ImportLiveTests {
         try ServerProcess(
             store: "sqlite:\(folder.path(of: "store.sqlite"))",
             options: [
-                "--catalog", Self.catalog, "--parse", "owls", "--parse-field", "ExpirationDate=date:random",
+                "--catalog", Repository.catalog, "--parse", "owls", "--parse-field", "ExpirationDate=date:random",
                 "--parse-classes", "Purchase",
             ])
     }

@@ -120,13 +120,11 @@ private final class LiveApp {
 @Suite("The tutorials' app against a real server")
 struct LiveAppTests {
     private func start(_ tutorial: Tutorial = .date) throws -> ServerProcess {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
-        let catalog = root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
         return try ServerProcess(
             store: "memory:",
             options: [
-                "--catalog", catalog, "--parse", "owls", "--parse-field", "ExpirationDate=\(tutorial):random",
+                "--catalog", Repository.catalog, "--parse", "owls", "--parse-field",
+                "ExpirationDate=\(tutorial):random",
                 "--parse-classes", "Purchase",
             ])
     }
@@ -141,11 +139,8 @@ struct LiveAppTests {
             ["--parse", "owls", "--parse-field", "A=date:none"],
         ])
     func wrongValues(_ options: [String]) throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
-        let catalog = root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
         let failure = #expect(throws: ServerProcess.Failure.self) {
-            _ = try ServerProcess(store: "memory:", options: ["--catalog", catalog] + options)
+            _ = try ServerProcess(store: "memory:", options: ["--catalog", Repository.catalog] + options)
         }
         #expect(failure?.description.contains("--parse") == true, "\(options): \(failure?.description ?? "")")
     }

@@ -6,12 +6,11 @@ import ServiceTestSupport
 import SyncCore
 import SyncService
 import Synchronization
+import TestSupport
 
 /// The catalogue of the tutorials' app.
 func tutorialCatalog() throws -> Catalog {
-    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent().deletingLastPathComponent()
-    return try Catalog(json: Array(Data(contentsOf: root.appending(path: "Examples/insomniowl.json"))))
+    try Catalog(json: Data(contentsOf: Repository.file("Examples/insomniowl.json")))
 }
 
 /// An answer of the façade.
@@ -62,7 +61,7 @@ struct ParseStage {
     /// - Parameter backend: The store of the service; by default ``store``.
     init(
         over backend: (any KeyValueBackend)? = nil, shape: String = "date", policy: TrustPolicy = .trusted,
-        cryptography: (any ServiceCryptography)? = nil,
+        passwords: any PasswordHasher = PlainPasswords(),
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws {
         let tutorial = try tutorialCatalog()
@@ -70,9 +69,10 @@ struct ParseStage {
         rules.rules.consumables = .shared
         let catalog = try Catalog(products: tutorial.products, entitlements: tutorial.entitlements, policy: rules)
         service = try await .open(
-            backend ?? store, clock: clock, cryptography: cryptography,
+            backend ?? store, clock: clock, passwords: passwords,
             configure: { configuration in
-                (configuration.catalog, configuration.hasFacade, configuration.policy) = (catalog, true, policy)
+                (configuration.catalog, configuration.policy) = (catalog, policy)
+                configuration.facade = .derivedPurchases(catalog)
                 configure(&configuration)
             })
         var configuration = try ParseConfiguration(applicationID: "owls")
@@ -101,7 +101,7 @@ struct ParseStage {
         let answer = await parse.respond(to: ServiceRequest(head, body: Array(body.utf8), peer: peer))
         var bytes: [UInt8] = []
         if case .bytes(let body) = answer.body { bytes = body }
-        return ParseReply(status: answer.response.status.code, fields: answer.response.headerFields, body: bytes)
+        return ParseReply(status: answer.head.status.code, fields: answer.head.headerFields, body: bytes)
     }
 
     /// Sends a request as the SDK of JavaScript does: POST with a text that holds everything.

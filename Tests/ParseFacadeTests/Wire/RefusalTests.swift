@@ -145,14 +145,14 @@ struct RefusalTests {
     func interruptedSignUp() async throws {
         var (writes, wasWhole) = (0, false)
         while !wasWhole, writes < 60 {
-            let mortal = MortalBackend(MemoryBackend(), writes: .max)
+            let mortal = HookedBackend()
             let stage = try await ParseStage(over: mortal)
-            mortal.allow(writes)
+            mortal.fail(after: writes)
             let body =
                 #"{"username":"owl","password":"secret password","theme":"dark","email":"owl@example.com"}"#
             let first = await stage.ask("POST", "/users", body)
             wasWhole = first.status == 201
-            mortal.allow(.max)
+            mortal.before(nil)
             let second = await stage.ask("POST", "/users", body)
             #expect(second.status == 201, "after \(writes) writes: \(stage.text(second))")
             let entered = await stage.ask(
@@ -168,14 +168,14 @@ struct RefusalTests {
     func interruptedAnonymousSignUp() async throws {
         var (writes, wasWhole) = (0, false)
         while !wasWhole, writes < 60 {
-            let mortal = MortalBackend(MemoryBackend(), writes: .max)
+            let mortal = HookedBackend()
             let stage = try await ParseStage(over: mortal)
-            mortal.allow(writes)
+            mortal.fail(after: writes)
             let body =
                 #"{"authData":{"anonymous":{"id":"01234567-89ab-cdef-0123-456789abcdef"}},"theme":"dark","#
                 + #""ExpirationDate":\#(date(stage.date(months: 3)))}"#
             wasWhole = await stage.ask("POST", "/users", body).status == 201
-            mortal.allow(.max)
+            mortal.before(nil)
             let again = await stage.ask("POST", "/users", body)
             #expect(again.status == 201, "after \(writes) writes: \(stage.text(again))")
             let me = await stage.ask("GET", "/users/me", token: again["sessionToken"]).members

@@ -6,28 +6,6 @@ import SyncService
 import Synchronization
 import Testing
 
-/// A store that counts the reads of keys with a prefix.
-private final class CountingBackend: ForwardingBackend {
-    let base: any KeyValueBackend
-    private let prefix: String
-    private let reads = Mutex(0)
-
-    init(_ base: any KeyValueBackend, prefix: String) { (self.base, self.prefix) = (base, prefix) }
-
-    /// The number of reads since the last call.
-    func takeCount() -> Int {
-        reads.withLock { count in
-            defer { count = 0 }
-            return count
-        }
-    }
-
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        if key.text.hasPrefix(prefix) { reads.withLock { $0 += 1 } }
-        return try await base.read(key, unless: knownVersion)
-    }
-}
-
 @Suite("Sessions, installations, roles and functions at the Parse façade")
 struct SmallRequestTests {
     @Test("A function is unknown (141), with and without a session", arguments: SDK.allCases)
@@ -123,21 +101,27 @@ struct SmallRequestTests {
 
     @Test("A request for one session reads that session and its own, however many there are")
     func oneSession() async throws {
-        let store = CountingBackend(MemoryBackend(), prefix: "server/parse/sessions/")
+        let store = HookedBackend()
+        let reads = Mutex(0)
+        store.beforeReading { key in
+            if key.hasPrefix("server/parse/sessions/") { reads.withLock { $0 += 1 } }
+        }
         let stage = try await ParseStage(over: store)
         let user = await stage.signUp()
         let logIn = #"{"username":"owl","password":"pw"}"#
         for number in 1...5 {
             #expect(await stage.ask("POST", "/login", logIn, installation: "phone \(number)").status == 200)
         }
-        _ = store.takeCount()
+        reads.withLock { $0 = 0 }
         let found = await stage.ask("GET", "/sessions?order=installationId", token: user.token)
-        #expect(found.results.count == 6 && store.takeCount() == 1 + 6)
+        #expect(found.results.count == 6)
+        #expect(reads.withLock { $0 } == 1 + 6)
         let id = found.results.last?["objectId"] as? String ?? ""
         let one = await stage.ask("GET", "/sessions/\(id)", token: user.token)
-        #expect(one["installationId"] == "phone 5" && store.takeCount() == 2)
+        #expect(one["installationId"] == "phone 5")
+        #expect(reads.withLock { $0 } == 9)
         #expect(await stage.ask("GET", "/sessions/missing", token: user.token).code == 101)
-        #expect(store.takeCount() == 1)
+        #expect(reads.withLock { $0 } == 10)
     }
 
     @Test("An installation can be fetched by its id, also by one that another server gave it", arguments: SDK.allCases)

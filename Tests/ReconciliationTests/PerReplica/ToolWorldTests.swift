@@ -6,7 +6,7 @@ import Testing
 struct ToolWorldTests {
     @Test("Whatever the tool does, no acknowledged fact is lost, all devices converge, and idle syncs write nothing")
     func worlds() async throws {
-        let cases = 3_000
+        let cases = Soak.caseCount(3_000, least: 500)
         let seed = printedSeed("file-sync tool")
         var total = ToolWorld.Tally()
         var facts = 0

@@ -77,6 +77,28 @@ struct Scene {
         }
     }
 
+    /// Runs a sync to its end, and changes the stores before its first step of a kind.
+    mutating func sync(before kind: (Step) -> Bool, _ change: (inout Scene) -> Void) -> Outcome {
+        var hasChanged = false
+        return sync { scene, step in
+            if kind(step), !hasChanged {
+                hasChanged = true
+                change(&scene)
+            }
+            return .perform
+        }
+    }
+
+    /// Runs a sync to its end, and answers its first step of a kind with `answer`.
+    mutating func sync(answeringFirst kind: (Step) -> Bool, with answer: Answer) -> Outcome {
+        var isFirst = true
+        return sync { _, step in
+            guard kind(step), isFirst else { return .perform }
+            isFirst = false
+            return answer
+        }
+    }
+
     private mutating func event(for effect: Machine.Effect, _ meanwhile: (inout Scene, Step) -> Answer)
         -> Machine.Event
     {

@@ -112,8 +112,8 @@ final class AttackStage: Sendable {
     /// the lowest priority, since a real attacker would not use the server's processors.
     ///
     /// - Parameters:
-    ///   - seconds: the duration of the attack unless it ends earlier; at most ``Patience/limit`` more if it has
-    ///     done fewer than `least` operations.
+    ///   - seconds: the duration of the attack in the long form, unless it ends earlier; one second in the short form;
+    ///     at most ``Patience/limit`` more if it has done fewer than `least` operations.
     ///   - least: the minimum number of attack operations. With fewer the test would prove nothing.
     ///   - attack: runs on a thread of its own and returns the number of its operations. It passes that number to
     ///     `isWanted` repeatedly, and ends when the result is `false` or earlier.
@@ -123,9 +123,10 @@ final class AttackStage: Sendable {
     ) async throws -> Figures {
         var figures = Figures()
         let descriptors = try descriptorCount()
-        let most = try await reads(nil, seconds: 1)
+        let seconds = Soak.isLong ? seconds : min(seconds, 1)
+        let most = try await reads(nil, seconds: min(seconds, 1))
         let rate = min(1_000, max(20, most.rate / 2))
-        figures.calm.add(try await reads(rate, seconds: 2), rate)
+        figures.calm.add(try await reads(rate, seconds: seconds / 2), rate)
         let memory = try residentBytes()
         let progress = Progress()
         async let attacking = LocalListener.blocking {

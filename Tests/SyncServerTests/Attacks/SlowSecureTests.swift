@@ -9,7 +9,7 @@ import Testing
 struct SlowSecureTests {
     private let folder: TemporaryFolder
     private let limits: ListenerConfiguration
-    private let metrics = PrometheusMetrics()
+    private let metrics = ServerMetrics()
 
     /// All timeouts exceed the test's time limit, except those that a test changes.
     init() throws {
@@ -24,9 +24,9 @@ struct SlowSecureTests {
         self.limits = limits
     }
 
-    @Sendable private static func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+    @Sendable private static func respond(_ request: ServiceRequest) async -> ServiceResponse {
         let count = request.head.path == "/long" ? 1 << 20 : 3
-        return ServiceAnswer(
+        return ServiceResponse(
             HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: UInt8(ascii: "x"), count: count)),
             route: "/test")
     }
@@ -36,7 +36,7 @@ struct SlowSecureTests {
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         try await LocalListener.run(
-            limits, respond: Self.respond, metrics: ServerMetrics(metrics), ending: ending, body)
+            limits, respond: Self.respond, metrics: metrics, ending: ending, body)
     }
 
     private var slowCount: String { "http_server_refusals_total{reason=\"slow\"} " }
@@ -59,40 +59,30 @@ struct SlowSecureTests {
             isClosed: isClosed, agreedProtocol: connection.agreedProtocol, time: ContinuousClock.now - begun)
     }
 
-    /// Checks the protocol and the time too, because a connection that failed or was closed at once is closed as well.
-    private func expectSlow(_ ending: Ending, _ name: String) {
+    /// The start of a client's input, after which it sends nothing.
+    enum Start: CaseIterable {
+        case nothing, incompleteHeader, nothingOverHTTP2, prefaceOfHTTP2
+    }
+
+    @Test("A client over TLS that sends nothing, or no complete header, is disconnected", arguments: Start.allCases)
+    func silent(_ start: Start) async throws {
+        var limits = limits
+        let name = start == .nothing || start == .incompleteHeader ? "http/1.1" : "h2"
+        if name == "h2" { limits.silenceSeconds = 3 } else { limits.headerSeconds = 3 }
+        let ending = try await run(limits) { port in
+            try Self.ending(port, name) { connection in
+                switch start {
+                case .incompleteHeader: try connection.send(Array("GET /a HTTP/1.1\r\nX-".utf8))
+                case .prefaceOfHTTP2: try connection.beginHTTP2()
+                case .nothing, .nothingOverHTTP2: break
+                }
+            }
+        }
+        // A connection that failed or was closed at once is closed as well.
         #expect(ending.isClosed)
         #expect(ending.agreedProtocol == name)
         #expect(ending.time >= .seconds(3))
         #expect(metrics.text().contains(slowCount + "1"))
-    }
-
-    @Test("A TLS connection without requests is closed", arguments: ["http/1.1", "h2"])
-    func silent(_ name: String) async throws {
-        var limits = limits
-        if name == "h2" { limits.silenceSeconds = 3 } else { limits.headerSeconds = 3 }
-        let ending = try await run(limits) { port in
-            try Self.ending(port, name) { if name == "h2" { try $0.beginHTTP2() } }
-        }
-        expectSlow(ending, name)
-    }
-
-    @Test("A client that negotiates HTTP/2 and sends nothing is disconnected")
-    func wordless() async throws {
-        var limits = limits
-        limits.silenceSeconds = 3
-        let ending = try await run(limits) { port in try Self.ending(port, "h2") }
-        expectSlow(ending, "h2")
-    }
-
-    @Test("The header timeout applies over TLS")
-    func header() async throws {
-        var limits = limits
-        limits.headerSeconds = 3
-        let ending = try await run(limits) { port in
-            try Self.ending(port, "http/1.1") { try $0.send(Array("GET /a HTTP/1.1\r\nX-".utf8)) }
-        }
-        expectSlow(ending, "http/1.1")
     }
 
     @Test("HTTP/2: an idle connection is closed, before and after its first request", arguments: [false, true])

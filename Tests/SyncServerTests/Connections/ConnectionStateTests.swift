@@ -135,7 +135,7 @@ struct ConnectionStateTests {
         }
         var secure = SecureConnectionHandler.State(timeouts, now: Self.start)
         secure.open(time(0))
-        secure.note(hasStreams: true, time(1))
+        secure.record(hasStreams: true, time(1))
         secure.changeWritability(false, time(5))
         #expect(secure.tick(time(34)) == .none)
         #expect(secure.tick(time(35)) == .closeSlow)
@@ -211,9 +211,9 @@ struct ConnectionStateTests {
         var slow = state
         #expect(slow.tick(time(10)) == .closeSlow)
         state.open(time(5))
-        state.note(hasStreams: true, time(6))
+        state.record(hasStreams: true, time(6))
         #expect(state.tick(time(3_000)) == .none)
-        state.note(hasStreams: false, time(3_000))
+        state.record(hasStreams: false, time(3_000))
         #expect(state.tick(time(3_059)) == .none)
         #expect(state.tick(time(3_060)) == .goAway)
         #expect(state.tick(time(3_061)) == .none)

@@ -20,7 +20,7 @@ struct FastReadTests {
         private let counter = Atomic(0)
         var count: Int { counter.load(ordering: .relaxed) }
 
-        @Sendable func fastRead(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
+        @Sendable func fastRead(_ request: HTTPRequest, longest: Int) -> ServiceResponse? {
             let answer = FastReadTests.answer(request)
             guard case .bytes(let bytes) = answer.body, bytes.count <= longest else { return nil }
             counter.add(1, ordering: .relaxed)
@@ -28,9 +28,9 @@ struct FastReadTests {
         }
     }
 
-    private static func answer(_ request: HTTPRequest) -> ServiceAnswer {
+    private static func answer(_ request: HTTPRequest) -> ServiceResponse {
         let count = request.path.flatMap { $0.split(separator: "/").last }.flatMap { Int($0) } ?? 0
-        return ServiceAnswer(
+        return ServiceResponse(
             HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 7, count: count)), route: "/test")
     }
 
@@ -74,11 +74,14 @@ struct FastReadTests {
 
     @Test("Answers are flushed after the event loop has processed all readable connections")
     func together() throws {
-        var handlers = Responder.Handlers { Self.answer($0.head) }
-        handlers.fastRead = { [counting] request, _, longest in counting.fastRead(request, longest: longest) }
+        let handler = ScriptedHandler {
+            Self.answer($0.head)
+        } fast: { [counting] request, longest in
+            counting.fastRead(request, longest: longest)
+        }
         let door = ListenerContext(
             Responder(
-                handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,
+                handler, metrics: ServerMetrics(), limits: limits,
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }))
         let loop = EmbeddedEventLoop()
         let channels = try (1...3).map { count in
@@ -187,9 +190,9 @@ struct FastReadTests {
         var limits = try secureLimits(folder)
         // Enough for a busy machine to send a second request.
         (limits.writeSeconds, limits.totalAnswerByteCount) = (5, 8_000)
-        let metrics = PrometheusMetrics()
+        let metrics = ServerMetrics()
         let (refusal, resets) = try await LocalListener.run(
-            limits, respond: { Self.answer($0.head) }, metrics: ServerMetrics(metrics)
+            limits, respond: { Self.answer($0.head) }, metrics: metrics
         ) { port in
             let connection = try SecureConnection(port: port, protocol: "h2")
             try connection.beginHTTP2(settings: [0, 4, 0, 0, 0, 0])

@@ -19,8 +19,8 @@ struct IncompleteRequestTests {
     @Test("An incomplete request releases its slot and its handler", arguments: Cut.allCases)
     func leftovers(cut: Cut) throws {
         let responder = Responder(
-            Responder.Handlers { _ in ServiceAnswer(HTTPResponse(status: .ok), route: "/test") },
-            metrics: ServerMetrics(PrometheusMetrics()), limits: ListenerConfiguration(port: 0),
+            ScriptedHandler { _ in ServiceResponse(HTTPResponse(status: .ok), route: "/test") },
+            metrics: ServerMetrics(), limits: ListenerConfiguration(port: 0),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let channel = EmbeddedChannel()
         weak var latest: ConnectionHandler?

@@ -204,16 +204,16 @@ struct SmallWriteTests {
     private final class Patient: Sendable {
         let arrivals = Atomic(0)
 
-        @Sendable func respond(_: ServiceRequest) async -> ServiceAnswer {
+        @Sendable func respond(_: ServiceRequest) async -> ServiceResponse {
             arrivals.add(1, ordering: .relaxed)
             for await _ in AsyncStream<Void>.makeStream().stream {}
-            return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes([]), route: "/test")
+            return ServiceResponse(HTTPResponse(status: .ok), body: .bytes([]), route: "/test")
         }
     }
 
     private static let long = [UInt8](repeating: 7, count: 3 << 20)
-    private static let longAnswer: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
-        ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
+    private static let longAnswer: @Sendable (ServiceRequest) async -> ServiceResponse = { _ in
+        ServiceResponse(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
     }
 
     @Test("A write can get a long answer")

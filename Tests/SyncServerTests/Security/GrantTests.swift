@@ -2,6 +2,7 @@ import Crypto
 import Entitlements
 import Foundation
 import StoreEvidence
+import SyncCore
 import SyncServer
 import Testing
 
@@ -10,23 +11,19 @@ import Testing
 @Suite("Signed grants")
 struct GrantTests {
     private static let server = "https://sync.example.com"
-    private let cryptography = ServerCryptography(
-        server: server, passwords: PasswordHashing(cost: .init(logarithm: 4)))
-    private let root: SigningKey
-    private let key: GrantKey
+    private let root = SigningKey(id: "root")
+    private let key = GrantKey(SigningKey(id: "k1"), created: now)
     private let roots: GrantRoots
     private let account = (name: "alice", incarnation: "i1")
 
     init() throws {
-        root = SigningKey(id: "root", bytes: cryptography.makeSigningKey())
-        key = GrantKey(SigningKey(id: "k1", bytes: cryptography.makeSigningKey()), created: Self.now)
-        roots = try GrantRoots([try Self.publicText(root.bytes)])
+        roots = try GrantRoots([Self.publicText(root.key)])
     }
 
     private static let now: Int64 = 1_800_000_000_000
 
-    private static func publicText(_ bytes: [UInt8]) throws -> String {
-        base64url(Array(try Curve25519.Signing.PrivateKey(rawRepresentation: bytes).publicKey.rawRepresentation))
+    private static func publicText(_ key: Curve25519.Signing.PrivateKey) -> String {
+        base64url(Array(key.publicKey.rawRepresentation))
     }
 
     private static func base64url(_ bytes: [UInt8]) -> String {
@@ -37,7 +34,7 @@ struct GrantTests {
         let pseudonym = SignedGrant.pseudonymSource(
             server: Self.server, name: account.name, incarnation: account.incarnation)
         return SignedGrant(
-            server: Self.server, account: Hexadecimal.text(cryptography.digest(of: Array(pseudonym.utf8))),
+            server: Self.server, account: Hexadecimal.text(SHA256.hash(data: Data(pseudonym.utf8))),
             device: "0a", environment: .production, issued: Timestamp(milliseconds: issued),
             expires: Timestamp(milliseconds: issued + days * 86_400_000),
             items: [
@@ -46,8 +43,8 @@ struct GrantTests {
             ])
     }
 
-    private func signed(_ grant: SignedGrant? = nil) async throws -> String {
-        try await cryptography.sign(grant ?? self.grant(), with: key, by: root)
+    private func signed(_ grant: SignedGrant? = nil) throws -> String {
+        try (grant ?? self.grant()).signed(with: key, by: root)
     }
 
     private func verify(_ text: String, device: String = "0a") throws(GrantError) -> SignedGrant {
@@ -65,10 +62,10 @@ struct GrantTests {
 
     @Test("A grant that any pinned root certifies has the signed content")
     func good() async throws {
-        #expect(try verify(try await signed()) == grant())
-        let other = try Self.publicText(cryptography.makeSigningKey())
-        let both = try GrantRoots([other, try Self.publicText(root.bytes)])
-        let verified = try both.verify(Array(try await signed().utf8), account: account, device: "0a")
+        #expect(try verify(try signed()) == grant())
+        let other = Self.publicText(.init())
+        let both = try GrantRoots([other, Self.publicText(root.key)])
+        let verified = try both.verify(Array(try signed().utf8), account: account, device: "0a")
         #expect(verified == grant())
     }
 
@@ -94,8 +91,8 @@ struct GrantTests {
         var signature: [UInt8]
         var keySignature: [UInt8]
         /// The keys that sign again, if any.
-        var signer: [UInt8]?
-        var rootSigner: [UInt8]?
+        var signer: Curve25519.Signing.PrivateKey?
+        var rootSigner: Curve25519.Signing.PrivateKey?
     }
 
     private static func object(_ text: Substring) throws -> [String: Any] {
@@ -120,15 +117,15 @@ struct GrantTests {
     }
 
     private static func join(
-        _ header: [String: Any], _ payload: [String: Any], _ signature: [UInt8], _ signer: [UInt8]?
+        _ header: [String: Any], _ payload: [String: Any], _ signature: [UInt8],
+        _ signer: Curve25519.Signing.PrivateKey?
     ) throws -> String {
         func segment(_ object: [String: Any]) throws -> String {
             base64url(Array(try JSONSerialization.data(withJSONObject: object, options: [.sortedKeys])))
         }
         let text = "\(try segment(header)).\(try segment(payload))"
         guard let signer else { return "\(text).\(base64url(signature))" }
-        let key = try Curve25519.Signing.PrivateKey(rawRepresentation: signer)
-        return "\(text).\(base64url(Array(try key.signature(for: Array(text.utf8)))))"
+        return "\(text).\(base64url(Array(try signer.signature(for: Array(text.utf8)))))"
     }
 
     private static func put(together parts: Parts) throws -> String {
@@ -141,9 +138,9 @@ struct GrantTests {
 
     /// A change, and the check that refuses it. Those that sign again have the real keys, as a server with a fault.
     private func tamperings() throws -> [(name: String, check: GrantError.Check, change: (inout Parts) -> Void)] {
-        let thief = cryptography.makeSigningKey()
-        let thiefPublic = try Self.publicText(thief)
-        let (key, root) = (key.key.bytes, root.bytes)
+        let thief = Curve25519.Signing.PrivateKey()
+        let thiefPublic = Self.publicText(thief)
+        let (key, root) = (key.key.key, root.key)
         let day: Int64 = 86_400
         let now = Self.now / 1_000
         return [
@@ -190,8 +187,8 @@ struct GrantTests {
 
     @Test("A grant that was changed in any of 23 ways is refused, and the error names the check")
     func tampered() async throws {
-        var signed = try Self.take(apart: try await signed())
-        (signed.signer, signed.rootSigner) = (key.key.bytes, root.bytes)
+        var signed = try Self.take(apart: try signed())
+        (signed.signer, signed.rootSigner) = (key.key.key, root.key)
         // Its JSON has the order in which `put(together:)` writes it, so its signatures fit.
         let text = try Self.put(together: signed)
         #expect(try Self.put(together: try Self.take(apart: text)) == text)
@@ -207,7 +204,7 @@ struct GrantTests {
 
     @Test("Text that is no grant is refused")
     func garbage() async throws {
-        let text = try await signed()
+        let text = try signed()
         #expect(check("") == .format)
         #expect(check("a.b") == .format)
         #expect(check(text + ".") == .format)
@@ -218,14 +215,14 @@ struct GrantTests {
         let claims = AccessClaims(
             account: "alice", incarnation: "i1", session: "s1", server: Self.server, issuedAt: Self.now / 1_000,
             expiresAt: Self.now / 1_000 + 600)
-        #expect(check(try await cryptography.sign(claims, with: key.key)) == .type)
+        #expect(check(try claims.signed(with: key.key)) == .type)
     }
 
     @Test("A grant is no access token")
     func confusion() async throws {
-        let text = try await signed()
+        let text = try signed()
         await #expect(throws: TokenRefusal.self) {
-            try await cryptography.verify(text, keys: [key.key], now: Self.now)
+            try await TokenVerifier(server: Self.server).verify(text, keys: [key.key], now: Self.now)
         }
     }
 
@@ -233,8 +230,8 @@ struct GrantTests {
     func lastGrant() async throws {
         let last = Self.now + 30 * 86_400_000 - 1_000
         let grant = grant(issued: last, days: 30)
-        #expect(try verify(try await signed(grant)) == grant)
+        #expect(try verify(try signed(grant)) == grant)
         let early = self.grant(issued: Self.now - 300_000)
-        #expect(try verify(try await signed(early)) == early)
+        #expect(try verify(try signed(early)) == early)
     }
 }

@@ -1,7 +1,7 @@
 import Crypto
+import CryptoExtras
 import Foundation
 import HTTPTypes
-import JWTKit
 import SyncProtocol
 import SyncServer
 import SyncService
@@ -47,7 +47,7 @@ struct IssuerTests {
 
     private static let issuer = "https://login.example.com/"
     private let transport = Transport()
-    private let cryptography: ServerCryptography
+    private let verifier: TokenVerifier
     private let refused = Refused()
     private let now: Int64 = 1_800_000_000_000
     private let elliptic = P256.Signing.PrivateKey()
@@ -55,12 +55,7 @@ struct IssuerTests {
 
     init() {
         let refused = refused
-        cryptography = ServerCryptography(
-            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
-            issuers: [
-                ExternalIssuer(
-                    name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport))
-            ], onRefusal: { refused.add($0) })
+        verifier = Self.issuing(from: .url("https://login.example.com/keys", transport)) { refused.add($0) }
     }
 
     /// A key set with the keys `e1` (P-256) and `d1` (Ed25519) among unusable ones.
@@ -98,7 +93,7 @@ struct IssuerTests {
     }
 
     private func refusal(of token: String) async -> TokenRefusal? {
-        await #expect(throws: TokenRefusal.self) { try await cryptography.verify(token, keys: [], now: now) }
+        await #expect(throws: TokenRefusal.self) { try await verifier.verify(token, keys: [], now: now) }
     }
 
     @Test("A valid token is accepted with each kind of key, and the keys are fetched once")
@@ -109,7 +104,7 @@ struct IssuerTests {
         }
         for (kid, algorithm) in [("e1", "ES256"), ("d1", "EdDSA")] {
             let text = try token(kid, algorithm, payload())
-            #expect(try await cryptography.verify(text, keys: [], now: now) == expected(now / 1_000))
+            #expect(try await verifier.verify(text, keys: [], now: now) == expected(now / 1_000))
         }
         for changes: [String: Any?] in [
             ["aud": ["others", "owls"]], ["iat": nil], ["exp": Double(now) / 1_000 + 3_600.5],
@@ -117,7 +112,7 @@ struct IssuerTests {
         ] {
             let issuedAt = changes.keys.contains("iat") ? nil : now / 1_000
             let text = try token(payload(changes))
-            #expect(try await cryptography.verify(text, keys: [], now: now) == expected(issuedAt))
+            #expect(try await verifier.verify(text, keys: [], now: now) == expected(issuedAt))
         }
         #expect(transport.count == 1)
     }
@@ -151,7 +146,7 @@ struct IssuerTests {
         let own = "https://sync.example.com"
         _ = await refusal(of: try token(payload(["iss": own, "aud": own])))
         #expect(refused.take() == [], "tokens of the server itself expire all the time")
-        _ = try await cryptography.verify(try token(payload()), keys: [], now: now)
+        _ = try await verifier.verify(try token(payload()), keys: [], now: now)
         #expect(refused.take() == [])
     }
 
@@ -182,39 +177,22 @@ struct IssuerTests {
 
     @Test("A 2048-bit RSA key is accepted for RS256 and for no other algorithm")
     func rsa() async throws {
-        let key = try Insecure.RSA.PrivateKey(pem: Self.rsaKey())
-        let (modulus, exponent) = try key.publicKey.getKeyPrimitives()
-        let (n, e) = (Forged.base64(Array(modulus)), Forged.base64(Array(exponent)))
+        let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+        let numbers = try key.publicKey.getKeyPrimitives()
+        let (n, e) = (Forged.base64(Array(numbers.modulus)), Forged.base64(Array(numbers.publicExponent)))
         transport.serve(#"{"keys":[{"kty":"RSA","kid":"r1","n":"\#(n)","e":"\#(e)"}]}"#)
-        let keys = JWTKeyCollection()
-        for (name, digest) in [("RS256", DigestAlgorithm.sha256), ("RS512", .sha512)] {
-            await keys.add(rsa: key, digestAlgorithm: digest, kid: JWKIdentifier(string: name))
+        func token(_ algorithm: String, _ digest: (Data) -> some Digest) throws -> String {
+            let input = Forged.input(["alg": algorithm, "kid": "r1"], payload())
+            let signature = try key.signature(for: digest(Data(input.utf8)), padding: .insecurePKCS1v1_5)
+            return "\(input).\(Forged.base64(Array(signature.rawRepresentation)))"
         }
-        let claims = Claims(iss: Self.issuer, aud: "owls", sub: "user-7", exp: now / 1_000 + 3_600)
-        let good = try await Self.token(keys, claims, "RS256")
+        let good = try token("RS256") { SHA256.hash(data: $0) }
         #expect(
-            try await cryptography.verify(good, keys: [], now: now)
-                == .external(issuer: Self.issuer, subject: "user-7", issuedAt: nil, expiresAt: claims.exp))
-        _ = await refusal(of: try await Self.token(keys, claims, "RS512"))
-    }
-
-    private struct Claims {
-        var iss: String
-        var aud: String
-        var sub: String
-        var exp: Int64
-    }
-
-    /// A token whose header names the key `r1`.
-    private static func token(_ keys: JWTKeyCollection, _ claims: Claims, _ name: String) async throws -> String {
-        let object: [String: Any] = ["iss": claims.iss, "aud": claims.aud, "sub": claims.sub, "exp": claims.exp]
-        let input = Forged.input(["alg": name, "kid": "r1"], object)
-        let signer = try await keys.getKey(for: JWKIdentifier(string: name))
-        return "\(input).\(Forged.base64(try signer.sign(Data(input.utf8))))"
-    }
-
-    private static func rsaKey() throws -> String {
-        try Tool.run("openssl", ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]).output
+            try await verifier.verify(good, keys: [], now: now)
+                == .external(
+                    issuer: Self.issuer, subject: "user-7", issuedAt: now / 1_000, expiresAt: now / 1_000 + 3_600))
+        _ = await refusal(of: try token("RS512") { SHA512.hash(data: $0) })
+        _ = await refusal(of: try token("RS256") { SHA512.hash(data: $0) })
     }
 
     @Test("A token with a wrong or missing claim is refused")
@@ -257,7 +235,7 @@ struct IssuerTests {
         let good = try token(payload())
         await withTaskGroup(of: Bool.self) { group in
             for _ in 0..<20 {
-                group.addTask { (try? await cryptography.verify(good, keys: [], now: now)) != nil }
+                group.addTask { (try? await verifier.verify(good, keys: [], now: now)) != nil }
             }
             for await isGood in group { #expect(isGood) }
         }
@@ -270,17 +248,16 @@ struct IssuerTests {
         let seconds = Mutex<Int64>(0)
         let errors = Mutex<[String]>([])
         let start = ContinuousClock.now
-        let cryptography = ServerCryptography(
-            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
-            issuers: [
-                ExternalIssuer(
-                    name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport))
-            ], instant: { start + .seconds(seconds.withLock { $0 }) },
+        let issuer = IssuerVerifier(
+            ExternalIssuer(
+                name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport)),
+            instant: { start + .seconds(seconds.withLock { $0 }) },
             onError: { error in errors.withLock { $0.append(error) } })
+        let verifier = TokenVerifier(server: "https://sync.example.com", issuers: [issuer])
         let (old, new) = (try token("e1", "ES256", payload()), try token("d1", "EdDSA", payload()))
         func isGood(_ token: String, after time: Int64) async -> Bool {
             seconds.withLock { $0 = time }
-            return (try? await cryptography.verify(token, keys: [], now: now)) != nil
+            return (try? await verifier.verify(token, keys: [], now: now)) != nil
         }
         transport.serve(document)
         #expect(await isGood(old, after: 0))
@@ -307,23 +284,25 @@ struct IssuerTests {
         for text in ["", "{}", "[]", "{\"keys\":[]}", "<html>", "{\"keys\":{}}"] {
             let other = Transport()
             other.serve(text)
-            let cryptography = issuing(from: .url("https://login.example.com/keys", other))
-            await #expect(throws: TokenRefusal.self) { try await cryptography.verify(good, keys: [], now: now) }
+            let verifier = Self.issuing(from: .url("https://login.example.com/keys", other))
+            await #expect(throws: TokenRefusal.self) { try await verifier.verify(good, keys: [], now: now) }
         }
         let folder = try TemporaryFolder()
         try Data(document.utf8).write(to: URL(filePath: folder.path(of: "keys.json")))
-        let file = issuing(from: .file(folder.path(of: "keys.json")))
+        let file = Self.issuing(from: .file(folder.path(of: "keys.json")))
         #expect(
             try await file.verify(good, keys: [], now: now)
                 == .external(
                     issuer: Self.issuer, subject: "user-7", issuedAt: now / 1_000, expiresAt: now / 1_000 + 3_600))
-        let missing = issuing(from: .file(folder.path(of: "nothing.json")))
+        let missing = Self.issuing(from: .file(folder.path(of: "nothing.json")))
         await #expect(throws: TokenRefusal.self) { try await missing.verify(good, keys: [], now: now) }
     }
 
-    private func issuing(from source: ExternalIssuer.KeySource) -> ServerCryptography {
-        ServerCryptography(
-            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
-            issuers: [ExternalIssuer(name: Self.issuer, audience: "owls", keys: source)])
+    private static func issuing(
+        from source: ExternalIssuer.KeySource, onRefusal: @escaping @Sendable (RefusedToken) -> Void = { _ in }
+    ) -> TokenVerifier {
+        let issuer = ExternalIssuer(name: issuer, audience: "owls", keys: source)
+        return TokenVerifier(
+            server: "https://sync.example.com", issuers: [IssuerVerifier(issuer) { _ in }], onRefusal: onRefusal)
     }
 }

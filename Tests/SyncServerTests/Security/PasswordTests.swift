@@ -67,22 +67,4 @@ struct PasswordTests {
         // Afterwards the queue accepts work again.
         #expect(try await few.hash([1], peer: peer).isEmpty == false)
     }
-
-    @Test("SHA-256 and HMAC match the standard test vectors")
-    func digests() {
-        let cryptography = ServerCryptography(server: "x", passwords: passwords)
-        func hex(_ bytes: [UInt8]) -> String { bytes.map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined() }
-        #expect(
-            hex(cryptography.digest(of: Array("abc".utf8)))
-                == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-        // RFC 4231, test case 2.
-        #expect(
-            hex(
-                cryptography.authenticationCode(of: Array("what do ya want for nothing?".utf8), key: Array("Jefe".utf8))
-            )
-                == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
-        #expect(cryptography.randomBytes(0).isEmpty)
-        #expect(cryptography.randomBytes(33).count == 33)
-        #expect(cryptography.randomBytes(16) != cryptography.randomBytes(16))
-    }
 }

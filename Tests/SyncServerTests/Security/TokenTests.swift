@@ -1,6 +1,5 @@
 import Crypto
 import Foundation
-import JWTKit
 import SyncServer
 import SyncService
 import TestSupport
@@ -9,12 +8,9 @@ import Testing
 @Suite("Access tokens of the server")
 struct TokenTests {
     private static let server = "https://sync.example.com"
-    private let cryptography = ServerCryptography(
-        server: server, passwords: PasswordHashing(cost: .init(logarithm: 4)))
-    private let key: SigningKey
+    private let verifier = TokenVerifier(server: server)
+    private let key = SigningKey(id: "k1")
     private let now: Int64 = 1_800_000_000_000
-
-    init() { key = SigningKey(id: "k1", bytes: cryptography.makeSigningKey()) }
 
     private func claims(server: String = server, issued: Int64 = 0, expires: Int64 = 600) -> AccessClaims {
         AccessClaims(
@@ -24,49 +20,44 @@ struct TokenTests {
 
     private func refusal(of token: String, keys: [SigningKey]? = nil, now: Int64? = nil) async -> TokenRefusal? {
         await #expect(throws: TokenRefusal.self) {
-            try await cryptography.verify(token, keys: keys ?? [key], now: now ?? self.now)
+            try await verifier.verify(token, keys: keys ?? [key], now: now ?? self.now)
         }
     }
 
     @Test("A verified token has the signed claims, with any of the keys")
     func good() async throws {
-        let other = SigningKey(id: "k2", bytes: cryptography.makeSigningKey())
+        let other = SigningKey(id: "k2")
         for signer in [key, other] {
-            let token = try await cryptography.sign(claims(), with: signer)
-            #expect(try await cryptography.verify(token, keys: [key, other], now: now) == .own(claims()))
+            let token = try claims().signed(with: signer)
+            #expect(try await verifier.verify(token, keys: [key, other], now: now) == .own(claims()))
         }
-        #expect(cryptography.makeSigningKey().count == 32)
-        #expect(cryptography.makeSigningKey() != cryptography.makeSigningKey())
     }
 
     @Test("A token is valid from a minute before its issue date until its expiration date")
     func dates() async throws {
-        let token = try await cryptography.sign(claims(), with: key)
+        let token = try claims().signed(with: key)
         let end = now + 600_000
-        #expect(try await cryptography.verify(token, keys: [key], now: end - 1) == .own(claims()))
+        #expect(try await verifier.verify(token, keys: [key], now: end - 1) == .own(claims()))
         let expired = await refusal(of: token, now: end)
         #expect(expired?.isExpired == true)
-        #expect(try await cryptography.verify(token, keys: [key], now: now - 60_000) == .own(claims()))
+        #expect(try await verifier.verify(token, keys: [key], now: now - 60_000) == .own(claims()))
         let early = await refusal(of: token, now: now - 61_000)
         #expect(early?.isExpired == false)
     }
 
     @Test("A token of another server, with an unknown key or with another key of that ID is refused")
     func foreign() async throws {
-        let elsewhere = ServerCryptography(
-            server: "https://other.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)))
-        let foreign = try await elsewhere.sign(claims(server: "https://other.example.com"), with: key)
-        _ = await refusal(of: foreign)
-        let mine = try await cryptography.sign(claims(), with: key)
-        _ = await refusal(of: mine, keys: [])
-        _ = await refusal(of: mine, keys: [SigningKey(id: "k2", bytes: key.bytes)])
-        _ = await refusal(of: mine, keys: [SigningKey(id: "k1", bytes: cryptography.makeSigningKey())])
-        _ = await refusal(of: mine, keys: [SigningKey(id: "k1", bytes: [1, 2, 3])])
+        _ = await refusal(of: try claims(server: "https://other.example.com").signed(with: key))
+        let mine = try claims().signed(with: key)
+        for keys in [[], [SigningKey(id: "k2", key: key.key)]] {
+            #expect(await refusal(of: mine, keys: keys)?.isKeyUnknown == true)
+        }
+        #expect(await refusal(of: mine, keys: [SigningKey(id: "k1")])?.isKeyUnknown == false)
     }
 
     @Test("A token with any byte changed, removed or added is refused")
     func changed() async throws {
-        let token = try await cryptography.sign(claims(), with: key)
+        let token = try claims().signed(with: key)
         let bytes = Array(token.utf8)
         for index in bytes.indices {
             var changed = bytes
@@ -81,7 +72,7 @@ struct TokenTests {
 
     @Test("A token of 1 MiB is refused without parsing it")
     func long() async throws {
-        let token = try await cryptography.sign(claims(), with: key)
+        let token = try claims().signed(with: key)
         _ = await refusal(of: token + String(repeating: "A", count: 1 << 20))
         let started = ContinuousClock.now
         let text = String(repeating: "a.", count: 1 << 19)
@@ -92,10 +83,10 @@ struct TokenTests {
 
     @Test("No algorithm but EdDSA is accepted: neither none nor a MAC with one of the keys")
     func confusion() async throws {
-        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        let secret = key.key
         let payload = Forged.payload(server: Self.server, now: now)
         let open = Array(secret.publicKey.rawRepresentation)
-        let macs = [open, key.bytes, Array(Forged.base64(open).utf8)]
+        let macs = [open, Array(secret.rawRepresentation), Array(Forged.base64(open).utf8)]
         for algorithm in ["HS256", "RS256", "ES256", "EdDSA", "Ed25519", "eddsa", "none"] {
             for mac in macs {
                 let input = Forged.input(["alg": algorithm, "kid": "k1", "typ": "JWT"], payload)
@@ -113,14 +104,14 @@ struct TokenTests {
 
     @Test("A correctly signed token with a wrong header or payload is refused")
     func signedNonsense() async throws {
-        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        let secret = key.key
         func signed(_ header: [String: Any], _ payload: [String: Any]) throws -> String {
             let input = Forged.input(header, payload)
             return "\(input).\(Forged.base64(Array(try secret.signature(for: Data(input.utf8)))))"
         }
         let header: [String: Any] = ["alg": "EdDSA", "kid": "k1", "typ": "JWT"]
         let payload = Forged.payload(server: Self.server, now: now)
-        _ = try await cryptography.verify(try signed(header, payload), keys: [key], now: now)
+        _ = try await verifier.verify(try signed(header, payload), keys: [key], now: now)
         for (name, value) in [
             ("alg", "HS256" as Any?), ("alg", "none"), ("alg", nil), ("kid", nil), ("kid", 1), ("kid", "k9"),
             ("typ", "at+jwt"),
@@ -146,7 +137,7 @@ struct TokenTests {
 extension TokenTests {
     @Test("A signed token with a duplicate member in header or payload is refused")
     func duplicateMembers() async throws {
-        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        let secret = key.key
         func signed(_ header: String, _ payload: String) throws -> String {
             let input = [header, payload].map { Forged.base64(Array($0.utf8)) }.joined(separator: ".")
             return "\(input).\(Forged.base64(Array(try secret.signature(for: Data(input.utf8)))))"
@@ -157,7 +148,7 @@ extension TokenTests {
             #""iss":"\#(Self.server)","aud":"\#(Self.server)","sub":"alice","inc":"i1","sid":"s1","#
             + #""iat":\#(seconds),"exp":\#(seconds + 600)"#
         let good = try signed("{\(header)}", "{\(payload)}")
-        #expect(try await cryptography.verify(good, keys: [key], now: now) == .own(claims()))
+        #expect(try await verifier.verify(good, keys: [key], now: now) == .own(claims()))
         _ = await refusal(of: try signed(#"{\#(header),"kid":"k1"}"#, "{\(payload)}"))
         _ = await refusal(of: try signed("{\(header)}", #"{\#(payload),"sub":"alice"}"#))
     }

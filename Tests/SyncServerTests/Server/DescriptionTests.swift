@@ -34,9 +34,11 @@ struct DescriptionTests {
 
     @Test("The document has exactly the routes and methods of the server")
     func routes() {
+        let rows =
+            EntitlementService.routes.resources.map { ($0.path, $0.methods) }
+            + Responder.routes.resources.map { ($0.path, $0.methods) }
         var expected: [String: Set<String>] = [:]
-        for route in EntitlementService.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
-        for route in OperationalEndpoint.allCases { expected[route.rawValue] = ["GET"] }
+        for (path, methods) in rows { expected[path] = Set(methods.map(\.rawValue)) }
         let described = Self.described().mapValues { Set($0.keys) }
         #expect(described.keys.sorted() == expected.keys.sorted())
         for path in expected.keys.sorted() { #expect(described[path] == expected[path], "\(path)") }
@@ -48,10 +50,10 @@ struct DescriptionTests {
             for (method, statuses) in methods.sorted(by: { $0.key < $1.key }) {
                 #expect(statuses.isSuperset(of: [408, 413, 415, 431, 500]), "\(method) \(path)")
                 // Operational endpoints are exempt from the rate limits and from overload refusals.
-                let isOperational = OperationalEndpoint(rawValue: path) != nil
+                let isOperational = Responder.routes.resource(at: path) != nil
                 #expect(statuses.contains(429) != isOperational, "\(method) \(path)")
                 #expect(
-                    statuses.contains(503) != isOperational || path == OperationalEndpoint.readiness.rawValue,
+                    statuses.contains(503) != isOperational || path == "/readyz",
                     "\(method) \(path)")
                 #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
             }

@@ -7,9 +7,7 @@ import Testing
 struct LimitTableTests {
     @Test("The table has exactly the limits and defaults of --limits, in the same order")
     func table() throws {
-        let repository = URL(filePath: #filePath).resolvingSymlinksInPath().deletingLastPathComponent()
-            .appending(path: "../../../Docs/Operations.md").standardized
-        let text = try String(contentsOf: repository, encoding: .utf8)
+        let text = try String(contentsOf: Repository.file("Docs/Operations.md"), encoding: .utf8)
         let lines = text.split(separator: "\n").drop { !$0.hasPrefix("## Limits") }.filter { $0.hasPrefix("| `") }
         let described = lines.map { line in
             line.split(separator: "|").prefix(2).map { $0.trimmingCharacters(in: CharacterSet(charactersIn: " `")) }

@@ -1,5 +1,5 @@
-import CoreMetrics
 import HTTPTypes
+import SyncService
 import Testing
 
 @testable import SyncServer
@@ -8,32 +8,37 @@ import Testing
 struct MetricsTests {
     @Test("Counters, gauges and histograms are written in the Prometheus text format")
     func text() {
-        let metrics = PrometheusMetrics()
-        let counter = Counter(label: "b.total", dimensions: [("z", "1"), ("a", "x\"y\\z\nw")], factory: metrics)
-        counter.increment(by: 2)
-        Counter(label: "b.total", dimensions: [("a", "x\"y\\z\nw"), ("z", "1")], factory: metrics).increment()
-        Meter(label: "9lives", factory: metrics).set(1.5)
-        let timer = CoreMetrics.Timer(label: "c_seconds", factory: metrics)
-        timer.recordNanoseconds(2_000_000)
-        timer.recordNanoseconds(7_000_000_000)
+        let metrics = ServerMetrics()
+        metrics.beginStream()
+        metrics.set(feedAge: .milliseconds(1_500))
+        metrics.count(.quota)
+        for (status, elapsed) in [(.ok, .milliseconds(2)), (.notFound, .seconds(7))]
+            as [(HTTPResponse.Status, Duration)]
+        {
+            metrics.count(method: .get, route: "/v1/kv/{key}", status: status, elapsed: elapsed, byteCount: 3)
+        }
         let lines = metrics.text().split(separator: "\n").map(String.init)
-        #expect(lines[0] == "# TYPE _9lives gauge")
-        #expect(lines[1] == "_9lives 1.5")
-        #expect(lines[2] == "# TYPE b_total counter")
-        #expect(lines[3] == #"b_total{a="x\"y\\z\nw",z="1"} 3"#)
-        #expect(lines[4] == "# TYPE c_seconds histogram")
-        #expect(lines.contains(#"c_seconds_bucket{le="0.001"} 0"#))
-        #expect(lines.contains(#"c_seconds_bucket{le="0.0025"} 1"#))
-        #expect(lines.contains(#"c_seconds_bucket{le="+Inf"} 2"#))
-        #expect(lines.suffix(2) == ["c_seconds_sum 7.002", "c_seconds_count 2"])
-    }
-
-    @Test("An instrument is not exported if its name belongs to an instrument of another kind")
-    func clash() {
-        let metrics = PrometheusMetrics()
-        Counter(label: "a", factory: metrics).increment()
-        Meter(label: "a", factory: metrics).set(7)
-        #expect(metrics.text() == "# TYPE a counter\na 1\n")
+        #expect(
+            lines.prefix(6) == [
+                "# TYPE change_feed_age_seconds gauge", "change_feed_age_seconds 1.5",
+                "# TYPE http_server_open_requests gauge", "http_server_open_requests 0.0",
+                "# TYPE http_server_open_streams gauge", "http_server_open_streams 1.0",
+            ])
+        #expect(lines.contains("# TYPE http_server_refusals_total counter"))
+        #expect(lines.contains(#"http_server_refusals_total{reason="quota"} 1"#))
+        #expect(lines.contains(#"http_server_refusals_total{reason="slow"} 0"#))
+        let labels = #"method="GET",route="/v1/kv/{key}""#
+        let name = "http_server_request_duration_seconds"
+        #expect(lines.contains("# TYPE \(name) histogram"))
+        #expect(lines.contains("\(name)_bucket{\(labels),le=\"0.001\"} 0"))
+        #expect(lines.contains("\(name)_bucket{\(labels),le=\"0.0025\"} 1"))
+        #expect(lines.contains("\(name)_bucket{\(labels),le=\"+Inf\"} 2"))
+        #expect(lines.contains("\(name)_sum{\(labels)} 7.002") && lines.contains("\(name)_count{\(labels)} 2"))
+        for status in ["2xx", "4xx"] {
+            #expect(lines.contains("http_server_requests_total{\(labels),status=\"\(status)\"} 1"))
+        }
+        #expect(lines.contains("http_server_response_bytes_total{\(labels)} 6"))
+        #expect(!lines.contains("# TYPE evidence_total counter"))
     }
 
     @Test("Unknown methods share one label")

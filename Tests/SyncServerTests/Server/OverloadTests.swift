@@ -50,9 +50,9 @@ struct OverloadTests {
         let long = [UInt8](repeating: 7, count: 3 << 20)
         let counting = GatedHandler()
         counting.open()
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
+        let respond: @Sendable (ServiceRequest) async -> ServiceResponse = { request in
             if request.head.path == "/v1/kv/short" { return await counting.respond(request) }
-            return ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
+            return ServiceResponse(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
         }
         try await LocalListener.run(limits, respond: respond) { port in
             let body = method == "PUT" ? "1" : nil
@@ -115,9 +115,9 @@ struct OverloadTests {
     }
 
     /// Answers with 16 MiB, or 10 bytes for `/v1/small`. The path is the caller.
-    @Sendable private static func respondAtLength(_ request: ServiceRequest) async -> ServiceAnswer {
+    @Sendable private static func respondAtLength(_ request: ServiceRequest) async -> ServiceResponse {
         let count = request.head.path == "/v1/small" ? 10 : 16 << 20
-        return ServiceAnswer(
+        return ServiceResponse(
             HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 0x78, count: count)), route: "/test",
             caller: request.head.path)
     }
@@ -260,6 +260,8 @@ struct OverloadTests {
             steady.send(String(repeating: "x", count: 10_000))
             #expect(steady.answer()?.text == "60000")
             #expect(slow.answer()?.status == 408)
+            #expect(slow.receiveAll() == [])
         }
+        #expect(handler.arrivals == 1)
     }
 }

@@ -2,6 +2,7 @@ import HTTPTypes
 import Testing
 
 @testable import SyncServer
+import SyncService
 
 @Suite("Trusted proxies")
 struct ProxyTests {

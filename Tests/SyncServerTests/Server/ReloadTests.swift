@@ -104,9 +104,7 @@ struct ReloadTests {
 
     @Test("The catalogue and limits are read again; a wrong file or a change that needs a restart changes nothing")
     func configuration() throws {
-        let repository = URL(filePath: #filePath).resolvingSymlinksInPath().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-        let example = repository.appending(path: "Sources/syncd/Resources/insomniowl.json").path
+        let example = Repository.file("Sources/syncd/Resources/insomniowl.json").path
         let server = try serve(#""limit": ["body-bytes=1024"]"#)
         func status(_ target: String) throws -> Int? {
             try ask(server.port, "GET", target, fields: [Self.authorization])?.status

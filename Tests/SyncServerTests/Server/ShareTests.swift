@@ -143,10 +143,10 @@ struct ShareTests {
 
     /// Answers with streams that stay open.
     private final class Feeds: Sendable {
-        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+        @Sendable func respond(_ request: ServiceRequest) async -> ServiceResponse {
             let (pieces, feed) = AsyncStream.makeStream(of: [UInt8].self)
             feed.yield(Array(": open\n\n".utf8))
-            return ServiceAnswer(
+            return ServiceResponse(
                 HTTPResponse(status: .ok), body: .stream(pieces, end: { feed.finish() }), route: "/test")
         }
     }

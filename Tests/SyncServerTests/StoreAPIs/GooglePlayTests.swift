@@ -1,7 +1,6 @@
 import CryptoExtras
 import Foundation
 import HTTPTypes
-import JWTKit
 import SyncCore
 import SyncServer
 import Synchronization
@@ -10,13 +9,12 @@ import Testing
 
 @Suite("Client of the Play Developer API")
 struct GooglePlayTests {
-    private struct Grant: JWTPayload {
+    private struct Claims: Decodable {
         var iss: String
         var scope: String
         var aud: String
         var iat: Int64
         var exp: Int64
-        func verify(using algorithm: some JWTAlgorithm) throws {}
     }
 
     private static let granted = ScriptedTransport.answer(
@@ -40,27 +38,32 @@ struct GooglePlayTests {
             transport: transport, host: host)
     }
 
-    @Test("obtains one access token with a signed grant and uses it until it expires")
-    func grant() async throws {
+    @Test("obtains one access token with a signed assertion and uses it until it expires")
+    func assertion() async throws {
         let clock = ManualTime(1_800_000_000_000)
         let state = ScriptedTransport.answer(200, #"{"a":1}"#)
         let transport = ScriptedTransport([Self.granted, state, state, Self.granted, state])
         let client = try client(transport, now: { clock.now })
-        #expect(try await client.subscription(purchaseToken: "t/1") == Array(#"{"a":1}"#.utf8))
-        _ = try await client.subscription(purchaseToken: "t/1")
+        #expect(
+            try await client.subscription(packageName: "com.example.owls", purchaseToken: "t/1")
+                == Array(#"{"a":1}"#.utf8))
+        _ = try await client.subscription(packageName: "com.example.owls", purchaseToken: "t/1")
         clock.now += 3_600_000
-        _ = try await client.subscription(purchaseToken: "t/1")
+        _ = try await client.subscription(packageName: "com.example.owls", purchaseToken: "t/1")
         let look = "GET \(Self.app)/subscriptionsv2/tokens/t%2F1"
         #expect(transport.sent.map(\.line) == ["POST /token", look, look, "POST /token", look])
         #expect(transport.sent[1].bearer == "secret")
         let prefix = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion="
         #expect(transport.sent[0].body.hasPrefix(prefix))
-        let keys = JWTKeyCollection()
-        await keys.add(rsa: try Insecure.RSA.PublicKey(backing: key.publicKey), digestAlgorithm: .sha256, kid: "K1")
-        let grant = try await keys.verify(String(transport.sent[0].body.dropFirst(prefix.count)), as: Grant.self)
-        #expect(grant.iss == "sync@example.iam" && grant.aud == "https://oauth2.example.com/token")
-        #expect(grant.scope == "https://www.googleapis.com/auth/androidpublisher")
-        #expect(grant.iat == 1_800_000_000 && grant.exp - grant.iat == 3_600)
+        let token = try SentToken(String(transport.sent[0].body.dropFirst(prefix.count)))
+        #expect(token.header == ["alg": "RS256", "kid": "K1", "typ": "JWT"])
+        #expect(
+            key.publicKey.isValidSignature(
+                .init(rawRepresentation: token.signature), for: token.signed, padding: .insecurePKCS1v1_5))
+        let claims = try JSONDecoder().decode(Claims.self, from: token.payload)
+        #expect(claims.iss == "sync@example.iam" && claims.aud == "https://oauth2.example.com/token")
+        #expect(claims.scope == "https://www.googleapis.com/auth/androidpublisher")
+        #expect(claims.iat == 1_800_000_000 && claims.exp - claims.iat == 3_600)
     }
 
     @Test("looks up subscriptions of its own app only")
@@ -73,20 +76,6 @@ struct GooglePlayTests {
         #expect(error?.kind == .invalidArgument && transport.sent.isEmpty)
         #expect(
             try await client.subscription(packageName: "com.example.owls", purchaseToken: "t") == Array("{}".utf8))
-    }
-
-    @Test("acknowledges subscriptions and products")
-    func acknowledgement() async throws {
-        let done = ScriptedTransport.answer(204, "")
-        let transport = ScriptedTransport([Self.granted, done, done])
-        let client = try client(transport)
-        try await client.acknowledgeSubscription(product: "pro", purchaseToken: "t")
-        try await client.acknowledgeProduct("coins", purchaseToken: "u")
-        #expect(
-            transport.sent.map(\.line).dropFirst() == [
-                "POST \(Self.app)/subscriptions/pro/tokens/t:acknowledge",
-                "POST \(Self.app)/products/coins/tokens/u:acknowledge",
-            ])
     }
 
     @Test("looks up one-time products, and acknowledges for a server what it recorded, of its own app only")
@@ -136,7 +125,7 @@ struct GooglePlayTests {
         let rejected = ScriptedTransport.answer(401, "{}")
         let transport = ScriptedTransport([Self.granted, rejected, Self.granted, rejected])
         let error = await #expect(throws: StoreAPIError.self) {
-            _ = try await client(transport).subscription(purchaseToken: "t")
+            _ = try await client(transport).subscription(packageName: "com.example.owls", purchaseToken: "t")
         }
         #expect(error?.kind == .unauthorized)
         #expect(transport.sent.count == 4)
@@ -146,7 +135,7 @@ struct GooglePlayTests {
     func unknownSubscription(status: Int) async throws {
         let transport = ScriptedTransport([Self.granted, ScriptedTransport.answer(status, "{}")])
         let error = await #expect(throws: StoreAPIError.self) {
-            _ = try await client(transport).subscription(purchaseToken: "t")
+            _ = try await client(transport).subscription(packageName: "com.example.owls", purchaseToken: "t")
         }
         #expect(error?.isNotFound == (status != 400))
     }

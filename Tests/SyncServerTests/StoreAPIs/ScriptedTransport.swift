@@ -4,6 +4,7 @@ import SyncCore
 import SyncProtocol
 import Synchronization
 import TestSupport
+import Testing
 
 /// A transport that records requests and sends prepared responses in order; after the last it is unreachable.
 final class ScriptedTransport: HTTPTransport {
@@ -39,5 +40,27 @@ final class ScriptedTransport: HTTPTransport {
         var response = HTTPResponse(status: .init(code: status))
         response.headerFields[.retryAfter] = retryAfter
         return TransportAnswer(response, body: Array(body.utf8))
+    }
+}
+
+/// A JSON Web Signature in compact form that a client sent.
+struct SentToken {
+    let header: [String: String]
+    let payload: Data
+    /// The bytes that are signed.
+    let signed: Data
+    let signature: Data
+
+    init(_ text: String) throws {
+        let parts = text.split(separator: ".")
+        try #require(parts.count == 3)
+        let bytes = try parts.map { part in
+            let padded = part.replacing("-", with: "+").replacing("_", with: "/")
+            return try #require(
+                Data(base64Encoded: padded + String(repeating: "=", count: (4 - padded.count % 4) % 4)))
+        }
+        header = try JSONDecoder().decode([String: String].self, from: bytes[0])
+        (payload, signature) = (bytes[1], bytes[2])
+        signed = Data("\(parts[0]).\(parts[1])".utf8)
     }
 }

@@ -24,15 +24,15 @@ struct StreamTests {
         /// Returns `true` if the stream has ended or ends soon. Blocks the calling thread.
         func isEnded() -> Bool { end.wait(timeout: .now() + Double(Patience.seconds)) == .success }
 
-        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+        @Sendable func respond(_ request: ServiceRequest) async -> ServiceResponse {
             let feed = feed
-            return ServiceAnswer(
+            return ServiceResponse(
                 HTTPResponse(status: .ok), body: .stream(pieces, end: { feed.finish() }), route: "/test")
         }
     }
 
     private let source = Source()
-    private let metrics = PrometheusMetrics()
+    private let metrics = ServerMetrics()
 
     @Test("Each piece is sent before the next one is produced, and the connection closes after the stream")
     func pieces() async throws {
@@ -63,7 +63,7 @@ struct StreamTests {
         let source = source
         let metrics = metrics
         try await LocalListener.run(
-            ListenerConfiguration(port: 0), respond: source.respond, metrics: ServerMetrics(metrics)
+            ListenerConfiguration(port: 0), respond: source.respond, metrics: metrics
         ) { port in
             let connection = try RawConnection(port: port)
             connection.send(request("GET", "/stream"))
@@ -81,12 +81,12 @@ struct StreamTests {
         let source = source
         let (began, begin) = AsyncStream.makeStream(of: Void.self)
         let (allowed, allow) = AsyncStream.makeStream(of: Void.self)
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
+        let respond: @Sendable (ServiceRequest) async -> ServiceResponse = { request in
             if request.head.path == "/stream" { return await source.respond(request) }
             begin.yield()
             begin.finish()
             for await _ in allowed { break }
-            return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes(Array("done".utf8)), route: "/test")
+            return ServiceResponse(HTTPResponse(status: .ok), body: .bytes(Array("done".utf8)), route: "/test")
         }
         try await LocalListener.run(ListenerConfiguration(port: 0), respond: respond, ending: began) { port in
             let stream = try RawConnection(port: port)
@@ -125,9 +125,9 @@ struct StreamTests {
     @Test("A last piece does not delay shutdown when its client does not read", .timeLimit(.minutes(15)))
     func lastPiece() async throws {
         let source = source
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
+        let respond: @Sendable (ServiceRequest) async -> ServiceResponse = { _ in
             let feed = source.feed
-            return ServiceAnswer(
+            return ServiceResponse(
                 HTTPResponse(status: .ok),
                 body: .stream(
                     source.pieces,
@@ -159,8 +159,8 @@ struct StreamTests {
     @Test("A stream that does not end in time during shutdown is closed", .timeLimit(.minutes(15)))
     func longEnd() async throws {
         let source = source
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
-            ServiceAnswer(HTTPResponse(status: .ok), body: .stream(source.pieces, end: {}), route: "/test")
+        let respond: @Sendable (ServiceRequest) async -> ServiceResponse = { _ in
+            ServiceResponse(HTTPResponse(status: .ok), body: .stream(source.pieces, end: {}), route: "/test")
         }
         var limits = ListenerConfiguration(port: 0)
         limits.shutdownSeconds = 3_000

@@ -16,7 +16,7 @@ final class GatedHandler: Sendable {
 
     init(_ text: @escaping @Sendable (ServiceRequest) -> String = { "\($0.body.count)" }) { self.text = text }
 
-    @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+    @Sendable func respond(_ request: ServiceRequest) async -> ServiceResponse {
         await withCheckedContinuation { continuation in
             let isOpen = state.withLock { state in
                 state.arrivals += 1
@@ -25,7 +25,7 @@ final class GatedHandler: Sendable {
             }
             if isOpen { continuation.resume() }
         }
-        return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes(Array(text(request).utf8)), route: "/test")
+        return ServiceResponse(HTTPResponse(status: .ok), body: .bytes(Array(text(request).utf8)), route: "/test")
     }
 
     func open() {

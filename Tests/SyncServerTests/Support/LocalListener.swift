@@ -11,15 +11,14 @@ enum LocalListener {
     /// Runs `body` with the port of a running listener, then shuts the listener down gracefully. `body` runs on a
     /// thread of its own and may block. The shutdown starts earlier if `ending` yields.
     static func run<Result: Sendable>(
-        _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
-        fastRead: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
-        metrics: ServerMetrics = ServerMetrics(PrometheusMetrics()), ending: AsyncStream<Void>? = nil,
+        _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceResponse,
+        fastRead: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceResponse? = { _, _ in nil },
+        metrics: ServerMetrics = ServerMetrics(), ending: AsyncStream<Void>? = nil,
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        var handlers = Responder.Handlers(respond: respond)
-        handlers.fastRead = { request, _, longest in fastRead(request, longest) }
-        let responder = Responder(handlers, metrics: metrics, limits: configuration, logger: logger)
+        let responder = Responder(
+            ScriptedHandler(response: respond, fast: fastRead), metrics: metrics, limits: configuration, logger: logger)
         let (ports, portContinuation) = AsyncStream.makeStream(of: Int.self)
         let listener = try Listener(configuration, responder: responder, logger: logger) {
             portContinuation.yield($0)
@@ -49,4 +48,14 @@ enum LocalListener {
             Thread.detachNewThread { continuation.resume(with: Swift.Result { try body() }) }
         }
     }
+}
+
+/// A handler of requests in a test.
+struct ScriptedHandler: RequestHandler {
+    var response: @Sendable (ServiceRequest) async -> ServiceResponse
+    var fast: @Sendable (HTTPRequest, _ longest: Int) -> ServiceResponse? = { _, _ in nil }
+
+    func respond(to request: ServiceRequest) async -> ServiceResponse { await response(request) }
+
+    func fastRead(_ request: HTTPRequest, peer: String, longest: Int) -> ServiceResponse? { fast(request, longest) }
 }

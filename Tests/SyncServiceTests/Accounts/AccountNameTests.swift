@@ -24,13 +24,13 @@ struct AccountNameTests {
         // A header field cannot carry this name.
         guard !name.contains("\n") else { return }
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
-        #expect(await issuing.status(of: "external|\(name)|1800000600") == 401)
+        #expect(await issuing.status(of: .external(name, 1_800_000_600)) == 401)
     }
 
     @Test("A subject of another issuer with decomposed letters is refused", arguments: ["cafe\u{301}", "\u{212B}"])
     func decomposed(_ subject: String) async throws {
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
-        #expect(await issuing.status(of: "external|\(subject)|1800000600") == 401)
+        #expect(await issuing.status(of: .external(subject, 1_800_000_600)) == 401)
     }
 
     @Test(
@@ -41,7 +41,7 @@ struct AccountNameTests {
     func fit(_ name: String) async throws {
         #expect(await AccountOwner(service, name).signUp().status == 201)
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
-        #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
+        #expect(await issuing.status(of: .external(name, 1_800_000_600)) == 200)
     }
 
     @Test("An existing account with a reserved name keeps working, and the name cannot be taken again")

@@ -144,7 +144,7 @@ struct EarlierNameTests {
         line.beforeWriting { if $0.text.hasPrefix("server/names/") { clock.advance(seconds: 120) } }
         let service = try await EntitlementService(
             line, configuration: ServiceConfiguration(name: "https://sync.example.com"),
-            cryptography: PlainCryptography(host: clock.host), host: clock.host, onError: { _ in })
+            passwords: PlainPasswords(), host: clock.host, onError: { _ in })
         #expect(try await claim("owl") != nil)
         #expect(service.feedAge < .seconds(10))
     }

@@ -32,20 +32,15 @@ struct ErasureTests {
     func inFlight() async throws {
         let reply = await alice.signUp()
         let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
-        let (reached, released) = (Event(), Event())
-        store.before { (key, _) throws(BackendError) in
-            guard key.text == home + "slow" else { return }
-            reached.happen()
-            await released.wait()
-        }
+        let gate = store.pause { $0.text == home + "slow" }
         let (erased, written) = await withTaskGroup(of: (String, Int).self) { group in
             group.addTask { ("write", await put(home + "slow", token: reply["access_token"])) }
-            await reached.wait()
+            await gate.reached.wait()
             group.addTask { ("erase", await alice.erase(token: reply["access_token"]).status) }
             // Gives an erasure that does not wait time to finish.
             for _ in 0..<10_000 { await Task.yield() }
             #expect(await put(home + "late", token: reply["access_token"]) == 403)
-            released.happen()
+            gate.open()
             var statuses: [String: Int] = [:]
             for await (name, status) in group { statuses[name] = status }
             return (statuses["erase"], statuses["write"])
@@ -64,14 +59,7 @@ struct ErasureTests {
             #expect(reply.status == 201)
             let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
             for name in ["a", "b"] { #expect(await put(home + name, token: reply["access_token"]) == 200) }
-            let count = Mutex(0)
-            store.before { (key, _) throws(BackendError) in
-                let isBroken = count.withLock { count in
-                    count += 1
-                    return count >= step
-                }
-                if isBroken { throw BackendError(.unavailable, key: key, message: "the disk is away") }
-            }
+            store.fail(after: step - 1)
             let status = await alice.erase(token: reply["access_token"]).status
             store.before(nil)
             if status == 204 { break }

@@ -9,22 +9,20 @@ import Testing
 @Suite("Accounts of another issuer")
 struct ExternalTests {
     /// Accepts the issuer's tokens until the issuer withdraws its keys, and counts the checks.
-    private final class Issuing: ForwardingCryptography {
-        let base: any ServiceCryptography
+    private final class Issuing: TokenIssuer {
         private let state = Mutex((isWithdrawn: false, count: 0))
         var count: Int { state.withLock { $0.count } }
-
-        init(_ host: HostServices) { base = PlainCryptography(host: host, issuer: "https://login.example.com") }
+        var name: String { PlainIssuer().name }
 
         func withdraw() { state.withLock { $0.isWithdrawn = true } }
 
-        func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+        func verify(_ token: WebToken, now: Int64) async throws(TokenRefusal) -> VerifiedToken {
             let isWithdrawn = state.withLock { state in
                 state.count += 1
                 return state.isWithdrawn
             }
             guard !isWithdrawn else { throw TokenRefusal("no such key") }
-            return try await base.verify(token, keys: keys, now: now)
+            return try await PlainIssuer().verify(token, now: now)
         }
     }
 
@@ -37,7 +35,7 @@ struct ExternalTests {
         let other = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func token(_ issued: Int64?) -> String {
             let now = clock.now / 1_000
-            return "external|carol|\(now + 600)" + (issued.map { "|\(now + $0)" } ?? "")
+            return .external("carol", now + 600, issued: issued.map { now + $0 })
         }
         let (dated, bare) = (token(-10), token(nil))
         #expect(await service.status(of: bare) == 200)
@@ -61,7 +59,7 @@ struct ExternalTests {
     @Test("After an erasure, a token that was ended cannot create a new account, and a later one can")
     func endedBeforeErasure() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
-        func token() -> String { "external|carol|\(clock.now / 1_000 + 600)|\(clock.now / 1_000)" }
+        func token() -> String { .external("carol", clock.now / 1_000 + 600, issued: clock.now / 1_000) }
         let ended = token()
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: ended).status == 204)
         #expect(await service.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken).status == 204)
@@ -78,13 +76,14 @@ struct ExternalTests {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.allowsSignUp = true
         let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host, issuer: issuer),
-            host: clock.host, onError: { _ in }, onRefusedToken: { token in refused.withLock { $0.append(token) } })
+            store, configuration: configuration, passwords: PlainPasswords(),
+            issuers: [PlainIssuer(name: issuer)], host: clock.host, onError: { _ in },
+            onRefusedToken: { token in refused.withLock { $0.append(token) } })
         await service.followChanges()
         let (now, clock) = (clock.now / 1_000, clock)
         func check(_ subject: String, _ status: Int, _ reason: String, issued: Int64 = now) async {
             refused.withLock { $0 = [] }
-            let token = "external|\(subject)|\(clock.now / 1_000 + 600)|\(issued)"
+            let token: String = .external(subject, clock.now / 1_000 + 600, issued: issued)
             #expect(await service.status(of: token) == status)
             let found = refused.withLock { $0 }
             #expect(found.map(\.issuer) == [issuer] && found.map(\.subject) == [subject], "\(found)")
@@ -94,7 +93,7 @@ struct ExternalTests {
         await check("alice", 403, "its subject is the name of an account that its issuer did not create")
         await check("operator", 401, "its subject is no account name: the name \"operator\" is reserved")
         await check("cafe\u{301}", 401, "its subject is no account name: write the name in composed form (NFC)")
-        let token = "external|carol|\(now + 600)|\(now)"
+        let token: String = .external("carol", now + 600, issued: now)
         refused.withLock { $0 = [] }
         #expect(await service.status(of: token) == 200)
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
@@ -104,17 +103,17 @@ struct ExternalTests {
 
     @Test("A token is verified again each hour, however long it is valid")
     func remembering() async throws {
-        let cryptography = Issuing(clock.host)
+        let issuer = Issuing()
         let service = try await EntitlementService(
-            store, configuration: ServiceConfiguration(name: "https://sync.example.com"), cryptography: cryptography,
-            host: clock.host, onError: { _ in })
+            store, configuration: ServiceConfiguration(name: "https://sync.example.com"), passwords: PlainPasswords(),
+            issuers: [issuer], host: clock.host, onError: { _ in })
         await service.followChanges()
-        let token = "external|carol|\(clock.now / 1_000 + 864_000)"
+        let token: String = .external("carol", clock.now / 1_000 + 864_000)
         #expect(await service.status(of: token) == 200)
-        cryptography.withdraw()
+        issuer.withdraw()
         clock.advance(seconds: 3_599)
         #expect(await service.status(of: token) == 200)
-        #expect(cryptography.count == 1)
+        #expect(issuer.count == 1)
         clock.advance(seconds: 1)
         #expect(await service.status(of: token) == 401)
     }

@@ -145,7 +145,7 @@ struct FoldedAccountTests {
         let store = MemoryBackend()
         let service = try await EntitlementService.open(store, issuer: "https://login.example.com")
         for subject in ["owl", "Owl"] {
-            let account = await service.ask(.get, "/v1/accounts/self", token: "external|\(subject)|1800000600")
+            let account = await service.ask(.get, "/v1/accounts/self", token: .external(subject, 1_800_000_600))
             #expect(account.status == 200 && account["name"] == subject)
         }
         #expect(await AccountOwner(service, "OWL").signUp().status == 201)

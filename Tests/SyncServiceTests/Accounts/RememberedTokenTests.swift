@@ -38,7 +38,7 @@ struct RememberedTokenTests {
         let service = try await EntitlementService.open(
             MemoryBackend(), clock: clock, issuer: "https://login.example.com")
         func token(_ name: String, _ number: Int) -> String {
-            "external|\(name)|\(clock.now / 1_000 + 600 + Int64(number))"
+            .external(name, clock.now / 1_000 + 600 + Int64(number))
         }
         let other = token("bob", 0)
         #expect(await status(service, "Bearer " + other) == 200)

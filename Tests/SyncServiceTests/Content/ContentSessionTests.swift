@@ -39,7 +39,7 @@ struct ContentSessionTests {
         configuration.evidence.appStore = PlainStoreVerifier()
         configuration.contentEnvironment = environment
         let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host), host: clock.host,
+            store, configuration: configuration, passwords: PlainPasswords(), host: clock.host,
             onError: { _ in })
         await service.followChanges()
         return service
@@ -78,8 +78,8 @@ struct ContentSessionTests {
             fields[asCookie ? .cookie : .authorization] = asCookie ? "a=b; __Host-content=\(token)" : "Bearer \(token)"
         }
         let head = try Self.head(target, fields)
-        let slow = await service.respond(to: ServiceRequest(head, body: [], peer: "192.0.2.1")).response.status.code
-        if let fast = service.fastRead(head, peer: "192.0.2.1") { #expect(fast.response.status.code == slow) }
+        let slow = await service.respond(to: ServiceRequest(head, body: [], peer: "192.0.2.1")).head.status.code
+        if let fast = service.fastRead(head, peer: "192.0.2.1") { #expect(fast.head.status.code == slow) }
         return slow
     }
 
@@ -113,9 +113,9 @@ struct ContentSessionTests {
         let head = try Self.head("/owls/1/a.jpg", [.authorization: "Bearer \(token)"])
         #expect(service.fastRead(head, peer: "192.0.2.1") == nil)
         #expect(try await check("/owls/1/a.jpg", token) == 204)
-        #expect(service.fastRead(head, peer: "192.0.2.1")?.response.status == .noContent)
+        #expect(service.fastRead(head, peer: "192.0.2.1")?.head.status == .noContent)
         clock.advance(seconds: 599)
-        #expect(service.fastRead(head, peer: "192.0.2.1")?.response.status == .noContent)
+        #expect(service.fastRead(head, peer: "192.0.2.1")?.head.status == .noContent)
         clock.advance(seconds: 1)
         #expect(service.fastRead(head, peer: "192.0.2.1") == nil)
         #expect(try await check("/owls/1/a.jpg", token) == 401)
@@ -235,7 +235,7 @@ struct ContentSessionTests {
     func removedKey() async throws {
         let token = try #require(await session()["session"])
         #expect(try await check("/extra/", token) == 403)
-        let keys = ServerKeys(of: store, PlainCryptography(host: clock.host), host: clock.host)
+        let keys = ServerKeys(of: store, host: clock.host)
         _ = try await keys.rotate(removesFormer: true)
         await service.followChanges()
         #expect(try await check("/extra/", token) == 401)
@@ -292,7 +292,7 @@ struct ContentSessionTests {
         clock.advance(seconds: 600)
         func status(_ token: String, _ peer: String) async throws -> Int {
             let head = try Self.head("/live/", [.authorization: "Bearer \(token)"])
-            return await service.respond(to: ServiceRequest(head, body: [], peer: peer)).response.status.code
+            return await service.respond(to: ServiceRequest(head, body: [], peer: peer)).head.status.code
         }
         for _ in 0..<300 { #expect(try await status(token, "198.51.100.8") == 401) }
         var found: Set<Int> = []

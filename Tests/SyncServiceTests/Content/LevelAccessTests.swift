@@ -38,7 +38,7 @@ struct LevelAccessTests {
                 configuration.catalog = catalog
                 configuration.policy = .verified
                 configuration.evidence.appStore = PlainStoreVerifier()
-                configuration.grants = GrantConfiguration(root: SigningKey(id: "root", bytes: [1]), days: 30)
+                configuration.grants = GrantConfiguration(root: SigningKey(id: "root"), days: 30)
             })
         phone = try await Device(service, catalog, clock: clock)
         try await phone.signUp()
@@ -83,13 +83,14 @@ struct LevelAccessTests {
     /// The ends of the entitlements in a signed grant, in days from the start.
     private func granted() async throws -> [EntitlementID: Int64] {
         let reply = try await service.ask(.get, "/v1/grants?device=phone", token: token)
-        let lines = try #require(reply["grant"]).split(separator: "\n").dropFirst(4)
-        let ends = try lines.map { line in
-            let parts = line.split(separator: "=")
-            let until = try Timestamp(String(parts[1])).milliseconds
-            return (EntitlementID(String(parts[0])), (until - EvidenceStage.start) / Self.day)
+        return try WebToken(try #require(reply["grant"])).claims { claims throws(InputError) in
+            var ends: [EntitlementID: Int64] = [:]
+            for (name, item) in try claims.required("entitlements").object().all {
+                let until = try item.object().required("until").timestamp().milliseconds
+                ends[EntitlementID(name)] = (until - EvidenceStage.start) / Self.day
+            }
+            return ends
         }
-        return Dictionary(uniqueKeysWithValues: ends)
     }
 
     /// The status of a web server's question about `path`.

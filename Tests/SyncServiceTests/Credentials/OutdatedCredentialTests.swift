@@ -19,9 +19,9 @@ struct OutdatedCredentialTests {
     private let codes: [String]
 
     init() async throws {
-        var cryptography = PlainCryptography(host: clock.host)
-        cryptography.afterVerifying = { [gate] in await gate.pass() }
-        service = try await .open(store, clock: clock, cryptography: cryptography)
+        var passwords = PlainPasswords()
+        passwords.afterVerifying = { [gate] in await gate.pass() }
+        service = try await .open(store, clock: clock, passwords: passwords)
         alice = AccountOwner(service)
         let made = await alice.signUp()
         owner = made["access_token"]
@@ -64,44 +64,40 @@ struct OutdatedCredentialTests {
         }
     }
 
-    @Test("It creates no recovery codes")
-    func recoveryCodes() async throws {
-        let reply = await interrupt {
-            await service.ask(
-                .post, "/v1/accounts/self/recovery-codes", token: thief, json: ["password": "correct horse"])
-        } by: {
-            await changePassword()
-        }
-        #expect(reply.status == 403 && reply.members["recovery_codes"] == nil)
-        try await expectThatOnlyTheOwnerIsIn()
-        for code in (reply.members["recovery_codes"] as? [String] ?? []) + codes {
-            #expect(await service.recover("alice", code).status == 400)
-        }
+    enum Attempt: CaseIterable {
+        case recoveryCodes, password, approval, erasure, logIn, signUp
     }
 
-    @Test("It sets no password")
-    func password() async throws {
-        let reply = await interrupt {
-            await alice.changePassword(to: "thief's password", token: thief)
-        } by: {
-            await changePassword()
-        }
-        #expect(reply.status == 403)
-        #expect(await AccountOwner(service, password: "thief's password").logIn().status == 400)
-        try await expectThatOnlyTheOwnerIsIn()
-    }
-
-    @Test("It approves no device")
-    func approval() async throws {
+    @Test(
+        "It creates no recovery codes, sets no password, approves no device, erases nothing, and begins no session",
+        arguments: Attempt.allCases)
+    func attempts(_ attempt: Attempt) async throws {
         let device = await service.ask(.post, "/v1/devices")
         let reply = await interrupt {
-            await alice.approve(device["user_code"], token: thief)
+            switch attempt {
+            case .recoveryCodes:
+                await service.ask(
+                    .post, "/v1/accounts/self/recovery-codes", token: thief, json: ["password": "correct horse"])
+            case .password: await alice.changePassword(to: "thief's password", token: thief)
+            case .approval: await alice.approve(device["user_code"], token: thief)
+            case .erasure: await alice.erase(token: thief)
+            case .logIn: await alice.logIn()
+            case .signUp: await alice.signUp()
+            }
         } by: {
             await changePassword()
         }
-        #expect(reply.status == 403 && reply.problem?.detail.contains("begin again on the device") == true)
-        #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
+        let statuses: [Attempt: Int] = [.logIn: 400, .signUp: 409]
+        #expect(reply.status == statuses[attempt, default: 403])
+        #expect(reply["access_token"] == nil && reply.members["recovery_codes"] == nil)
+        if attempt == .approval {
+            #expect(reply.problem?.detail.contains("begin again on the device") == true)
+            #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
+        }
+        #expect(await AccountOwner(service, password: "thief's password").logIn().status == 400)
         try await expectThatOnlyTheOwnerIsIn()
+        guard attempt == .recoveryCodes else { return }
+        for code in codes { #expect(await service.recover("alice", code).status == 400) }
     }
 
     @Test("It redeems no approved device")
@@ -115,39 +111,6 @@ struct OutdatedCredentialTests {
             await changePassword()
         }
         #expect(reply.problem?.error == "invalid_grant")
-        try await expectThatOnlyTheOwnerIsIn()
-    }
-
-    @Test("It erases nothing")
-    func erasure() async throws {
-        let reply = await interrupt {
-            await alice.erase(token: thief)
-        } by: {
-            await changePassword()
-        }
-        #expect(reply.status == 403)
-        try await expectThatOnlyTheOwnerIsIn()
-    }
-
-    @Test("It begins no session, whether by logging in or by signing up again")
-    func logIn() async throws {
-        let reply = await interrupt {
-            await alice.logIn()
-        } by: {
-            await changePassword()
-        }
-        #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
-        try await expectThatOnlyTheOwnerIsIn()
-    }
-
-    @Test("It joins no account by signing up again")
-    func signUp() async throws {
-        let reply = await interrupt {
-            await alice.signUp()
-        } by: {
-            await changePassword()
-        }
-        #expect(reply.status == 409)
         try await expectThatOnlyTheOwnerIsIn()
     }
 
@@ -249,7 +212,7 @@ struct OutdatedCredentialTests {
         let issuer = "https://login.example.com"
         let first = try await EntitlementService.open(store, clock: clock, issuer: issuer)
         let second = try await EntitlementService.open(store, clock: clock, issuer: issuer)
-        let token = "external|carol|\(clock.now / 1_000 + 600)"
+        let token: String = .external("carol", clock.now / 1_000 + 600)
         #expect(await first.status(of: token) == 200)
         store.beforeReading { [gate] key in
             if key.text == "server/accounts/carol" { await gate.pass() }

@@ -30,7 +30,7 @@ struct EvidenceOverHTTPTests {
         ) { (_) throws(BackendError) in owner.token }
         return try await EntitlementStore(
             catalog: try #require(stage.service.configuration.catalog), local: MemoryBackend(), remote: remote,
-            account: account, environment: .sandbox, host: stage.clock.host)
+            server: remote, account: account, environment: .sandbox, host: stage.clock.host)
     }
 
     private func statement(_ id: TransactionID, by foundry: AppStoreFoundry) throws -> Evidence {
@@ -101,7 +101,7 @@ struct EvidenceOverHTTPTests {
         let month = MintedPurchase(
             "2", "month", at: "2025-05-20T00:00:00Z", expiry: "2025-06-20T00:00:00Z")
         try await phone.record(try receipt([MintedPurchase("1", "owl", at: "2025-05-01T00:00:00Z"), month]))
-        let other = EvidenceAnswer.Transaction(store: "app-store", environment: "sandbox", transactionID: "1")
+        let other = TransactionReference(store: .appStore, environment: .sandbox, id: "1")
         #expect(try await phone.sync().evidence.map(\.answer) == [.recordedInPart(ownedByAnother: [other])])
         #expect(try await phone.waitingEvidenceCount() == 0)
         #expect(try await !phone.access(to: "owl").isGranted)

@@ -50,10 +50,7 @@ struct EvidenceRecordTests {
         #expect(try await stage.service.recorder.tokens.holder(of: text) == nil)
     }
 
-    private var log: AuditLog {
-        let cryptography = PlainCryptography()
-        return AuditLog(store: stage.store) { cryptography.digest(of: $0) }
-    }
+    private var log: AuditLog { AuditLog(store: stage.store) }
 
     private func entry(_ number: Int) -> AuditLog.Entry {
         AuditLog.Entry(date: "2027-01-15T08:00:00Z", act: "record", account: "a\(number)", actor: "support")

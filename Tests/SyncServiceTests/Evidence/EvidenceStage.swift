@@ -6,6 +6,7 @@ import StoreEvidence
 import SyncCore
 import SyncProtocol
 import Synchronization
+import Testing
 
 @testable import SyncService
 
@@ -95,6 +96,16 @@ struct EvidenceStage {
         (alice, bob) = (await LedgerAccount(service, "alice"), await LedgerAccount(service, "bob"))
     }
 
+    /// A stage where alice has sent a sale that no other account has.
+    static func owned(
+        _ policy: TrustPolicy, _ ownership: ServiceConfiguration.Ownership = .keepWithFirst, isMonthly: Bool = false
+    ) async throws -> (EvidenceStage, Sale) {
+        let stage = try await EvidenceStage(policy, ownership)
+        let sale = isMonthly ? Sale.month("1", of: "1", at: stage.now) : Sale("1", at: stage.now)
+        try #require(try await stage.send([sale], as: stage.alice).results == ["2"])
+        return (stage, sale)
+    }
+
     /// A service over the same store, as after a restart.
     static func open(
         _ store: HookedBackend, _ clock: TestClock, _ policy: TrustPolicy,
@@ -111,7 +122,7 @@ struct EvidenceStage {
         configure(&configuration.evidence)
         configuration.evidence.parkedByteLimit = parkedByteLimit
         let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host), host: clock.host,
+            store, configuration: configuration, passwords: PlainPasswords(), host: clock.host,
             onError: { _ in }, onEvidence: { notes.add($0) })
         await service.followChanges()
         return service
@@ -134,10 +145,9 @@ struct EvidenceStage {
         _ ownership: ServiceConfiguration.Ownership = .keepWithFirst, over store: (any KeyValueBackend)? = nil
     ) -> SupportActs {
         guard let catalog = service.configuration.catalog else { preconditionFailure("the stage has a catalogue") }
-        let cryptography = PlainCryptography(host: clock.host)
         return SupportActs(
             store: store ?? self.store, catalog: catalog, ownership: ownership,
-            digest: { cryptography.digest(of: $0) }, host: clock.host)
+            host: clock.host)
     }
 
     func notify(_ sale: Sale, peer: String = "17.0.0.1") async throws -> Reply {

@@ -14,16 +14,11 @@ struct LineTransferTests {
         return decision == .transferred(to: "")
     }
 
-    private func audit(_ stage: EvidenceStage) -> AuditLog {
-        let cryptography = PlainCryptography()
-        return AuditLog(store: stage.store) { cryptography.digest(of: $0) }
-    }
+    private func audit(_ stage: EvidenceStage) -> AuditLog { AuditLog(store: stage.store) }
 
     @Test("A line stays with its first account when another account logs in on the same device")
     func loggingIn() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         stage.clock.advance(seconds: 600)
         #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.bob).results == ["owned-by-another"])
         #expect(await stage.rights(of: stage.alice) == ["owl"])
@@ -32,9 +27,7 @@ struct LineTransferTests {
 
     @Test("An explicit restore moves a line once a day, both accounts see it, and neither learns a name")
     func restoring() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale.month("1", of: "1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer, isMonthly: true)
         stage.clock.advance(seconds: 600)
         let restored = try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
         #expect(restored.results == ["2"])
@@ -76,9 +69,7 @@ struct LineTransferTests {
         "Without a fresh signature, without a restore, and with a receipt, nothing moves",
         arguments: ["old", "before the claim", "receipt", "no restore"])
     func refused(reason: String) async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         stage.clock.advance(seconds: 3 * 3_600)
         let (alice, bob) = (await stage.alice.at(stage.service), await stage.bob.at(stage.service))
         let reply: Reply
@@ -96,9 +87,7 @@ struct LineTransferTests {
 
     @Test("keepWithFirst refuses a restore, too")
     func keepWithFirst() async throws {
-        let stage = try await EvidenceStage(.verified, .keepWithFirst)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .keepWithFirst)
         stage.clock.advance(seconds: 600)
         let reply = try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
         #expect(reply.results == ["owned-by-another"])
@@ -155,9 +144,7 @@ struct LineTransferTests {
 
     @Test("The line of an erased account is free")
     func erasedOwner() async throws {
-        let stage = try await EvidenceStage(.verified, .keepWithFirst)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .keepWithFirst)
         #expect(await AccountOwner(stage.service, "alice").erase(token: stage.alice.token).status == 204)
         let keys = try await stage.store.keys()
         #expect(
@@ -171,10 +158,7 @@ struct LineTransferTests {
         let stage = try await EvidenceStage(.verified, .keepWithFirst)
         let sale = Sale("1", at: stage.now)
         let home = String(stage.alice.path.dropFirst("/v1/kv/".count))
-        stage.store.before { key, _ throws(BackendError) in
-            guard key.text == home + "decisions" else { return }
-            throw BackendError(.unavailable, operation: .write, disposition: .transient, message: "away")
-        }
+        stage.store.fail { key, _ in key.text == home + "decisions" }
         #expect(try await stage.send([sale], as: stage.alice).status == 503)
         stage.store.before(nil)
         #expect(try await stage.send([sale], as: stage.bob).results == ["owned-by-another"])
@@ -193,16 +177,7 @@ struct LineTransferTests {
             let sale = Sale.month("1", of: "1", at: stage.now)
             #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
             stage.clock.advance(seconds: 600)
-            let left = Mutex(step)
-            stage.store.before { _, _ throws(BackendError) in
-                let isDown = left.withLock { left in
-                    left -= 1
-                    return left < 0
-                }
-                if isDown {
-                    throw BackendError(.unavailable, operation: .write, disposition: .transient, message: "crashed")
-                }
-            }
+            stage.store.fail(after: step)
             let reply = try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
             stage.store.before(nil)
             let restarted = try await EvidenceStage.open(stage.store, stage.clock, .verified, .transfer)
@@ -236,9 +211,7 @@ struct LineTransferTests {
 
     @Test("Of two accounts that restore a line at the same time, one gets it")
     func concurrentRestores() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         let carol = await LedgerAccount(stage.service, "carol")
         stage.clock.advance(seconds: 600)
         let again = sale.signed(at: stage.now)
@@ -258,28 +231,15 @@ struct LineTransferTests {
 
     @Test("A write for the former owner that a transfer overtakes is not stored")
     func slowWriter() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale.month("1", of: "1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer, isMonthly: true)
         stage.clock.advance(seconds: 600)
         let decisions = String(stage.alice.path.dropFirst("/v1/kv/".count)) + "decisions"
-        let (isWaiting, goOn) = (Event(), Event())
-        let isFirst = Mutex(true)
-        stage.store.before { key, _ throws(BackendError) in
-            let waits = isFirst.withLock { isFirst in
-                guard key.text == decisions, isFirst else { return false }
-                isFirst = false
-                return true
-            }
-            guard waits else { return }
-            isWaiting.happen()
-            await goOn.wait()
-        }
+        let gate = stage.store.pause { $0.text == decisions }
         let next = Sale.month("2", of: "1", at: stage.now)
         async let slow = stage.send([next], as: stage.alice)
-        await isWaiting.wait()
+        await gate.reached.wait()
         #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true).results == ["2"])
-        goOn.happen()
+        gate.open()
         #expect(try await slow.results == ["owned-by-another"])
         #expect(try await stage.serverLedger(of: stage.alice).transactions(ofLine: sale.line) == [sale.reference])
         #expect(await stage.rights(of: stage.alice).isEmpty)
@@ -339,10 +299,7 @@ struct LineTransferTests {
         let (first, second) = (Sale.month("1", of: "1", at: stage.now), Sale.month("2", of: "1", at: stage.now))
         #expect(try await stage.send([first, second], as: stage.alice).results == ["2", "2"])
         let decisions = String(stage.bob.path.dropFirst("/v1/kv/".count)) + "decisions"
-        stage.store.before { key, _ throws(BackendError) in
-            guard key.text == decisions else { return }
-            throw BackendError(.unavailable, operation: .write, disposition: .transient, message: "crashed")
-        }
+        stage.store.fail { key, _ in key.text == decisions }
         #expect(try await stage.send([first], as: stage.bob).status == 503)
         stage.store.before(nil)
         #expect(try await stage.send([first], as: stage.bob).results == ["2"])
@@ -352,31 +309,18 @@ struct LineTransferTests {
 
     @Test("A transfer that stalls takes nothing from an account that got the line back in the meantime")
     func stalledTransfer() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale.month("1", of: "1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer, isMonthly: true)
         stage.clock.advance(seconds: 600)
         let decisions = String(stage.alice.path.dropFirst("/v1/kv/".count)) + "decisions"
-        let (isWaiting, goOn) = (Event(), Event())
-        let isFirst = Mutex(true)
-        stage.store.before { key, _ throws(BackendError) in
-            let waits = isFirst.withLock { isFirst in
-                guard key.text == decisions, isFirst else { return false }
-                isFirst = false
-                return true
-            }
-            guard waits else { return }
-            isWaiting.happen()
-            await goOn.wait()
-        }
+        let gate = stage.store.pause { $0.text == decisions }
         async let stalled = stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
-        await isWaiting.wait()
+        await gate.reached.wait()
         stage.clock.advance(seconds: 90_000)
         // Finishes the other transfer first.
         let alice = await stage.alice.at(stage.service)
         let back = try await stage.send([sale.signed(at: stage.now)], as: alice, isRestore: true)
         #expect(back.results == ["2"])
-        goOn.happen()
+        gate.open()
         #expect(try await stalled.results == ["owned-by-another"])
         #expect(await stage.rights(of: alice) == ["owls"])
         #expect(await stage.rights(of: await stage.bob.at(stage.service)) == [])

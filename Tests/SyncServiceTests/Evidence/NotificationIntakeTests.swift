@@ -15,7 +15,7 @@ struct NotificationIntakeTests {
         var configuration = stage.service.configuration
         configuration.policy = .trusted
         let intake = try await NotificationIntake(
-            stage.store, configuration, host: stage.clock.host, digest: { $0 }, onError: { _ in })
+            stage.store, configuration, host: stage.clock.host, onError: { _ in })
         var sale = Sale("1", at: stage.now)
         sale.token = token
         #expect(try await intake.receive(signedPayload: "\(try StoreMint.jws(sale))") == .recorded)
@@ -29,7 +29,7 @@ struct NotificationIntakeTests {
         stage.clock.advance(seconds: -3_600)
         let error = await #expect(throws: SupportError.self) {
             try await NotificationIntake(
-                stage.store, stage.service.configuration, host: stage.clock.host, digest: { $0 }, onError: { _ in })
+                stage.store, stage.service.configuration, host: stage.clock.host, onError: { _ in })
         }
         #expect(error?.kind == .clockIsBehind)
     }

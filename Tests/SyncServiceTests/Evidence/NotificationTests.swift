@@ -98,9 +98,7 @@ struct NotificationTests {
 
     @Test("A replayed or late notification changes nothing")
     func replay() async throws {
-        let stage = try await EvidenceStage(.verified)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified)
         stage.clock.advance(seconds: 60)
         let refund = sale.refunded(at: stage.now)
         #expect(try await stage.notify(refund).status == 200)
@@ -162,7 +160,7 @@ struct NotificationTests {
         #expect(text.status == 415)
         let head = HTTPRequest(method: .post, scheme: "http", authority: "x", path: "/v1/notifications/app-store")
         let long = await stage.service.refusal(ofLongBodyAfter: head, peer: "192.0.2.1")
-        #expect(long?.response.status == .contentTooLarge)
+        #expect(long?.head.status == .contentTooLarge)
     }
 
     @Test("A notification whose signature is ahead of the clock is to be sent again")
@@ -177,21 +175,15 @@ struct NotificationTests {
     func registeredMeanwhile() async throws {
         let stage = try await EvidenceStage(.verified)
         let token = "0f8fad5b-d9cb-469f-a165-70867728950e"
-        let isFirst = Mutex(true)
+        let first = Once()
         stage.store.before { key, _ throws(BackendError) in
-            let isNow =
-                key.text.hasPrefix("server/waiting/")
-                && isFirst.withLock { isFirst in
-                    defer { isFirst = false }
-                    return isFirst
-                }
-            guard isNow else { return }
+            guard key.text.hasPrefix("server/waiting/"), first.happens() else { return }
             let registered = await stage.service.ask(
                 .post, "/v1/accounts/self/token", token: stage.bob.token, json: ["token": token])
             #expect(registered.status == 204)
         }
         #expect(try await stage.notify(Sale("1", at: stage.now, token: token)).status == 200)
-        #expect(!isFirst.withLock { $0 })
+        #expect(first.hasHappened)
         stage.store.before(nil)
         #expect(await stage.rights(of: stage.bob) == ["owl"])
         let keys = try await stage.store.keys()
@@ -204,19 +196,13 @@ struct NotificationTests {
         let token = try #require(await stage.token(of: stage.alice))
         let other = try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst)
         let alice = await stage.alice.at(other)
-        let isFirst = Mutex(true)
+        let first = Once()
         stage.store.beforeReading { key in
-            let isNow =
-                key.text.hasPrefix("lines/")
-                && isFirst.withLock { isFirst in
-                    defer { isFirst = false }
-                    return isFirst
-                }
-            guard isNow else { return }
+            guard key.text.hasPrefix("lines/"), first.happens() else { return }
             #expect(await AccountOwner(other, "alice").erase(token: alice.token).status == 204)
         }
         #expect(try await stage.notify(Sale("1", at: stage.now, token: token)).status == 200)
-        #expect(!isFirst.withLock { $0 })
+        #expect(first.hasHappened)
         stage.store.beforeReading(nil)
         #expect(stage.notes.all.map(\.outcome) == [.parked])
         #expect(try await stage.send([Sale("1", at: stage.now, token: token)], as: stage.bob).results == ["2"])

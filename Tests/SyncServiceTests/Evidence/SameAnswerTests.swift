@@ -52,7 +52,7 @@ struct SameAnswerTests {
         try await phone.sync()
         let support = try await EntitlementStore(
             catalog: phone.catalog, local: stage.store, account: phone.account, environment: .production,
-            clock: .trusted, server: .init(policy: try await RecordStore(backend: stage.store).statedPolicy()),
+            clock: .trusted, ownServer: .init(policy: try await RecordStore(backend: stage.store).statedPolicy()),
             host: stage.clock.host)
         let (device, server) = (try await phone.snapshot(), try await support.snapshot())
         try #require(server.access == device.access, "\(place)")
@@ -108,6 +108,7 @@ extension EvidenceStage {
         let incarnation = try #require(owner.path.split(separator: "/").last.map(String.init))
         return try await EntitlementStore(
             catalog: try #require(service.configuration.catalog), local: MemoryBackend(), remote: remote,
+            server: remote,
             account: try Account(owner.name, incarnation: incarnation), host: clock.host)
     }
 }

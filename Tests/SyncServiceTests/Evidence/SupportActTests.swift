@@ -12,8 +12,7 @@ import Testing
 @Suite("Acts of support on a server's store")
 struct SupportActTests {
     private func audit(_ stage: EvidenceStage) async throws -> [AuditLog.Entry] {
-        let cryptography = PlainCryptography(host: stage.clock.host)
-        return try await AuditLog(store: stage.store) { cryptography.digest(of: $0) }.entries()
+        try await AuditLog(store: stage.store).entries()
     }
 
     private func order(_ account: String = "alice", _ summary: String = "purchase") -> SupportActs.Order {
@@ -122,10 +121,7 @@ struct SupportActTests {
         let written = keys.withLock { $0 }
         #expect(written.first == "server/audit/000000000001", "\(written)")
         #expect(written.contains { $0.hasSuffix("decisions") }, "\(written)")
-        stage.store.before { (key, _) async throws(BackendError) in
-            guard key.text.hasSuffix("decisions") else { return }
-            throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
-        }
+        stage.store.fail(.full) { key, _ in key.text.hasSuffix("decisions") }
         await #expect(throws: BackendError.self) {
             try await stage.supportActs().record(purchase("2", at: stage.now), order())
         }
@@ -138,10 +134,7 @@ struct SupportActTests {
     @Test("An act whose audit entry cannot be written changes nothing")
     func noEntry() async throws {
         let stage = try await EvidenceStage(.verified)
-        stage.store.before { (key, _) async throws(BackendError) in
-            guard key.text.hasPrefix("server/audit/") else { return }
-            throw BackendError(.full, operation: .write, key: key, message: "the disk is full")
-        }
+        stage.store.fail(.full) { key, _ in key.text.hasPrefix("server/audit/") }
         let keys = try await stage.store.keys()
         await #expect(throws: BackendError.self) {
             try await stage.supportActs().record(purchase("1", at: stage.now), order())
@@ -284,9 +277,7 @@ struct SupportActTests {
 
     @Test("A grant for a duration begins at the end of the period of a subscription that renews")
     func addedToSubscription() async throws {
-        let stage = try await EvidenceStage(.verified)
-        let sale = Sale.month("1", of: "1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, isMonthly: true)
         let owls = SupportActs.PaidGroup("owls", from: "promotion")
         let outcome = try await stage.supportActs().add(month, to: owls, transaction: "g", at: nil, order())
         #expect(outcome.end == Timestamp(milliseconds: try #require(sale.expires)).adding(month))

@@ -12,6 +12,8 @@ struct VerifiedPolicyServiceTests {
 
     init() async throws { stage = try await EvidenceStage(.verified) }
 
+    private let replica = ReplicaID(bytes: [UInt8](repeating: 7, count: 16))
+
     private func purchase(
         _ id: String, _ product: ProductID, store: StoreID = .appStore, signed: Timestamp? = nil, time: UInt64 = 1,
         at date: Int64 = EvidenceStage.start
@@ -21,14 +23,6 @@ struct VerifiedPolicyServiceTests {
                 transaction: TransactionReference(store: store, id: TransactionID(id)), product: product, terms: nil,
                 date: Timestamp(milliseconds: date),
                 stamp: Stamp(signedDate: signed, logicalTime: LogicalTime(rawValue: time))))
-    }
-
-    private let replica = ReplicaID(bytes: [UInt8](repeating: 7, count: 16))
-
-    @Test("A purchase that a client calls signed in the year 9999 grants nothing")
-    func signedByClient() async throws {
-        #expect(await stage.bob.put([purchase("1", "owl", signed: .latest, time: .max)]).status == 200)
-        #expect(await stage.rights(of: stage.bob).isEmpty)
     }
 
     @Test("A signature in the year 9999 in the client's ledger does not shadow what the store signed")
@@ -46,29 +40,24 @@ struct VerifiedPolicyServiceTests {
         #expect(await stage.rights(of: stage.bob).isEmpty)
     }
 
-    @Test("Products reported under any store name grant nothing", arguments: ["app-store", "google-play", "reported"])
-    func reported(store: String) async throws {
-        let facts = [purchase("1", "owl", store: StoreID(store)), purchase("2", "three", store: StoreID(store))]
-        #expect(await stage.bob.put(facts).status == 200)
-        #expect(await stage.rights(of: stage.bob).isEmpty)
-    }
-
-    @Test("A flag that a client sets grants nothing")
-    func flag() async throws {
-        let flag = Flag(
-            product: "owl", isSet: true, date: Timestamp(milliseconds: stage.now), replica: try #require(replica),
-            logicalTime: LogicalTime(rawValue: .max))
-        #expect(await stage.bob.put([.flag(flag)]).status == 200)
-        #expect(await stage.rights(of: stage.bob).isEmpty)
-    }
-
-    @Test("An expiry that a client asserts grants nothing")
-    func assertion() async throws {
+    @Test("A client's purchases under any store name and date, marks, expiries and claims grant nothing")
+    func unproven() async throws {
         let now = Timestamp(milliseconds: stage.now)
-        let assertion = Assertion(
-            Assertion.Reference(group: "nights", source: "parse", until: .latest), assertedAt: now, recordedAt: now,
-            replica: try #require(replica), logicalTime: LogicalTime(rawValue: 1))
-        #expect(await stage.bob.put([.assertion(assertion)]).status == 200)
+        let replica = try #require(replica)
+        let last = LogicalTime(rawValue: .max)
+        var facts: [Fact] = [
+            purchase("9", "owl", signed: .latest, time: .max),
+            .flag(Flag(product: "owl", isSet: true, date: now, replica: replica, logicalTime: last)),
+            .assertion(
+                Assertion(
+                    Assertion.Reference(group: "nights", source: "parse", until: .latest), assertedAt: now,
+                    recordedAt: now, replica: replica, logicalTime: last)),
+            .claim(Claim(account: "bob", incarnation: "x", date: now, logicalTime: last)),
+        ]
+        for store: StoreID in ["app-store", "google-play", "reported"] {
+            facts += [purchase("1", "owl", store: store), purchase("2", "three", store: store)]
+        }
+        #expect(await stage.bob.put(facts).status == 200)
         #expect(await stage.rights(of: stage.bob).isEmpty)
     }
 
@@ -97,15 +86,6 @@ struct VerifiedPolicyServiceTests {
         stage.clock.advance(seconds: 20 * 86_400)
         let bob = await stage.bob.at(stage.service)
         #expect(await stage.rights(of: bob).isEmpty)
-    }
-
-    @Test("An adopted ledger grants nothing")
-    func adoption() async throws {
-        let claim = Claim(
-            account: "bob", incarnation: "x", date: Timestamp(milliseconds: stage.now),
-            logicalTime: LogicalTime(rawValue: 1))
-        #expect(await stage.bob.put([.claim(claim), purchase("1", "owl", signed: .latest)]).status == 200)
-        #expect(await stage.rights(of: stage.bob).isEmpty)
     }
 
     @Test("A client that reports another account's transaction first blocks nothing")
@@ -154,7 +134,8 @@ struct VerifiedPolicyServiceTests {
         let sale = Sale("1", at: stage.now)
         #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
         let cleared = Flag(
-            product: "owl", isSet: false, date: Timestamp(milliseconds: stage.now), replica: try #require(replica),
+            product: "owl", isSet: false, date: Timestamp(milliseconds: stage.now),
+            replica: try #require(replica),
             logicalTime: LogicalTime(rawValue: 1))
         #expect(await stage.bob.put([.flag(cleared)]).status == 200)
         #expect(await stage.rights(of: stage.bob) == ["owl"], "a cleared flag does not end a purchase")

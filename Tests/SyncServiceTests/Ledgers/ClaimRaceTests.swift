@@ -33,31 +33,11 @@ struct ClaimRaceTests {
                 stamp: Stamp(logicalTime: LogicalTime(rawValue: 1))))
     }
 
-    private func claimCount() async throws -> Int { try await store.keys().count { $0.hasPrefix("tx/") } }
-
-    private func refusals(of account: LedgerAccount) async throws -> [String] {
-        try await account.decisions().values.compactMap {
-            guard case .refused = $0.decision else { return nil }
-            return $0.transaction.id.rawValue
-        }.sorted()
-    }
-
     private func breakDown(_ disposition: BackendError.Disposition, writing text: String) {
-        store.before { key, _ throws(BackendError) in
-            guard key.text.contains(text) else { return }
-            throw BackendError(
-                .unavailable, operation: .write, key: key, disposition: disposition, message: "away")
-        }
+        store.fail(.unavailable, disposition) { key, _ in key.text.contains(text) }
     }
 
-    private func gate(writing key: EntryKey) -> Gate {
-        let gate = Gate()
-        gate.close()
-        store.before { written, _ throws(BackendError) in
-            if written == key { await gate.pass() }
-        }
-        return gate
-    }
+    private func gate(writing key: EntryKey) -> Gate { store.pause { $0 == key } }
 
     @Test("A purchase dated for a ledger that lost a race is refused once it belongs to another account")
     func lostLedger() async throws {
@@ -70,8 +50,8 @@ struct ClaimRaceTests {
         #expect(await bob.put([purchase("t")]).status == 200)
         let tag = try #require(won.fields[.eTag])
         #expect(await alice.put([note, future], [.ifMatch: tag]).status == 200)
-        #expect(try await refusals(of: bob) == [])
-        #expect(try await refusals(of: alice) == ["t"])
+        #expect(try await bob.refusals() == [])
+        #expect(try await alice.refusals() == ["t"])
     }
 
     @Test("A purchase dated for a ledger that was never stored is refused once another account takes it over")
@@ -82,13 +62,13 @@ struct ClaimRaceTests {
         clock.advance(seconds: 61)
         #expect(await bob.put([purchase("t")]).status == 200)
         #expect(await alice.put([future], [.ifMatch: "*"]).status == 200)
-        #expect(try await refusals(of: bob) == [])
-        #expect(try await refusals(of: alice) == ["t"])
+        #expect(try await bob.refusals() == [])
+        #expect(try await alice.refusals() == ["t"])
     }
 
     @Test("A decision that is recorded late does not end a refusal that is newer than its claim")
     func lateDecision() async throws {
-        let gate = gate(writing: try LedgerKeys(Account("alice", incarnation: incarnation(of: alice))).decisions)
+        let gate = gate(writing: try LedgerKeys(Account("alice", incarnation: incarnation(of: alice))).serverLedger)
         async let late = alice.put([future])
         await gate.reached.wait()
         clock.advance(seconds: 61)
@@ -96,7 +76,7 @@ struct ClaimRaceTests {
         #expect(await alice.put([future], [.ifMatch: "*"]).status == 200)
         gate.open()
         #expect(await late.status == 412)
-        #expect(try await refusals(of: alice) == ["t"])
+        #expect(try await alice.refusals() == ["t"])
     }
 
     private func incarnation(of account: LedgerAccount) -> String {
@@ -118,11 +98,11 @@ struct ClaimRaceTests {
         #expect(await first.status == 412)
         renewed.open()
         #expect(await second.status == 412)
-        #expect(try await claimCount() == 30)
+        #expect(try await store.claimCount() == 30)
         #expect(service.ledgers.claims.count(of: key) == 30)
         let tag = try #require(won.fields[.eTag])
         #expect(await alice.put([note, purchase("x")], [.ifMatch: tag]).status == 200)
-        #expect(try await claimCount() == 1)
+        #expect(try await store.claimCount() == 1)
         #expect(service.ledgers.claims.count(of: key) == 0)
     }
 
@@ -143,7 +123,7 @@ struct ClaimRaceTests {
             Issue.record("\(written)")
             return
         }
-        #expect(try await refusals(of: bob) == ["t"])
+        #expect(try await bob.refusals() == ["t"])
         #expect(errors.withLock { $0 } == 1)
     }
 
@@ -195,8 +175,8 @@ struct ClaimRaceTests {
         let count = await service.ledgers.decoder.ledgerCount
         #expect(await bob.put((0..<6).map { purchase("\($0)") }).status == 200)
         #expect(await service.ledgers.decoder.ledgerCount <= count + 4)
-        #expect(try await refusals(of: bob).count == 2)
+        #expect(try await bob.refusals().count == 2)
         #expect(await bob.get().status == 200)
-        #expect(try await refusals(of: bob) == [])
+        #expect(try await bob.refusals() == [])
     }
 }

@@ -23,21 +23,9 @@ struct ClaimTests {
 
     private func purchase(_ id: String) -> Fact { LedgerAccount.purchase(id, at: Self.now) }
 
-    private func claimCount() async throws -> Int { try await store.keys().count { $0.hasPrefix("tx/") } }
-
-    private func refusals(of account: LedgerAccount) async throws -> [String] {
-        try await account.decisions().values.compactMap {
-            guard case .refused = $0.decision else { return nil }
-            return $0.transaction.id.rawValue
-        }.sorted()
-    }
-
     /// Makes writes of ledgers and removals of claims fail from now on, as in a crash of the server.
     private func breakDown(_ disposition: BackendError.Disposition) {
-        store.before { key, isDelete throws(BackendError) in
-            guard isDelete || key.text.hasSuffix("/ledger") else { return }
-            throw BackendError(.unavailable, operation: .write, disposition: disposition, message: "away")
-        }
+        store.fail(.unavailable, disposition) { key, isDelete in isDelete || key.text.hasSuffix("/ledger") }
     }
 
     @Test("Of concurrent writes with one precondition, only the one that is stored keeps its claims")
@@ -60,7 +48,7 @@ struct ClaimTests {
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(statuses.sorted() == [200] + Array(repeating: 412, count: 7))
-        #expect(try await claimCount() == 30)
+        #expect(try await store.claimCount() == 30)
     }
 
     @Test("A claim of a ledger that was never stored is free after a minute, and its late write is refused")
@@ -68,15 +56,15 @@ struct ClaimTests {
         breakDown(.outcomeUnknown)
         #expect(await alice.put([purchase("1"), purchase("2")]).status == 500)
         store.before(nil)
-        #expect(try await claimCount() == 2)
+        #expect(try await store.claimCount() == 2)
         let restarted = try await EntitlementService.open(store, clock: clock)
         let bob = await bob.at(restarted)
         let written = await bob.put([purchase("1")])
         #expect(written.status == 200)
-        #expect(try await refusals(of: bob) == ["1"])
+        #expect(try await bob.refusals() == ["1"])
         clock.advance(seconds: 61)
         #expect(await bob.get().status == 200)
-        #expect(try await refusals(of: bob) == [])
+        #expect(try await bob.refusals() == [])
         // The write of the first server arrives late.
         let late = try await store.write(
             LedgerDocumentBytes.of([purchase("1"), purchase("2")]), to: try alice.ledger, if: .absent)
@@ -86,63 +74,41 @@ struct ClaimTests {
         }
         let carol = await LedgerAccount(restarted, "carol")
         #expect(await carol.put([purchase("2")]).status == 200)
-        #expect(try await refusals(of: carol) == [])
+        #expect(try await carol.refusals() == [])
         #expect(await alice.at(restarted).put([purchase("1"), purchase("2")], [.ifMatch: "*"]).status == 200)
-        #expect(try await refusals(of: await alice.at(restarted)) == ["1", "2"])
+        #expect(try await alice.at(restarted).refusals() == ["1", "2"])
     }
 
     @Test("A write that takes longer than a minute conflicts if another account took over its transactions")
     func slowWrite() async throws {
-        let (isWaiting, goOn) = (Event(), Event())
         let ledger = try alice.ledger
-        let isFirst = Mutex(true)
-        store.before { key, _ throws(BackendError) in
-            let waits = isFirst.withLock { isFirst in
-                guard key == ledger, isFirst else { return false }
-                isFirst = false
-                return true
-            }
-            guard waits else { return }
-            isWaiting.happen()
-            await goOn.wait()
-        }
+        let gate = store.pause { $0 == ledger }
         async let slow = alice.put([purchase("1")])
-        await isWaiting.wait()
+        await gate.reached.wait()
         clock.advance(seconds: 61)
         #expect(await bob.put([purchase("1")]).status == 200)
-        goOn.happen()
+        gate.open()
         let conflict = await slow
         #expect(conflict.status == 412)
-        #expect(try await refusals(of: bob) == [])
+        #expect(try await bob.refusals() == [])
         let tag = try #require(conflict.fields[.eTag])
         #expect(await alice.put([purchase("1")], [.ifMatch: tag]).status == 200)
-        #expect(try await refusals(of: alice) == ["1"])
+        #expect(try await alice.refusals() == ["1"])
     }
 
     @Test("A claim on which a ledger relies is neither removed by an attempt that lost nor free after a minute")
     func reliedOn() async throws {
-        let (isWaiting, goOn) = (Event(), Event())
-        let isFirst = Mutex(true)
-        store.before { key, _ throws(BackendError) in
-            let waits = isFirst.withLock { isFirst in
-                guard key.text.hasSuffix("/ledger"), isFirst else { return false }
-                isFirst = false
-                return true
-            }
-            guard waits else { return }
-            isWaiting.happen()
-            await goOn.wait()
-        }
+        let gate = store.pause { $0.text.hasSuffix("/ledger") }
         async let slow = alice.put([purchase("1"), purchase("3")])
-        await isWaiting.wait()
+        await gate.reached.wait()
         #expect(await alice.put([purchase("1"), purchase("2")]).status == 200)
-        goOn.happen()
+        gate.open()
         #expect(await slow.status == 412)
-        #expect(try await claimCount() == 2)
+        #expect(try await store.claimCount() == 2)
         clock.advance(seconds: 3_600)
         let bob = await bob.at(service)
         #expect(await bob.put([purchase("1"), purchase("2"), purchase("3")]).status == 200)
-        #expect(try await refusals(of: bob) == ["1", "2"])
+        #expect(try await bob.refusals() == ["1", "2"])
     }
 
     @Test("Claims that were left behind are removed with the account's next write", arguments: [false, true])
@@ -151,12 +117,12 @@ struct ClaimTests {
         for attempt in 0..<3 {
             #expect(await alice.put((0..<10).map { purchase("\(attempt)-\($0)") }).status >= 500)
         }
-        #expect(try await claimCount() == 30)
+        #expect(try await store.claimCount() == 30)
         store.before(nil)
         #expect(await alice.put([purchase("x"), purchase("1-1")]).status == 200)
-        #expect(try await claimCount() == 2)
+        #expect(try await store.claimCount() == 2)
         #expect(await bob.put([purchase("x"), purchase("1-1"), purchase("1-2")]).status == 200)
-        #expect(try await refusals(of: bob) == ["1-1", "x"])
+        #expect(try await bob.refusals() == ["1-1", "x"])
     }
 
     @Test("Outstanding claims of an account are bounded, including those that were left behind")

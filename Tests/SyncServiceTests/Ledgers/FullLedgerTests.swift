@@ -49,9 +49,7 @@ struct FullLedgerTests {
 
     @Test("An account without room gets no line by a restore, and the owner keeps it")
     func winner() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         try await stage.fill(stage.bob)
         stage.clock.advance(seconds: 600)
         let reply = try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
@@ -63,15 +61,10 @@ struct FullLedgerTests {
 
     @Test("A transfer is finished although the new owner's ledger became full in the meantime")
     func winnerLater() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         stage.clock.advance(seconds: 600)
         let decisions = String(stage.alice.path.dropFirst("/v1/kv/".count)) + "decisions"
-        stage.store.before { key, _ throws(BackendError) in
-            guard key.text == decisions else { return }
-            throw BackendError(.unavailable, operation: .write, disposition: .transient, message: "crashed")
-        }
+        stage.store.fail { key, _ in key.text == decisions }
         #expect(try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true).status == 503)
         stage.store.before(nil)
         #expect(try await stage.transfers().count == 1)
@@ -84,15 +77,10 @@ struct FullLedgerTests {
 
     @Test("A transfer that is too large for the store does not keep the server from starting")
     func tooLarge() async throws {
-        let stage = try await EvidenceStage(.verified, .transfer)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .transfer)
         stage.clock.advance(seconds: 600)
         let decisions = String(stage.bob.path.dropFirst("/v1/kv/".count)) + "decisions"
-        stage.store.before { key, _ throws(BackendError) in
-            guard key.text == decisions else { return }
-            throw BackendError(.tooLarge, operation: .write, message: "the value is too large")
-        }
+        stage.store.fail(.tooLarge) { key, _ in key.text == decisions }
         let reply = try await stage.send([sale.signed(at: stage.now)], as: stage.bob, isRestore: true)
         #expect(reply.status != 200)
         let restarted = try await EvidenceStage.open(stage.store, stage.clock, .verified, .transfer)
@@ -118,9 +106,7 @@ struct FullLedgerTests {
 
     @Test("A full ledger takes a refund of a purchase that it holds, and no other purchase")
     func refund() async throws {
-        let stage = try await EvidenceStage(.verified)
-        let sale = Sale("1", at: stage.now)
-        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
+        let (stage, sale) = try await EvidenceStage.owned(.verified)
         try await stage.fill(stage.alice)
         #expect(try await stage.send([Sale("2", at: stage.now)], as: stage.alice).results == ["ledger-full"])
         stage.clock.advance(seconds: 60)

@@ -47,6 +47,14 @@ struct LedgerAccount {
         return Facts(account: Ledger(), server: try LedgerDocument(decoding: reply.body).ledger).acceptances
     }
 
+    /// The ids of its refused transactions, sorted.
+    func refusals() async throws -> [String] {
+        try await decisions().values.compactMap {
+            guard case .refused = $0.decision else { return nil }
+            return $0.transaction.id.rawValue
+        }.sorted()
+    }
+
     func batch(_ operations: [BatchOperation]) async -> Reply {
         await service.ask(
             .post, BatchBody.path, token: token, [.contentType: BatchBody.mediaType],
@@ -58,7 +66,7 @@ struct LedgerAccount {
     }
 
     /// The answer of the synchronous path to a read of the ledger.
-    func synchronousGet() -> ServiceAnswer? {
+    func synchronousGet() -> ServiceResponse? {
         let head = HTTPRequest(
             method: .get, scheme: "http", authority: "x", path: path + "ledger",
             headerFields: [.authorization: "Bearer \(token)"])

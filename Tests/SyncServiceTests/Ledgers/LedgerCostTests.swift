@@ -52,7 +52,7 @@ struct LedgerCostTests {
             #expect(results == Array(repeating: .read(.unchanged), count: 200))
         }
         for _ in 0..<10 { #expect(await alice.get().status == 200) }
-        #expect(await service.ledgers.decoder.decisionsCount == 1)
+        #expect(await service.ledgers.decoder.serverLedgerCount == 1)
     }
 
     @Test("Concurrent reads decode decisions once")
@@ -63,7 +63,7 @@ struct LedgerCostTests {
         await withDiscardingTaskGroup { group in
             for _ in 0..<20 { group.addTask { #expect(await alice.get().status == 200) } }
         }
-        #expect(await service.ledgers.decoder.decisionsCount == 1)
+        #expect(await service.ledgers.decoder.serverLedgerCount == 1)
     }
 
     @Test("A ledger with decisions is read synchronously once they are decoded, with their version")
@@ -75,16 +75,16 @@ struct LedgerCostTests {
         #expect(alice.synchronousGet() == nil)
         #expect(await alice.get().fields[field] == written.fields[field])
         let answer = try #require(alice.synchronousGet())
-        #expect(answer.response.status == .ok)
-        #expect(answer.response.headerFields[.eTag] == written.fields[.eTag])
-        #expect(answer.response.headerFields[field] == written.fields[field])
+        #expect(answer.head.status == .ok)
+        #expect(answer.head.headerFields[.eTag] == written.fields[.eTag])
+        #expect(answer.head.headerFields[field] == written.fields[field])
         // A new decision has another version.
         let tag = try #require(written.fields[.eTag])
         let more = await alice.put(purchases(4, daysFromNow: 400), [.ifMatch: tag])
         #expect(more.status == 200 && more.fields[field] != written.fields[field])
         #expect(alice.synchronousGet() == nil)
         #expect(await alice.get().fields[field] == more.fields[field])
-        #expect(alice.synchronousGet()?.response.headerFields[field] == more.fields[field])
+        #expect(alice.synchronousGet()?.head.headerFields[field] == more.fields[field])
     }
 
     @Test("A ledger with refusals is read synchronously until they are due to be reconsidered, once a minute")
@@ -96,14 +96,14 @@ struct LedgerCostTests {
         #expect(mallory.synchronousGet() == nil)
         let refused = await mallory.get()
         let field = try #require(decisionsField)
-        #expect(mallory.synchronousGet()?.response.headerFields[field] == refused.fields[field])
+        #expect(mallory.synchronousGet()?.head.headerFields[field] == refused.fields[field])
         #expect(await AccountOwner(service).erase(token: alice.token).status == 204)
         #expect(await mallory.get().fields[field] == refused.fields[field])
         clock.advance(seconds: 60)
         #expect(mallory.synchronousGet() == nil)
         #expect(await mallory.get().fields[field] != refused.fields[field])
         #expect(try await mallory.decisions().values.map(\.decision) == [.accepted])
-        #expect(await service.ledgers.decoder.decisionsCount == 1)
+        #expect(await service.ledgers.decoder.serverLedgerCount == 1)
     }
 
     @Test("Entitlements are derived again only after a change of ledger, decisions or answer, and are always correct")

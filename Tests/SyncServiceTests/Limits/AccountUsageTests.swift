@@ -1,3 +1,4 @@
+import ServiceTestSupport
 import SyncCore
 import SyncCoreTesting
 import Synchronization
@@ -72,9 +73,9 @@ struct AccountUsageTests {
     func recounted() async throws {
         try await count()
         #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
-        let isFirst = Flag()
+        let isFirst = Once()
         store.afterReading { [store, usage, first] () async throws(BackendError) in
-            guard isFirst.raise() else { return }
+            guard isFirst.happens() else { return }
             _ = try await store.write([UInt8](repeating: 1, count: 600), to: first, if: .any)
             usage.settle(600, under: first, of: "a/")
         }
@@ -83,15 +84,15 @@ struct AccountUsageTests {
         #expect(!hasRoom(401))
         #expect(hasRoom(400))
         usage.beginDeleting(first)
-        let isSecond = Flag()
+        let isSecond = Once()
         store.afterReading { [store, usage, first] () async throws(BackendError) in
-            guard isSecond.raise() else { return }
+            guard isSecond.happens() else { return }
             _ = try await store.delete(first, if: .any)
             usage.settle(nil, under: first, of: "a/")
         }
         try await count(now: 2 * AccountUsage.period)
         #expect(hasRoom(1_000))
-        #expect(isFirst.isRaised && isSecond.isRaised)
+        #expect(isFirst.hasHappened && isSecond.hasHappened)
     }
 
     @Test("A deleted key takes up a place for an hour, even after a recount; writing it again reuses the place")
@@ -190,9 +191,9 @@ struct AccountUsageTests {
     @Test("A failed count fails for every caller that waits for it")
     func failing() async throws {
         _ = try await store.write([1], to: first, if: .any)
-        let (isFirst, gate) = (Flag(), Event())
+        let (isFirst, gate) = (Once(), Event())
         store.afterReading { () async throws(BackendError) in
-            let isFirst = isFirst.raise()
+            let isFirst = isFirst.happens()
             await gate.wait()
             guard isFirst else { return }
             throw BackendError(.unavailable, message: "away")
@@ -216,9 +217,9 @@ struct AccountUsageTests {
     @Test("Concurrent callers share one count; after a failed count, the next caller counts again")
     func sharedCount() async throws {
         _ = try await store.write([1], to: first, if: .any)
-        let (isFirst, gate) = (Flag(), Event())
+        let (isFirst, gate) = (Once(), Event())
         store.afterReading { () async throws(BackendError) in
-            #expect(isFirst.raise(), "counted again")
+            #expect(isFirst.happens(), "counted again")
             await gate.wait()
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -226,7 +227,7 @@ struct AccountUsageTests {
             group.addTask { gate.happen() }
             try await group.waitForAll()
         }
-        #expect(isFirst.isRaised)
+        #expect(isFirst.hasHappened)
         usage.forget("a/", after: [])
         store.afterReading { () async throws(BackendError) in throw BackendError(.unavailable, message: "away") }
         await #expect(throws: BackendError.self) { try await count() }
@@ -244,19 +245,6 @@ struct AccountUsageTests {
             var answer = try await base.list(prefix: prefix, after: cursor, limit: limit)
             for index in answer.outcome.items.indices { answer.outcome.items[index].byteCount = nil }
             return answer
-        }
-    }
-
-    private final class Flag: Sendable {
-        private let raised = Mutex(false)
-        var isRaised: Bool { raised.withLock { $0 } }
-
-        /// Returns `true` if the flag was not raised before.
-        func raise() -> Bool {
-            raised.withLock { raised in
-                defer { raised = true }
-                return !raised
-            }
         }
     }
 }

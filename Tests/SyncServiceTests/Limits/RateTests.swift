@@ -25,7 +25,7 @@ struct RateTests {
         adjust(&configuration.callerLimits)
         let refusals = refusals
         let service = try await EntitlementService(
-            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host),
+            store, configuration: configuration, passwords: PlainPasswords(),
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
         await service.followChanges()
         return service
@@ -44,7 +44,7 @@ struct RateTests {
             let head = HTTPRequest(
                 method: .get, scheme: "http", authority: "x", path: path,
                 headerFields: [.authorization: "Bearer \(token)"])
-            return service.fastRead(head, peer: "127.0.0.1", longest: longest)?.response.status.code
+            return service.fastRead(head, peer: "127.0.0.1", longest: longest)?.head.status.code
         }
         for _ in 0..<3 {
             #expect(atOnce(2) == nil)
@@ -72,7 +72,7 @@ struct RateTests {
             method: .get, scheme: "http", authority: "x", path: path,
             headerFields: [.authorization: "Bearer \(token)"])
         #expect(await service.ask(.put, path + "?if=any", token: token, body: [1]).status == 200)
-        for _ in 0..<2 { #expect(service.fastRead(head, peer: "192.0.2.1")?.response.status == .ok) }
+        for _ in 0..<2 { #expect(service.fastRead(head, peer: "192.0.2.1")?.head.status == .ok) }
         // Five are left.
         for _ in 0..<5 {
             #expect(service.fastRead(head, peer: "192.0.2.1") == nil)
@@ -165,10 +165,10 @@ struct RateTests {
         head.headerFields[.accept] = "text/event-stream"
         let request = ServiceRequest(head, peer: "192.0.2.1")
         var open = [await service.respond(to: request), await service.respond(to: request)]
-        #expect(open.map(\.response.status.code) == [200, 200])
-        #expect(await service.respond(to: request).response.status == .tooManyRequests)
+        #expect(open.map(\.head.status.code) == [200, 200])
+        #expect(await service.respond(to: request).head.status == .tooManyRequests)
         open.removeLast()
-        #expect(await service.respond(to: request).response.status == .ok)
+        #expect(await service.respond(to: request).head.status == .ok)
         #expect(refusals.all == [.accountConcurrency])
     }
 
@@ -181,7 +181,7 @@ struct RateTests {
         func status(_ method: HTTPRequest.Method, _ path: String, _ token: String?) async -> Int? {
             var head = HTTPRequest(method: method, scheme: nil, authority: nil, path: path)
             if let token { head.headerFields[.authorization] = "Bearer " + token }
-            return await service.refusal(ofLongBodyAfter: head, peer: "192.0.2.1")?.response.status.code
+            return await service.refusal(ofLongBodyAfter: head, peer: "192.0.2.1")?.head.status.code
         }
         #expect(await status(.put, "/v1/kv/a", token) == nil)
         #expect(await status(.post, "/v1/batch", token) == nil)

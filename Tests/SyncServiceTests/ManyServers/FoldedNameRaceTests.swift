@@ -125,7 +125,7 @@ struct FoldedNameRaceTests {
         let lost = try #require(try await records.read(key, as: AccountRecord.self)?.value)
         #expect(lost.incarnation == nil && lost.erased.count == 1 && lost.isUnused)
 
-        let accounts = try await AccountImport(store, digest: { $0 + Array(repeating: 1, count: 16) }) { _ in [7] }
+        let accounts = try await AccountImport(store)
         let imported = try accounts.account("OwL")
         #expect(try await accounts.state(of: imported) == .absent)
         // The folded name is that of the other account. Nothing remains of the attempt.
@@ -139,7 +139,7 @@ struct FoldedNameRaceTests {
         #expect(code["account"] == "owl")
         #expect(await service.ask(.post, "/v1/accounts/owl/erasure", token: .operatorToken).status == 204)
         let acts = SupportActs(
-            store: store, catalog: try Catalog(products: []), digest: { $0 }, host: TestClock(1_800_000_000_000).host)
+            store: store, catalog: try Catalog(products: []), host: TestClock(1_800_000_000_000).host)
         let order = SupportActs.Order(
             account: "OwL", act: "record", summary: "refund", operatorName: "olga", reason: "ticket 7")
         let fact = Fact.revocation(
@@ -148,7 +148,7 @@ struct FoldedNameRaceTests {
                 stamp: Stamp(logicalTime: .zero)))
         let error = await #expect(throws: SupportError.self) { _ = try await acts.record(fact, order) }
         #expect(error?.kind == .unknownAccount)
-        #expect(await service.status(of: "external|OwL|1800000600") == 200)
+        #expect(await service.status(of: .external("OwL", 1_800_000_600)) == 200)
         #expect(try await records.read(key, as: AccountRecord.self)?.value.erased == lost.erased)
     }
 

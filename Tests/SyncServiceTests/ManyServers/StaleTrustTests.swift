@@ -20,7 +20,7 @@ struct StaleTrustTests {
         let head = HTTPRequest(
             method: .get, scheme: "http", authority: "x", path: "/v1/kv/" + path,
             headerFields: [.authorization: "Bearer \(token)"])
-        return servers.second.fastRead(head, peer: "192.0.2.1")?.response.status.code
+        return servers.second.fastRead(head, peer: "192.0.2.1")?.head.status.code
     }
 
     @Test("A session that ended at another server is refused after two seconds, on the fast path as well")
@@ -41,7 +41,7 @@ struct StaleTrustTests {
     @Test("A server that cannot read its store answers 503 with Retry-After instead of believing its cache")
     func cutOff() async throws {
         let token = try #require(await alice.signUp()["access_token"])
-        let external = "external|bob|\(TwoServers.start / 1_000 + 600)"
+        let external: String = .external("bob", TwoServers.start / 1_000 + 600)
         for token in [token, external] { #expect(await servers.second.status(of: token) == 200) }
         servers.lines.1.cut(true)
         servers.pass(seconds: 3)
@@ -71,7 +71,7 @@ struct StaleTrustTests {
             method: .get, scheme: "http", authority: "x", path: "/v1/changes", headerFields: fields)
         let answer = await servers.second.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
         guard case .stream(let pieces, _) = answer.body else {
-            Issue.record("the answer must be a stream, not \(answer.response.status)")
+            Issue.record("the answer must be a stream, not \(answer.head.status)")
             return
         }
         var iterator = pieces.makeAsyncIterator()

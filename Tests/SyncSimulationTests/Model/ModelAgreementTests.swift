@@ -17,7 +17,7 @@ struct ModelAgreementTests {
     func agreement() throws {
         var tally = Tally()
         let catalog = try RandomFacts.catalog()
-        try forAll("model and replay agree", cases: 2_000) { random, place in
+        try forAll("model and replay agree", cases: 2_000, least: 2_000) { random, place in
             let world = RandomFacts(catalog, using: &random)
             let environment = random.pick([EnvironmentID.production, .production, .sandbox])
             let facts = Facts(account: world.account, device: world.device, server: world.server)

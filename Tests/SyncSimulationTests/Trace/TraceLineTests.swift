@@ -49,15 +49,6 @@ struct TraceLineTests {
         let violation = Violation(.coverage, "lost\n3 days", at: 86_400_000, lane: 0)
         let line = violation.line(in: Trace(lanes: Self.lanes))
         #expect(line == "day   1 00:00:00.000  device 1  coverage: lost\u{FFFD}3 days")
-    }
-
-    @Test("Two runs of a scenario print the same lines")
-    func repeatable() {
-        for seed in UInt64(1)...5 {
-            let scenario = Swarm().scenario(seed: seed)
-            let lines = (0..<2).map { _ in Simulation(scenario).run(isRecording: true).trace?.lines ?? [] }
-            #expect(lines[0] == lines[1], "seed \(seed)")
-            #expect(!lines[0].isEmpty)
-        }
+        #expect("\(Violation(.coverage, "lost 3 days", at: 5, lane: 0))" == "coverage: lost 3 days")
     }
 }

@@ -21,13 +21,13 @@ struct ConfigurationTests {
     ) throws -> [String] {
         let outcome = try run("config show --json serve \(options)", environment: environment)
         #expect(outcome.exitCode == 0, "\(outcome.error)")
-        let rows = try JSONReader(JSONValue(parsing: outcome.output.utf8)).array().map { try $0.object() }
+        let rows = try JSONReader(parsing: outcome.output.utf8).array().map { try $0.object() }
         let row = try #require(try rows.first { try $0.required("name").string() == name })
         let value = try row.required("value")
         let texts =
             switch value.value {
             case .bool(let flag): ["\(flag)"]
-            case .integer(let number): ["\(number)"]
+            case .number(let number): ["\(number)"]
             case .array: try value.array().map { try $0.string() }
             default: [try value.string()]
             }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import TestSupport
 import Testing
@@ -43,6 +44,21 @@ struct SettingTests {
             "\($0.name) \($0.isFlag ? "flag" : "option")\($0.isList ? " repeating" : "")"
         }
         #expect(options.sorted() == settings.sorted())
+    }
+
+    @Test("An option sets the property of its setting and no other", arguments: Setting.Command.allCases)
+    func properties(command: Setting.Command) throws {
+        func expectAll<Options: ConfiguredCommand>(_ type: Options.Type) throws {
+            let settings = Setting.all(of: command)
+            #expect(Set(Options.properties.keys) == Set(settings.map(\.name)))
+            for setting in settings {
+                let words = ["--\(setting.name)"] + (setting.isFlag ? [] : ["x"])
+                let options = try Options.parse(words)
+                #expect(options[setting.name] == [setting.isFlag ? "true" : "x"])
+                #expect(settings.filter { options[$0.name] != nil }.map(\.name) == [setting.name])
+            }
+        }
+        try expectAll(command.type)
     }
 
     @Test("Names and variables are unique within a command", arguments: Setting.Command.allCases)

@@ -123,6 +123,10 @@ struct WrongConfiguration: Sendable, CustomTestStringConvertible {
         serve(
             "an origin with a path", "\"origin\": [\"https://a.example\",\n\"https://b.example/\"]",
             mistakes: ":4: serve.origin: must be scheme://host or scheme://host:port, not \"https://b.example/\""),
+        serve(
+            "two wrong elements of a list", "\"origin\": [\"a\",\n\"https://b.example\",\n\"c\"]",
+            mistakes: ":3: serve.origin: must be scheme://host or scheme://host:port, not \"a\"",
+            ":5: serve.origin: must be scheme://host or scheme://host:port, not \"c\""),
         Self(
             "a store of an unknown kind",
             [":2: serve.store: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"sql:a\""]

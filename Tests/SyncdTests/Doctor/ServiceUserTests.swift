@@ -156,24 +156,24 @@ struct ServiceUserTests {
 
     @Test("A port below 1024 needs a capability of the unit")
     func port() throws {
-        func unit(_ properties: [String: JSONValue]) throws -> ServiceUnit {
-            let words = JSONValue.array([.string("syncd"), .string("serve"), .string("--config"), .string("/c.json")])
-            let command = JSONValue.object(["data": .array([.array([.string("/usr/bin/syncd"), words])])])
+        func unit(_ properties: [String: JSON]) throws -> ServiceUnit {
+            let words = JSON.array([.string("syncd"), .string("serve"), .string("--config"), .string("/c.json")])
+            let command = JSON.object(["data": .array([.array([.string("/usr/bin/syncd"), words])])])
             return try #require(ServiceUnit(["ExecStart": command].merging(properties) { $1 }))
         }
-        func data(_ value: JSONValue) -> JSONValue { .object(["data": value]) }
+        func data(_ value: JSON) -> JSON { .object(["data": value]) }
         let user = data(.string("nobody"))
         #expect(try unit([:]).mayBindAnyPort, "root may")
         #expect(try !unit(["User": user]).mayBindAnyPort)
-        #expect(try unit(["User": user, "AmbientCapabilities": data(.integer(1 << 10))]).mayBindAnyPort)
+        #expect(try unit(["User": user, "AmbientCapabilities": data(.number(1 << 10))]).mayBindAnyPort)
         #expect(
-            try !unit(["User": user, "AmbientCapabilities": data(.integer(1 << 10)), "PrivateUsers": data(.bool(true))])
+            try !unit(["User": user, "AmbientCapabilities": data(.number(1 << 10)), "PrivateUsers": data(.bool(true))])
                 .mayBindAnyPort)
         #expect(try unit(["User": user]).configurationPath == "/c.json")
         #expect(try unit(["User": data(.string("no such user"))]).user.description.hasPrefix("the missing user "))
         let other = ServiceUser(id: 1, groups: [], description: "user a")
-        let place = ListeningPlace(host: "127.0.0.1", port: 1, isEncrypted: false, store: nil)
+        let place = ListeningAddress(host: "127.0.0.1", port: 1, isEncrypted: false, store: nil)
         #expect(place.privilege(of: other)?.finding == "user a may not listen on port 1")
-        #expect(ListeningPlace(host: "::1", port: 65_535, isEncrypted: false, store: nil).privilege(of: other) == nil)
+        #expect(ListeningAddress(host: "::1", port: 65_535, isEncrypted: false, store: nil).privilege(of: other) == nil)
     }
 }

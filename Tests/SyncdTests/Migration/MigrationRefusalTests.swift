@@ -11,7 +11,7 @@ struct MigrationRefusalTests {
         Refusal(3, "import none.plist --format userdefaults", "none.plist: no such file"),
         Refusal(
             1, "import cut.plist --format userdefaults",
-            "cut.plist: line 1, column \(good.utf8.count + 1): the file ends where a tag is expected"),
+            "cut.plist: the property list is damaged: Encountered unexpected EOF"),
         Refusal(
             1, "import text.plist --format userdefaults",
             "text.plist: ExpirationDate: a date is expected, not a string"),
@@ -26,7 +26,7 @@ struct MigrationRefusalTests {
             "good.plist: at byte 0: this is not a ledger: it does not begin with ESLG"),
         Refusal(
             1, "import user.json --format userdefaults",
-            "user.json: this is neither an XML nor a binary property list"),
+            "user.json: this is not an XML property list"),
         Refusal(
             1, "import user.json --format parse --user nobody",
             #"user.json: none of the 1 users of the export is "nobody""#),

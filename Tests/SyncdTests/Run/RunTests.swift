@@ -120,7 +120,7 @@ struct RunTests {
             try sandbox.run("record purchase com.back40.InsomniOwl.RandomOwls --local sqlite:phone.sqlite").exitCode
                 == 0)
         var acknowledged: Set<String> = []
-        for round in 0..<(Soak.isKilling ? Soak.killRounds : 10) {
+        for round in 0..<Soak.killRounds {
             let process = try start()
             let key = "key\(round % 5)"
             let client = try start("owls.py", "use random-owls \(key)")

@@ -53,7 +53,7 @@ struct PlayOrderTests {
     func renewal() async throws {
         let play = try await PlayStage()
         let intake = try await NotificationIntake(
-            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host, digest: { $0 },
+            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host,
             onError: { _ in })
         for (hour, order, end) in [(0, "GPA.1-2", 30), (29, "GPA.1-2..0", 60), (59, "GPA.1-2..1", 90)]
             as [(Double, String, Double)]

@@ -97,7 +97,7 @@ struct PlayProductNotificationTests {
         play.desk.set(product: PlayStage.product("CANCELLED", members: Self.pending), for: "cancelled")
         play.desk.set(product: PlayStage.product(members: Self.pending).replacing("GPA.1-2", with: "GPA.5-6"))
         let intake = try await NotificationIntake(
-            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host, digest: { $0 },
+            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host,
             onError: { _ in })
         func lookUp() async throws {
             for token in ["token", "cancelled"] {
@@ -123,7 +123,7 @@ struct PlayProductNotificationTests {
     func failedLookUp() async throws {
         let play = try await PlayStage()
         let intake = try await NotificationIntake(
-            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host, digest: { $0 },
+            play.stage.store, play.stage.service.configuration, host: play.stage.clock.host,
             onError: { _ in })
         func failure() async -> PlayDesk.Failure? {
             await #expect(throws: PlayDesk.Failure.self) {

@@ -7,7 +7,7 @@ import Testing
 @testable import SyncService
 
 @Suite("Devices that wait for approval")
-struct DeviceGrantTests {
+struct DeviceAuthorizationTests {
     private let store = MemoryBackend()
     private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
@@ -53,11 +53,11 @@ struct DeviceGrantTests {
         let issuing = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let carols = await issuing.ask(.post, "/v1/devices")
         let now = clock.now / 1_000
-        for (issued, status) in [("", 403), ("|\(now - 301)", 403), ("|\(now - 300)", 204)] {
+        for (issued, status) in [(nil, 403), (now - 301, 403), (now - 300, 204)] as [(Int64?, Int)] {
             let reply = await issuing.ask(
-                .post, path, token: "external|carol|\(now + 600)\(issued)",
+                .post, path, token: .external("carol", now + 600, issued: issued),
                 json: ["user_code": carols["user_code"] ?? "", "approve": true, "password": "correct horse"])
-            #expect(reply.status == status, "\(issued)")
+            #expect(reply.status == status, "\(issued ?? 0)")
         }
         #expect(await issuing.redeem(carols["device_code"])["account"] == "carol")
     }
@@ -71,7 +71,7 @@ struct DeviceGrantTests {
         let service = try await EntitlementService.open(
             store, clock: clock,
             configure: {
-                ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
+                ($0.callerLimits.waitingDevices, $0.callerLimits.addressWaitingDevices) = (100, nil)
             })
         // Later than the time at which the server began, so that the clock can be set back.
         clock.advance(seconds: 100_000)
@@ -106,7 +106,7 @@ struct DeviceGrantTests {
     @Test("An address can fill only its own share of the waiting devices; loopback addresses have no share")
     func shares() async throws {
         let service = try await EntitlementService.open(
-            store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
+            store, clock: clock, configure: { $0.callerLimits.waitingDevices = 200 })
         func begin(_ peer: String) async -> Reply { await service.ask(.post, "/v1/devices", peer: peer) }
         var begun: [Reply] = []
         for _ in 0..<64 { begun.append(await begin("198.51.100.1")) }
@@ -124,13 +124,13 @@ struct DeviceGrantTests {
         #expect(await begin("127.0.0.1").status == 503)
         clock.advance(seconds: 540)
         #expect(await begin("198.51.100.1").status == 200, "the first 64 have expired")
-        #expect(service.devices.tickets.taken == 137)
+        #expect(service.devices.slots.count == 137)
     }
 
     @Test("A code that was redeemed or denied releases its place and leaves nothing in the store")
     func places() async throws {
         let service = try await EntitlementService.open(
-            store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
+            store, clock: clock, configure: { $0.callerLimits.addressWaitingDevices = 2 })
         let token = await alice.signUp()["access_token"]
         let (first, second) = (await service.ask(.post, "/v1/devices"), await service.ask(.post, "/v1/devices"))
         #expect(await service.ask(.post, "/v1/devices").status == 429)
@@ -142,7 +142,7 @@ struct DeviceGrantTests {
         let refusal: [String: any Sendable] = ["user_code": second["user_code"] ?? "", "approve": false]
         #expect(await service.ask(.post, "/v1/devices/approvals", token: token, json: refusal).status == 204)
         #expect(await service.redeem(second["device_code"]).problem?.error == "access_denied")
-        #expect(service.devices.tickets.taken == 1)
+        #expect(service.devices.slots.count == 1)
         let keys = try await store.list(prefix: "server/", after: nil, limit: 100).outcome.items.map(\.key.text)
         #expect(keys.count { $0.hasPrefix("server/devices/") || $0.hasPrefix("server/expiries/") } == 2)
     }
@@ -153,6 +153,6 @@ struct DeviceGrantTests {
         for _ in 0..<2 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
         clock.advance(seconds: -300)
         #expect(await service.ask(.post, "/v1/devices").status == 200)
-        #expect(service.devices.tickets.taken == 3)
+        #expect(service.devices.slots.count == 3)
     }
 }

@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 @Suite("Room for values in answers")
-struct AnswerBudgetTests {
+struct ResponseBudgetTests {
     private let store = RecordingStore()
     private let service: EntitlementService
     private let value = [UInt8](repeating: 7, count: 4 << 20)
@@ -75,7 +75,7 @@ struct AnswerBudgetTests {
 
     private func ask(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields = [:], body: [UInt8] = [], room: Int
-    ) async -> (response: HTTPResponse, body: [UInt8]) {
+    ) async -> (head: HTTPResponse, body: [UInt8]) {
         var fields = fields
         fields[.authorization] = "Bearer " + .operatorToken
         let head = HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields)
@@ -83,8 +83,8 @@ struct AnswerBudgetTests {
         let budget = Room(room)
         request.reserveAnswer = { count, _ in budget.reserve(count) }
         let answer = await service.respond(to: request)
-        guard case .bytes(let bytes) = answer.body else { return (answer.response, []) }
-        return (answer.response, bytes)
+        guard case .bytes(let bytes) = answer.body else { return (answer.head, []) }
+        return (answer.head, bytes)
     }
 
     private func batch(
@@ -93,7 +93,7 @@ struct AnswerBudgetTests {
         let answer = await ask(
             .post, BatchBody.path, [.contentType: BatchBody.mediaType], body: BatchBody.bytes(of: operations),
             room: room)
-        try #require(answer.response.status == .ok)
+        try #require(answer.head.status == .ok)
         return (try BatchBody.results(answer.body), answer.body.count)
     }
 
@@ -177,7 +177,7 @@ struct AnswerBudgetTests {
         #expect(try await store.read(try EntryKey("c")).outcome == .absent)
         let first = await ask(
             .post, BatchBody.path, [.contentType: BatchBody.mediaType], body: BatchBody.bytes(of: [read]), room: 0)
-        #expect(first.response.status == .serviceUnavailable && first.response.headerFields[.retryAfter] == "1")
+        #expect(first.head.status == .serviceUnavailable && first.head.headerFields[.retryAfter] == "1")
     }
 
     @Test("Without a reservation, a conflict is a problem with the version and no entity tag, and a GET is 503")
@@ -187,15 +187,15 @@ struct AnswerBudgetTests {
             (.put, [.ifNoneMatch: "*"]), (.put, [.ifMatch: "\"00\", \"01\""]), (.delete, [.ifMatch: "\"00\""]),
         ] as [(HTTPRequest.Method, HTTPFields)] {
             let answer = await ask(method, "/v1/kv/a", fields, room: 100)
-            #expect(answer.response.status == .preconditionFailed && answer.response.headerFields[.eTag] == nil)
-            #expect(answer.response.headerFields[.contentType] == Problem.mediaType)
+            #expect(answer.head.status == .preconditionFailed && answer.head.headerFields[.eTag] == nil)
+            #expect(answer.head.headerFields[.contentType] == Problem.mediaType)
             let problem = Problem(json: answer.body)
             #expect(problem?.isValueLeftOut == true && problem?.isAbsence == false && problem?.version == tag)
         }
         let read = await ask(.get, "/v1/kv/a", room: 100)
-        #expect(read.response.status == .serviceUnavailable && read.response.headerFields[.retryAfter] == "1")
+        #expect(read.head.status == .serviceUnavailable && read.head.headerFields[.retryAfter] == "1")
         #expect(Problem(json: read.body)?.disposition == "transient")
-        #expect(await ask(.get, "/v1/kv/a", [.ifNoneMatch: tag], room: 0).response.status == .notModified)
+        #expect(await ask(.get, "/v1/kv/a", [.ifNoneMatch: tag], room: 0).head.status == .notModified)
         let isWhole = await ask(.get, "/v1/kv/a", room: 4 << 20).body == value
         #expect(isWhole)
     }
