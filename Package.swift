@@ -1,33 +1,333 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+/// The packages of the products that targets use.
+let packages = [
+    "ArgumentParser": "swift-argument-parser",
+    "Crypto": "swift-crypto", "CryptoExtras": "swift-crypto", "GRDB": "GRDB.swift", "GRDBSQLite": "GRDB.swift",
+    "HTTPTypes": "swift-http-types", "HummingbirdCore": "hummingbird", "InMemoryTracing": "swift-distributed-tracing",
+    "Logging": "swift-log", "Metrics": "swift-metrics", "MetricsTestKit": "swift-metrics",
+    "NIOCore": "swift-nio", "NIOEmbedded": "swift-nio", "NIOHTTP1": "swift-nio", "NIOHTTP2": "swift-nio-http2",
+    "NIOHTTPTypes": "swift-nio-extras", "NIOHTTPTypesHTTP1": "swift-nio-extras",
+    "NIOHTTPTypesHTTP2": "swift-nio-extras", "NIOPosix": "swift-nio", "NIOSSL": "swift-nio-ssl",
+    "ServiceLifecycle": "swift-service-lifecycle", "Subprocess": "swift-subprocess", "SwiftASN1": "swift-asn1",
+    "Tracing": "swift-distributed-tracing", "UnixSignals": "swift-service-lifecycle", "X509": "swift-certificates",
+]
+
+/// Dependencies on targets of this package and on products of others, by their names.
+///
+/// - Parameters:
+///   - trait: the trait that a target needs to depend on them; `nil` for none.
+///   - platforms: the platforms on which it depends on them; `nil` for all.
+func on(_ names: String..., trait: String? = nil, platforms: [Platform]? = nil) -> [Target.Dependency] {
+    let condition: TargetDependencyCondition? =
+        if let trait { .when(traits: [trait]) } else if let platforms { .when(platforms: platforms) } else { nil }
+    return names.map { name in
+        packages[name].map { .product(name: name, package: $0, condition: condition) }
+            ?? .target(name: name, condition: condition)
+    }
+}
+
+/// Tests. All of them may use `TestSupport`, `SyncCore` and `SyncCoreTesting`.
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: on("TestSupport", "SyncCore", "SyncCoreTesting") + dependencies)
+}
+
+/// A program that measures.
+func benchmark(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(
+        name: name, dependencies: on("BenchmarkSupport") + dependencies, path: "Benchmarks/Sources/\(name)")
+}
+
+// The products. Executables are not among them, so an app never fetches the packages that only they use.
+let libraries = [
+    "Entitlements", "SyncCore", "EntitlementSync", "EntitlementSyncEvidence", "EntitlementSyncStoreKit", "FileStorage",
+    "SealedStorage", "ObservedStorage", "SQLiteStorage", "SQLiteRecovery", "PostgreSQLStorage", "SyncProtocol",
+    "HTTPStorage", "WebDAVStorage", "UbiquitousStorage", "CurlTransport", "URLSessionTransport", "EntitlementKit",
+    "SyncCoreTesting", "SyncSimulation",
+]
+
+let core: [Target] = [
+    .target(name: "Checksums"),
+    .target(name: "ProtoCoding"),
+    .target(name: "Entitlements", dependencies: on("Checksums", "ProtoCoding")),
+    .target(name: "SyncCore", dependencies: on("Checksums")),
+    .target(name: "EntitlementSync", dependencies: on("Entitlements", "SyncCore")),
+    .target(name: "EntitlementSyncStoreKit", dependencies: on("EntitlementSync", "Entitlements", "SyncCore")),
+    .target(
+        name: "StoreEvidence", dependencies: on("Entitlements", "X509", "SwiftASN1", "Crypto", "CryptoExtras")),
+    // It compiles the sources of StoreEvidence through a symbolic link. SwiftPM leaves out the packages of a product
+    // only if its own targets name them behind a trait, and the server needs StoreEvidence without one.
+    .target(
+        name: "EntitlementSyncEvidence",
+        dependencies: on("EntitlementSync", "Entitlements", "SyncCore")
+            + on("X509", "SwiftASN1", "Crypto", "CryptoExtras", trait: "Evidence")),
+    .target(
+        name: "EntitlementKit",
+        dependencies: on(
+            "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "FileStorage", "HTTPStorage", "SyncCore",
+            "SyncProtocol")
+            + on("CurlTransport", platforms: [.linux])
+            + on("URLSessionTransport", platforms: [.macOS, .iOS, .tvOS, .watchOS, .visionOS, .macCatalyst])),
+    // The rules for expiry dates that old apps write.
+    .target(name: "WrittenDates", dependencies: on("Entitlements")),
+    .target(name: "SyncProtocol", dependencies: on("ProtoCoding", "SyncCore", "HTTPTypes")),
+    .target(name: "SyncCoreTesting", dependencies: on("SyncCore")),
+    .target(
+        name: "SyncSimulation",
+        dependencies: on("Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting")
+            + on("WrittenDates", trait: "Parse")),
+]
+
+let backends: [Target] = [
+    .target(name: "FileWatching"),
+    .target(
+        name: "FileStorage", dependencies: on("Checksums", "FileWatching", "SyncCore"), path: "Backends/File"),
+    .target(
+        name: "SQLiteStorage", dependencies: on("Checksums", "FileWatching", "SyncCore", "GRDB", "GRDBSQLite"),
+        path: "Backends/SQLite"),
+    .target(
+        name: "SQLiteRecovery", dependencies: on("SQLiteStorage", "SyncCore"), path: "Backends/SQLiteRecovery"),
+    .systemLibrary(name: "CPQ", path: "Backends/PostgreSQL/CPQ", pkgConfig: "libpq"),
+    .target(
+        name: "PostgreSQLStorage", dependencies: on("SyncCore") + on("CPQ", trait: "PostgreSQL"),
+        path: "Backends/PostgreSQL", exclude: ["CPQ"]),
+    .target(
+        name: "SealedStorage", dependencies: on("SyncCore") + on("Crypto", trait: "Sealed"), path: "Backends/Sealed"),
+    .target(
+        name: "ObservedStorage", dependencies: on("SyncCore") + on("Logging", "Metrics", "Tracing", trait: "Observed"),
+        path: "Backends/Observed"),
+    .target(
+        name: "HTTPStorage",
+        dependencies: on("EntitlementSync", "Entitlements", "SyncCore", "SyncProtocol", "HTTPTypes"),
+        path: "Backends/HTTP"),
+    .systemLibrary(name: "CCurl", path: "Backends/Curl/CCurl", pkgConfig: "libcurl"),
+    .target(
+        name: "CurlTransport", dependencies: on("CCurl", "SyncProtocol", "HTTPTypes"), path: "Backends/Curl",
+        exclude: ["CCurl"]),
+    .target(name: "URLSessionTransport", dependencies: on("SyncProtocol", "HTTPTypes"), path: "Backends/URLSession"),
+    .target(
+        name: "WebDAVStorage", dependencies: on("Checksums", "SyncCore", "SyncProtocol", "HTTPTypes"),
+        path: "Backends/WebDAV"),
+    .target(name: "UbiquitousStorage", dependencies: on("Checksums", "SyncCore"), path: "Backends/Ubiquitous"),
+]
+
+let server: [Target] = [
+    .target(
+        name: "SyncService",
+        dependencies: on(
+            "Entitlements", "EntitlementSync", "StoreEvidence", "SyncCore", "SyncProtocol", "Crypto", "HTTPTypes")),
+    .target(
+        name: "ParseFacade",
+        dependencies: on(
+            "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService", "WrittenDates", "HTTPTypes")),
+    // Debian's libcrypt, for imported password hashes.
+    .systemLibrary(name: "CCrypt", path: "Sources/SyncServer/CCrypt", pkgConfig: "libcrypt"),
+    .target(
+        name: "SyncServer",
+        dependencies: on(
+            "Entitlements", "SyncCore", "SyncProtocol", "SyncService", "CServerPages", "HummingbirdCore", "NIOCore",
+            "NIOHTTP1", "NIOHTTPTypes", "NIOHTTPTypesHTTP1", "NIOPosix", "ServiceLifecycle", "UnixSignals",
+            "Crypto", "CryptoExtras", "HTTPTypes", "Logging")
+            + on("NIOHTTP2", "NIOHTTPTypesHTTP2", "NIOSSL", trait: "TLS")
+            + on("CCrypt", platforms: [.linux]),
+        exclude: ["CCrypt", "CServerPages", "Resources"]),
+    // Embeds Resources/. As an array literal, which `embedInCode` generates, the compiler takes seconds for it.
+    .target(name: "CServerPages", path: "Sources/SyncServer/CServerPages"),
+    // The headers of Linux that Swift's Glibc module leaves out.
+    .systemLibrary(name: "CLinux", path: "Sources/SyncAgent/CLinux"),
+    .target(
+        name: "SyncAgent",
+        dependencies: on(
+            "Checksums", "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore", "SyncProtocol",
+            "SyncServer", "SyncService", "HTTPTypes", "Logging", "ServiceLifecycle", "Subprocess")
+            + on("CLinux", platforms: [.linux]),
+        exclude: ["CLinux"]),
+    .executableTarget(
+        name: "syncd",
+        dependencies: on(
+            "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
+            "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
+            "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService", "ArgumentParser", "Crypto", "HTTPTypes",
+            "Logging", "ServiceLifecycle", "UnixSignals")
+            + on("ParseFacade", trait: "Parse"),
+        resources: [.embedInCode("Resources/insomniowl.json")]),
+    .executableTarget(
+        name: "syncsim",
+        dependencies: on(
+            "Entitlements", "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting",
+            "SyncSimulation", "ArgumentParser"),
+        resources: [.embedInCode("Resources/diagram.html")]),
+]
+
+// A test target whose module is behind a trait is empty without the trait.
+let testTargets: [Target] = [
+    tests("PackageTests", on("syncd")),
+    tests("ReadmeTests", on("EntitlementKit", "Entitlements", "EntitlementSync", "GettingStarted", "syncd")),
+    tests("SyncCoreTests", on("FileStorage")),
+    tests("FileWatchingTests", on("FileWatching")),
+    tests("ConformanceTests", on("FileStorage", "JournalStore", "SQLiteStorage", "StoreProbe")),
+    tests("FileStorageTests", on("Checksums", "FileStorage", "FileWatching", "StoreProbe")),
+    tests(
+        "SQLiteStorageTests",
+        on("Checksums", "FileWatching", "SQLiteRecovery", "SQLiteStorage", "StoreProbe", "GRDB")),
+    tests(
+        "PostgreSQLStorageTests",
+        on(
+            "CurlTransport", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport", "StoreProbe", "SyncProtocol",
+            "syncd", "HTTPTypes")),
+    tests("SealedStorageTests", on("FileStorage", "SQLiteStorage", "SealedStorage")),
+    tests(
+        "ObservedStorageTests",
+        on("ObservedStorage") + on("Logging", "MetricsTestKit", "InMemoryTracing", trait: "Observed")),
+    tests("UbiquitousStorageTests", on("EntitlementSync", "Entitlements", "UbiquitousStorage")),
+    tests(
+        "WebDAVStorageTests",
+        on(
+            "CurlTransport", "Entitlements", "EntitlementSync", "ServiceTestSupport", "SyncProtocol", "WebDAVStorage",
+            "HTTPTypes")),
+    tests("TransportTests", on("CurlTransport", "SyncProtocol", "URLSessionTransport", "HTTPTypes")),
+    tests("SyncProtocolTests", on("SyncProtocol", "HTTPTypes")),
+    tests(
+        "HTTPStorageTests",
+        on("HTTPStorage", "ServiceTestSupport", "StoreProbe", "SyncProtocol", "SyncService", "HTTPTypes")),
+    tests("EntitlementsTests", on("Entitlements", "Checksums", "EntitlementsTestSupport")),
+    tests("ReconciliationTests", on("Entitlements", "EntitlementSync", "EntitlementsTestSupport")),
+    tests("EntitlementSyncTests", on("Entitlements", "EntitlementSync", "EntitlementSyncStoreKit", "FileStorage")),
+    tests(
+        "EntitlementSyncEvidenceTests",
+        on("EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage")),
+    tests(
+        "EntitlementKitTests",
+        on(
+            "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
+            "ServiceTestSupport", "SyncService", "syncd", "HTTPTypes")),
+    tests(
+        "StoreEvidenceTests",
+        on(
+            "Entitlements", "EvidenceTestSupport", "StoreEvidence", "X509", "SwiftASN1", "Crypto", "CryptoExtras")),
+    tests(
+        "SyncServiceTests",
+        on(
+            "Entitlements", "EntitlementSync", "EntitlementsTestSupport", "EvidenceTestSupport", "HTTPStorage",
+            "ServiceTestSupport", "StoreEvidence", "SyncProtocol", "SyncService", "HTTPTypes")),
+    tests(
+        "ParseFacadeTests",
+        on(
+            "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "ParseFacade",
+            "ServiceTestSupport", "StoreEvidence", "SyncProtocol", "SyncServer", "SyncService", "WrittenDates", "syncd",
+            "HTTPTypes")),
+    tests(
+        "SyncServerTests",
+        on(
+            "Checksums", "Entitlements", "LoadTesting", "StoreEvidence", "SyncProtocol", "SyncServer", "SyncService",
+            "syncd", "HTTPTypes", "Logging", "ServiceLifecycle", "NIOCore", "NIOEmbedded", "NIOPosix",
+            "Crypto", "CryptoExtras")),
+    tests(
+        "LiveServerTests",
+        on(
+            "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage", "SQLiteStorage",
+            "StoreEvidence", "SyncProtocol", "syncd", "HTTPTypes", "Crypto")),
+    tests(
+        "SyncAgentTests",
+        on("Entitlements", "EntitlementSync", "SyncAgent", "SyncServer", "SyncService", "HTTPTypes")),
+    tests(
+        "SyncdTests",
+        on(
+            "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage", "StoreEvidence",
+            "SyncService", "syncd", "ArgumentParser", "Crypto", "CryptoExtras")),
+    tests(
+        "SyncSimulationTests",
+        on("Checksums", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "SyncSimulation")),
+    tests("SyncsimTests", on("Entitlements", "SyncSimulation", "syncsim")),
+    tests("LoadTestingTests", on("LoadTesting", "NIOCore", "NIOHTTP1", "NIOPosix")),
+    .testTarget(
+        name: "JournalStoreTests", dependencies: on("JournalStore", "SyncCore", "SyncCoreTesting"),
+        path: "Examples/JournalStore/Tests/JournalStoreTests"),
+]
+
+let testSupport: [Target] = [
+    .target(name: "TestSupport", dependencies: on("SyncCore", "SyncCoreTesting"), path: "Tests/TestSupport"),
+    .target(name: "PostgreSQLTestSupport", dependencies: on("TestSupport"), path: "Tests/PostgreSQLTestSupport"),
+    .target(
+        name: "ServiceTestSupport",
+        dependencies: on(
+            "Checksums", "Entitlements", "SyncCore", "SyncProtocol", "SyncService", "TestSupport", "HTTPTypes"),
+        path: "Tests/ServiceTestSupport"),
+    .target(
+        name: "EntitlementsTestSupport", dependencies: on("Entitlements", "TestSupport"),
+        path: "Tests/EntitlementsTestSupport"),
+    // Creates certificates and signs evidence.
+    .target(
+        name: "EvidenceTestSupport",
+        dependencies: on("Entitlements", "StoreEvidence", "TestSupport", "X509", "SwiftASN1", "Crypto", "CryptoExtras"),
+        path: "Tests/EvidenceTestSupport"),
+    // A process that tests start, race with and kill.
+    .executableTarget(
+        name: "StoreProbe",
+        dependencies: on(
+            "FileStorage", "HTTPStorage", "PostgreSQLStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"),
+        path: "Tests/StoreProbe"),
+    // The program of Docs/GettingStarted.md.
+    .executableTarget(name: "GettingStarted", dependencies: on("EntitlementKit"), path: "Tests/GettingStarted"),
+    .target(
+        name: "JournalStore", dependencies: on("SyncCore"), path: "Examples/JournalStore/Sources/JournalStore"),
+]
+
+let benchmarks: [Target] = [
+    .target(name: "BenchmarkSupport", path: "Benchmarks/Sources/BenchmarkSupport"),
+    .target(name: "LoadTesting", dependencies: on("NIOCore", "NIOPosix"), path: "Benchmarks/Sources/LoadTesting"),
+    // The baseline of the wire rows: libcurl called from C.
+    .target(
+        name: "RawCurl", path: "Benchmarks/Sources/RawCurl", linkerSettings: [.linkedLibrary("curl")]),
+    // It runs the last two as processes.
+    benchmark(
+        "benchmarks",
+        on("Entitlements", "SyncCoreTesting", "SyncSimulation", "kit-start-to-access", "start-to-access")),
+    benchmark(
+        "store-benchmarks",
+        on(
+            "EntitlementSync", "Entitlements", "FileStorage", "GRDBSQLite", "SQLiteStorage", "SyncCore",
+            "SyncCoreTesting")),
+    benchmark(
+        "evidence-benchmarks",
+        on(
+            "Crypto", "CurlTransport", "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "HTTPStorage",
+            "HTTPTypes", "SwiftASN1", "SyncCore", "SyncProtocol", "X509")),
+    benchmark(
+        "wire-benchmarks",
+        on(
+            "RawCurl", "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "HTTPTypes", "SyncCore",
+            "SyncProtocol")),
+    // Load on a server, for peers/ and .ci/soak-server.
+    benchmark("server-load", on("LoadTesting", "UnixSignals")),
+    // The upper bound for a server on these libraries, for peers/peers.py.
+    benchmark(
+        "bare-route",
+        on("HTTPTypes", "HummingbirdCore", "Logging", "NIOCore", "NIOPosix", "ServiceLifecycle", "UnixSignals")),
+    // Fills a server's store, for peers/crowd.py.
+    benchmark("crowd", on("SQLiteStorage", "SyncCore")),
+    benchmark(
+        "fleet",
+        on(
+            "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "HTTPTypes", "SyncCore",
+            "SyncProtocol")),
+    // Load on a store in PostgreSQL, for peers/database.py.
+    benchmark("database-load", on("PostgreSQLStorage", "SyncCore")),
+    .executableTarget(
+        name: "start-to-access", dependencies: on("Entitlements"), path: "Benchmarks/Sources/start-to-access"),
+    .executableTarget(
+        name: "kit-start-to-access", dependencies: on("EntitlementKit", "EntitlementSync", "Entitlements"),
+        path: "Benchmarks/Sources/kit-start-to-access"),
+]
+
 let package = Package(
     name: "EntitlementSync",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2), .macCatalyst(.v18)],
-    products: [
-        .library(name: "Entitlements", targets: ["Entitlements"]),
-        .library(name: "SyncCore", targets: ["SyncCore"]),
-        .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
-        .library(name: "EntitlementSyncEvidence", targets: ["EntitlementSyncEvidence"]),
-        .library(name: "EntitlementSyncStoreKit", targets: ["EntitlementSyncStoreKit"]),
-        .library(name: "FileStorage", targets: ["FileStorage"]),
-        .library(name: "SealedStorage", targets: ["SealedStorage"]),
-        .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
-        .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
-        .library(name: "SQLiteRecovery", targets: ["SQLiteRecovery"]),
-        .library(name: "PostgreSQLStorage", targets: ["PostgreSQLStorage"]),
-        .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
-        .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
-        .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
-        .library(name: "UbiquitousStorage", targets: ["UbiquitousStorage"]),
-        .library(name: "CurlTransport", targets: ["CurlTransport"]),
-        .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
-        .library(name: "EntitlementKit", targets: ["EntitlementKit"]),
-        .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
-        .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
-    ],
+    products: libraries.map { .library(name: $0, targets: [$0]) },
     // A disabled trait adds no code and no dependencies.
     traits: [
+        .default(enabledTraits: ["TLS"]),
         .trait(
             name: "Evidence",
             description: "EntitlementSyncEvidence: verifies on a device what stores sign, with swift-certificates"),
@@ -38,419 +338,32 @@ let package = Package(
         .trait(
             name: "PostgreSQL",
             description: "PostgreSQLStorage: a database that any number of servers share, with libpq"),
+        .trait(name: "TLS", description: "syncd serve: HTTPS and HTTP/2, with swift-nio-ssl"),
+        .trait(name: "Parse", description: "syncd serve: the API of Parse Server, for apps that use a Parse SDK"),
     ],
     dependencies: [
-        // Used by syncd only. Executables are not products, so an app never fetches it.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: []),
         .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
-        // Used by SyncProtocol only.
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
-        // Used by SQLiteStorage only.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        // Used by SyncServer only, which is not a product, so an app never fetches them.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
-        // Used by SyncAgent only, to run programs.
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
-        // Used by StoreEvidence and, behind a trait, by EntitlementSyncEvidence.
         .package(url: "https://github.com/apple/swift-certificates", from: "1.21.1"),
         .package(url: "https://github.com/apple/swift-asn1", from: "1.7.4"),
     ],
-    targets: [
-        .target(name: "Checksums"),
-        .target(name: "ProtoCoding"),
-        .target(name: "Entitlements", dependencies: ["Checksums", "ProtoCoding"]),
-        .target(name: "SyncCore", dependencies: ["Checksums"]),
-        .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
-        .target(name: "FileStorage", dependencies: ["Checksums", "FileWatching", "SyncCore"], path: "Backends/File"),
-        .target(
-            name: "SealedStorage",
-            dependencies: [
-                "SyncCore",
-                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Sealed"])),
-            ], path: "Backends/Sealed"),
-        .target(
-            name: "ObservedStorage",
-            dependencies: [
-                "SyncCore",
-                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Observed"])),
-                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observed"])),
-                .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Observed"])),
-            ], path: "Backends/Observed"),
-        .target(name: "FileWatching"),
-        .target(
-            name: "SQLiteStorage",
-            dependencies: [
-                "Checksums", "FileWatching", "SyncCore", .product(name: "GRDB", package: "GRDB.swift"),
-                .product(name: "GRDBSQLite", package: "GRDB.swift"),
-            ],
-            path: "Backends/SQLite"),
-        .target(name: "SQLiteRecovery", dependencies: ["SQLiteStorage", "SyncCore"], path: "Backends/SQLiteRecovery"),
-        .systemLibrary(name: "CPQ", path: "Backends/PostgreSQL/CPQ", pkgConfig: "libpq"),
-        .target(
-            name: "PostgreSQLStorage",
-            dependencies: ["SyncCore", .target(name: "CPQ", condition: .when(traits: ["PostgreSQL"]))],
-            path: "Backends/PostgreSQL", exclude: ["CPQ"]),
-        .target(
-            name: "SyncProtocol",
-            dependencies: ["ProtoCoding", "SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
-        .target(
-            name: "HTTPStorage",
-            dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
-            path: "Backends/HTTP"),
-        .systemLibrary(name: "CCurl", path: "Backends/Curl/CCurl", pkgConfig: "libcurl"),
-        .target(
-            name: "CurlTransport",
-            dependencies: ["CCurl", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
-            path: "Backends/Curl", exclude: ["CCurl"]),
-        .target(
-            name: "URLSessionTransport",
-            dependencies: ["SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
-            path: "Backends/URLSession"),
-        .target(
-            name: "EntitlementKit",
-            dependencies: [
-                "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "FileStorage", "HTTPStorage", "SyncCore",
-                "SyncProtocol", .target(name: "CurlTransport", condition: .when(platforms: [.linux])),
-                .target(
-                    name: "URLSessionTransport",
-                    condition: .when(platforms: [.macOS, .iOS, .tvOS, .watchOS, .visionOS, .macCatalyst])),
-            ]),
-        .target(
-            name: "WebDAVStorage",
-            dependencies: [
-                "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
-            ], path: "Backends/WebDAV"),
-        .target(name: "UbiquitousStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/Ubiquitous"),
-        .target(
-            name: "StoreEvidence",
-            dependencies: [
-                "Entitlements",
-                .product(name: "X509", package: "swift-certificates"),
-                .product(name: "SwiftASN1", package: "swift-asn1"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-            ]),
-        // It compiles the sources of StoreEvidence through a symbolic link. SwiftPM leaves out the packages of a
-        // product only if its own targets name them behind a trait, and the server needs StoreEvidence without one.
-        .target(
-            name: "EntitlementSyncEvidence",
-            dependencies: [
-                "EntitlementSync", "Entitlements", "SyncCore",
-                .product(name: "X509", package: "swift-certificates", condition: .when(traits: ["Evidence"])),
-                .product(name: "SwiftASN1", package: "swift-asn1", condition: .when(traits: ["Evidence"])),
-                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
-                .product(name: "CryptoExtras", package: "swift-crypto", condition: .when(traits: ["Evidence"])),
-            ]),
-        .target(
-            name: "EntitlementSyncStoreKit", dependencies: ["EntitlementSync", "Entitlements", "SyncCore"]),
-        // The rules for expiry dates that old apps write. The server and the simulation use them.
-        .target(name: "WrittenDates", dependencies: ["Entitlements"]),
-        .target(
-            name: "SyncService",
-            dependencies: [
-                "Entitlements", "EntitlementSync", "StoreEvidence", "SyncCore", "SyncProtocol", "WrittenDates",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .target(
-            name: "ParseFacade",
-            dependencies: [
-                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService", "WrittenDates",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        // Debian's libcrypt, for imported password hashes.
-        .systemLibrary(name: "CCrypt", path: "Sources/SyncServer/CCrypt", pkgConfig: "libcrypt"),
-        .target(
-            name: "SyncServer",
-            dependencies: [
-                "Entitlements", "SyncCore", "SyncProtocol", "SyncService",
-                .target(name: "CCrypt", condition: .when(platforms: [.linux])),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
-                .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
-                .product(name: "NIOHTTPTypesHTTP2", package: "swift-nio-extras"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-                .product(name: "JWTKit", package: "jwt-kit"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-            ], exclude: ["CCrypt"], resources: [.embedInCode("Resources/openapi.yaml")]),
-        // The headers of Linux that Swift's Glibc module leaves out.
-        .systemLibrary(name: "CLinux", path: "Sources/SyncAgent/CLinux"),
-        .target(
-            name: "SyncAgent",
-            dependencies: [
-                "Checksums", "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore",
-                "SyncProtocol", "SyncServer", "SyncService",
-                .target(name: "CLinux", condition: .when(platforms: [.linux])),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "Subprocess", package: "swift-subprocess"),
-            ], exclude: ["CLinux"]),
-        .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
-        .target(
-            name: "SyncSimulation",
-            dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting", "WrittenDates"]),
-        .executableTarget(
-            name: "syncsim",
-            dependencies: [
-                "Entitlements", "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting",
-                "SyncSimulation",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ]),
-        .executableTarget(
-            name: "syncd",
-            dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
-                "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
-                "ParseFacade", "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-            ], resources: [.embedInCode("Resources/insomniowl.json")]),
-        .testTarget(name: "TidyTests"),
-        .testTarget(name: "PackageTests", dependencies: ["TestSupport", "syncd"]),
-        .testTarget(
-            name: "ReadmeTests",
-            dependencies: [
-                "EntitlementKit", "Entitlements", "EntitlementSync", "GettingStarted", "TestSupport", "syncd",
-            ]),
-        // The program of Docs/GettingStarted.md, which .ci/check-docs runs.
-        .executableTarget(name: "GettingStarted", dependencies: ["EntitlementKit"], path: "Tests/GettingStarted"),
-        .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
-        // A process that tests start, race with and kill.
-        .executableTarget(
-            name: "StoreProbe",
-            dependencies: [
-                "FileStorage", "HTTPStorage", "PostgreSQLStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting",
-            ], path: "Tests/StoreProbe"),
-        .target(
-            name: "PostgreSQLTestSupport", dependencies: ["TestSupport"], path: "Tests/PostgreSQLTestSupport"),
-        // Empty if the trait is disabled.
-        .testTarget(
-            name: "PostgreSQLStorageTests",
-            dependencies: [
-                "CurlTransport", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport", "StoreProbe", "SyncCore",
-                "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "SQLiteStorageTests",
-            dependencies: [
-                "Checksums", "FileWatching", "SQLiteRecovery", "SQLiteStorage", "StoreProbe", "SyncCore",
-                "SyncCoreTesting", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
-            ]),
-        .testTarget(
-            name: "SyncProtocolTests",
-            dependencies: [
-                "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "HTTPStorageTests",
-            dependencies: [
-                "HTTPStorage", "ServiceTestSupport", "StoreProbe", "SyncCore", "SyncCoreTesting", "SyncProtocol",
-                "SyncService", "TestSupport", .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .target(
-            name: "ServiceTestSupport",
-            dependencies: [
-                "Checksums", "Entitlements", "SyncCore", "SyncProtocol", "SyncService", "TestSupport",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ], path: "Tests/ServiceTestSupport"),
-        .testTarget(
-            name: "SyncServiceTests",
-            dependencies: [
-                "Entitlements", "EntitlementSync", "EntitlementsTestSupport", "EvidenceTestSupport", "HTTPStorage",
-                "ServiceTestSupport", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService",
-                "TestSupport",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "LiveServerTests",
-            dependencies: [
-                "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage",
-                "SQLiteStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport", "syncd",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Crypto", package: "swift-crypto"),
-            ]),
-        .testTarget(
-            name: "WebDAVStorageTests",
-            dependencies: [
-                "CurlTransport", "Entitlements", "EntitlementSync", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
-                "SyncProtocol", "TestSupport", "WebDAVStorage",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "ParseFacadeTests",
-            dependencies: [
-                "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "ParseFacade",
-                "ServiceTestSupport", "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer",
-                "SyncService", "TestSupport", "WrittenDates", "syncd",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "SyncServerTests",
-            dependencies: [
-                "Checksums", "Entitlements", "LoadTesting", "StoreEvidence", "SyncCore", "SyncCoreTesting",
-                "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOEmbedded", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "JWTKit", package: "jwt-kit"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-            ]),
-        // Used by tests only. Benchmarks/Package.swift builds the same sources for its programs.
-        .target(
-            name: "LoadTesting",
-            dependencies: [
-                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
-            ], path: "Benchmarks/Sources/LoadTesting"),
-        .testTarget(
-            name: "LoadTestingTests",
-            dependencies: [
-                "LoadTesting", "TestSupport", .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
-            ]),
-        .testTarget(
-            name: "TransportTests",
-            dependencies: [
-                "CurlTransport", "SyncCoreTesting", "SyncProtocol", "TestSupport", "URLSessionTransport",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
-        .testTarget(
-            name: "SyncCoreTests", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport"]),
-        .testTarget(
-            name: "ConformanceTests",
-            dependencies: [
-                "FileStorage", "SQLiteStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
-            ]),
-        .testTarget(
-            name: "FileStorageTests",
-            dependencies: [
-                "Checksums", "FileStorage", "FileWatching", "StoreProbe", "SyncCore", "SyncCoreTesting",
-                "TestSupport",
-            ]),
-        // Empty if the traits of the tested modules are disabled.
-        .testTarget(
-            name: "EntitlementSyncEvidenceTests",
-            dependencies: [
-                "EntitlementSync", "EntitlementSyncEvidence", "Entitlements", "EvidenceTestSupport", "FileStorage",
-                "SyncCore", "SyncCoreTesting", "TestSupport",
-            ]),
-        .testTarget(
-            name: "EntitlementKitTests",
-            dependencies: [
-                "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
-                "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "UbiquitousStorageTests",
-            dependencies: [
-                "EntitlementSync", "Entitlements", "SyncCore", "SyncCoreTesting", "TestSupport", "UbiquitousStorage",
-            ]),
-        .testTarget(
-            name: "SealedStorageTests",
-            dependencies: [
-                "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting", "TestSupport",
-            ]),
-        .testTarget(
-            name: "ObservedStorageTests",
-            dependencies: [
-                "ObservedStorage", "SyncCore", "SyncCoreTesting", "TestSupport",
-                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Observed"])),
-                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Observed"])),
-                .product(
-                    name: "InMemoryTracing", package: "swift-distributed-tracing",
-                    condition: .when(traits: ["Observed"])),
-            ]),
-        .target(
-            name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
-        .testTarget(
-            name: "ReconciliationTests",
-            dependencies: [
-                "SyncCore", "SyncCoreTesting", "Entitlements", "EntitlementSync", "EntitlementsTestSupport",
-                "TestSupport",
-            ]),
-        .testTarget(
-            name: "EntitlementSyncTests",
-            dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "EntitlementSyncStoreKit", "FileStorage",
-                "SyncCoreTesting", "TestSupport",
-            ]),
-        .testTarget(
-            name: "SyncSimulationTests",
-            dependencies: [
-                "Checksums", "Entitlements", "EntitlementsTestSupport", "SyncCore", "EntitlementSync",
-                "SyncCoreTesting", "SyncSimulation", "TestSupport",
-            ]),
-        // Mints certificates and signs evidence for tests.
-        .target(
-            name: "EvidenceTestSupport",
-            dependencies: [
-                "Entitlements", "StoreEvidence", .product(name: "X509", package: "swift-certificates"),
-                .product(name: "SwiftASN1", package: "swift-asn1"), .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-            ], path: "Tests/EvidenceTestSupport"),
-        .testTarget(
-            name: "StoreEvidenceTests",
-            dependencies: [
-                "Entitlements", "EvidenceTestSupport", "StoreEvidence",
-                .product(name: "X509", package: "swift-certificates"),
-                .product(name: "SwiftASN1", package: "swift-asn1"), .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-            ]),
-        .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
-        .testTarget(
-            name: "SyncAgentTests",
-            dependencies: [
-                "Entitlements", "EntitlementSync", "SyncAgent", "SyncCore", "SyncCoreTesting", "SyncServer",
-                "TestSupport",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
-        .testTarget(
-            name: "SyncdTests",
-            dependencies: [
-                "EntitlementSync", "Entitlements", "EvidenceTestSupport", "FileStorage", "SQLiteStorage",
-                "StoreEvidence", "SyncCore", "SyncCoreTesting", "SyncService", "TestSupport", "syncd",
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CryptoExtras", package: "swift-crypto"),
-            ]),
-        .testTarget(
-            name: "SyncsimTests",
-            dependencies: ["Entitlements", "SyncCoreTesting", "SyncSimulation", "TestSupport", "syncsim"]),
-    ]
+    targets: core + backends + server + testTargets + testSupport + benchmarks
 )
 
-for target in package.targets where target.type != .system {
+for target in package.targets where target.type != .system && target.name != "RawCurl" && target.name != "CServerPages"
+{
     target.swiftSettings = [
         .swiftLanguageMode(.v6),
         .treatAllWarnings(as: .error),
@@ -458,9 +371,6 @@ for target in package.targets where target.type != .system {
         .enableUpcomingFeature("MemberImportVisibility"),
         .enableUpcomingFeature("InternalImportsByDefault"),
     ]
-}
-
-// As if the trait were enabled: the server always verifies evidence.
-for target in package.targets where target.name == "StoreEvidence" {
-    target.swiftSettings?.append(.define("Evidence"))
+    // As if the trait were enabled: the server always verifies evidence.
+    if target.name == "StoreEvidence" { target.swiftSettings?.append(.define("Evidence")) }
 }

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / ".ci"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / ".ci/lib"))
 
 from database import Database
 from runbook import Failure

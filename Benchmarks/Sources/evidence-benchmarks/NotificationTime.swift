@@ -66,7 +66,7 @@ struct NotificationTime {
             session.accessToken
         }
         let device = try await EntitlementStore(
-            catalog: Catalog(json: Array(catalog.utf8)), local: MemoryBackend(), remote: remote,
+            catalog: Catalog(json: Array(catalog.utf8)), local: MemoryBackend(), remote: remote, server: remote,
             account: Account(session.account, incarnation: session.incarnation))
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await device.run(pollingEvery: .seconds(3_600)) }

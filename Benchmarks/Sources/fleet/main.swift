@@ -66,7 +66,7 @@ try await withThrowingTaskGroup(of: Void.self) { group in
             session.accessToken
         }
         let device = try await EntitlementStore(
-            catalog: catalog, local: MemoryBackend(), remote: remote,
+            catalog: catalog, local: MemoryBackend(), remote: remote, server: remote,
             account: Account(session.account, incarnation: session.incarnation))
         group.addTask { await device.run(pollingEvery: .seconds(900)) }
     }
