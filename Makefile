@@ -49,8 +49,8 @@ dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
 test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, verifiers of grants, short benchmarks
 	@.ci/setup apache2-bin chromium curl nginx nodejs openssl protobuf-compiler python3 python3-cryptography python3-protobuf python3-venv $(DATABASE)
 	.ci/mutants check
-	@echo "test: building everything in debug mode, which takes about 12 minutes on two cores the first time;"
-	@echo "test: then running all tests and checks, which takes about 12 minutes"
+	@echo "test: building everything in debug mode, which takes about 12 minutes on two cores the first time,"
+	@echo "test: then running all tests and checks in three lanes, which takes longer"
 	.ci/test
 
 soak: setup ## Soak the stores and a server, then simulate until a seed fails; FROM=seed, LIMIT=seconds
