@@ -26,6 +26,34 @@ extension SQLiteBackend {
         try await onWriter { try StoreSchema.pragma("synchronous", in: $0) }
     }
 
+    /// `PRAGMA journal_mode` of the writing connection.
+    package func journalMode() async throws(BackendError) -> String? {
+        try await onWriter { try String.fetchOne($0, sql: "PRAGMA journal_mode") ?? "" }
+    }
+
+    /// The number of retained changes.
+    package func changeRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "change") }
+
+    /// The number of rows for keys, tombstone rows included.
+    package func entryRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "entry") }
+
+    private func rowCount(of table: String) async throws(BackendError) -> Int64 {
+        try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM \(table)") ?? 0 } ?? 0
+    }
+
+    /// The cached result of a read; `nil` if only SQLite can answer it.
+    package func remembered(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) -> ReadOutcome? {
+        store.current()?.cache?.read(key, unless: knownVersion)
+    }
+
+    /// The page of changes after `cursor` from memory; `nil` if only SQLite can answer it.
+    package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
+        store.current()?.recentChanges?.page(since: cursor, prefix: "", limit: limit)
+    }
+
+    /// The total size of the cached keys and values, in bytes.
+    package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
+
     /// The number of transactions that this object has committed.
     package var commitCount: Int { store.commitCount }
 
@@ -40,7 +68,11 @@ extension SQLiteBackend {
         let store = store
         return try await store.queue.run { () throws(BackendError) -> Result? in
             guard let connections = try store.opened() else { return nil }
-            return try store.attempt { try connections.writer().inDatabase(body) }
+            do {
+                return try connections.writer().inDatabase(body)
+            } catch {
+                throw BackendError(error, at: store.file.path)
+            }
         }
     }
 }

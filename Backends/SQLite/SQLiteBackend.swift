@@ -25,6 +25,8 @@ public import SyncCore
 ///   folder; for the remote of an engine the file must exist, see ``Creation``.
 /// - **Signalled**: every change is signalled. Changes of other processes are signalled when the file system reports
 ///   them.
+/// - **Cached**: recently used entries and recent changes of this object are served from memory until another process
+///   commits. Each read checks this in SQLite's index of the WAL.
 ///
 /// Deleting a key leaves a tombstone row, which is removed after 100,000 more changes. Cursors expire after as many
 /// changes.
@@ -56,7 +58,7 @@ public final class SQLiteBackend: KeyValueBackend {
     public let label: String
 
     let store: SQLiteStore
-    private let commits: CommitQueue
+    private let commits: GroupCommit
     private let creation: Creation
 
     /// Creates a backend for the store in the file at `path`. The file is not accessed before the first operation.
@@ -69,8 +71,8 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - busyTimeout: The longest time that a call waits for other processes.
     ///   - maximumValueByteCount: The largest accepted value, 1 byte to 512 MiB. Larger values are rejected with
     ///     `BackendError.Kind.tooLarge`.
-    ///   - cachedByteCount: The approximate size of SQLite's page caches for reading, in bytes, shared by eight
-    ///     connections.
+    ///   - cachedByteCount: The approximate size of the cache of entries, in bytes; 0 disables it. In addition, one
+    ///     change for each KiB of it, at most about 4,096, is kept in memory.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed, 1 MiB to 1 GiB. Writers wait for
     ///     a checkpoint. A larger WAL is checkpointed less often and writes fewer pages in all, but all of it is read
     ///     and verified whenever the store is opened.
@@ -99,7 +101,7 @@ public final class SQLiteBackend: KeyValueBackend {
         let store = SQLiteStore(
             file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
         self.store = store
-        commits = CommitQueue(queue: store.queue, host: host, timeout: busyTimeout) {
+        commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) {
             store.commit($0)
         } onIdle: {
             store.signalOtherProcesses()
@@ -190,6 +192,9 @@ public final class SQLiteBackend: KeyValueBackend {
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
+                if let page = connections.recentChanges?.page(since: cursor, prefix: prefix, limit: limit) {
+                    return page
+                }
                 return try connections.readConsistently { db in
                     try ChangeTable(db: db, file: connections.file).page(since: cursor, prefix: prefix, limit: limit)
                 }
@@ -253,7 +258,7 @@ extension SQLiteBackend {
     private func change(_ request: WriteRequest) async throws(BackendError) -> WriteOutcome {
         if let error = refusal(of: request) { throw error }
         let operation: BackendError.Operation = request.value == nil ? .delete : .write
-        let answers: CommitQueue.Answers
+        let answers: GroupCommit.Answers
         do {
             answers = try await perform([request])
         } catch {
@@ -266,7 +271,7 @@ extension SQLiteBackend {
         return try answer.get()
     }
 
-    private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> CommitQueue.Answers {
+    private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> GroupCommit.Answers {
         if requests.allSatisfy({ $0.value == nil }) {
             // A deletion does not create a missing store.
             let isThere = try await store.reading(.delete) { $0 != nil }

@@ -23,8 +23,12 @@ extension SQLiteStore {
     private func retrying<Result: Sendable>(
         for timeout: Duration, _ work: @escaping @Sendable () throws(BackendError) -> Result
     ) async throws(BackendError) -> Result {
-        try await BusyWait.retrying(.open, host: host, timeout: timeout) { () async throws(BackendError) in
-            try await queue.run(work)
+        var wait = BusyWait(host: host, timeout: timeout)
+        while true {
+            do throws(BackendError) { return try await queue.run(work) } catch {
+                guard error.kind == .busy else { throw error }
+                try await wait.pause(after: error, in: .open)
+            }
         }
     }
 
@@ -33,11 +37,11 @@ extension SQLiteStore {
     /// - Returns: `nil` if there is no WAL.
     private func checkpointAll() throws(BackendError) -> DatabaseQueue? {
         guard try file.isThere(), let connections = try opened() else { return nil }
+        guard connections.hasLog else {
+            release()
+            return nil
+        }
         return try attempt {
-            guard try connections.hasLog() else {
-                release()
-                return nil
-            }
             let writer = try connections.writer()
             try writer.inDatabase { db in
                 // The first column is 1 if another connection blocked the checkpoint.
@@ -59,5 +63,9 @@ extension SQLiteStore {
             try writer.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
             try FileIdentity.synchronize(StoreFile.folder(of: file.place))
         }
+    }
+
+    private func attempt<Result>(_ body: () throws -> Result) throws(BackendError) -> Result {
+        do { return try body() } catch { throw BackendError(error, at: file.path) }
     }
 }

@@ -20,6 +20,9 @@ final class SQLiteStore: Sendable {
     private struct SignalState {
         /// The latest change that was signalled to subscribers.
         var cursor: ChangeCursor?
+        /// The state of the WAL after this object's latest commit; `nil` if another connection may have committed
+        /// since.
+        var head: LogIndex.Head?
         var watch: PathWatch?
         var commitCount = 0
         /// The number of commits that have not been signalled to other processes.
@@ -49,25 +52,30 @@ final class SQLiteStore: Sendable {
     }
 
     /// Opens the store unless it is open; `nil` if it does not exist yet. Does not create it.
-    func opened() throws(BackendError) -> StoreConnections? {
+    ///
+    /// - Parameter isForWriting: `true` if the caller needs a store with a WAL.
+    func opened(forWriting isForWriting: Bool = false) throws(BackendError) -> StoreConnections? {
         try opening.withLock { _ throws(BackendError) in
-            if let connections = current() { return connections }
+            if let connections = current(), connections.hasLog || !isForWriting { return connections }
             connections.withLock { $0 = nil }
             guard let identity = try file.find() else { return nil }
-            let opened = try attempt {
-                try StoreConnections(
-                    file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
+            do {
+                let opened = try StoreConnections(
+                    file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount,
+                    isForWriting: isForWriting)
+                connections.withLock { $0 = opened }
+                return opened
+            } catch {
+                throw BackendError(error, at: file.path)
             }
-            connections.withLock { $0 = opened }
-            return opened
         }
     }
 
     /// Opens the store for writing, and creates it if necessary.
     func openedForWriting() throws(BackendError) -> StoreConnections {
-        if let connections = try opened() { return connections }
+        if let connections = try opened(forWriting: true) { return connections }
         try file.make(host: host)
-        guard let connections = try opened() else {
+        guard let connections = try opened(forWriting: true) else {
             throw BackendError(.busy, message: "\(file.path): the store was removed during its creation; try again")
         }
         return connections
@@ -85,15 +93,24 @@ final class SQLiteStore: Sendable {
         _ body: (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
         try BackendError.throwIfCancelled(operation, key: key)
-        do throws(BackendError) {
-            return try await BusyWait.retrying(operation, host: host, timeout: timeout) {
-                () async throws(BackendError) in
-                if let connections = current() { return try attempt { try body(connections) } }
+        var wait: BusyWait?
+        while true {
+            let failure: BackendError
+            do throws(BackendError) {
+                if let connections = current() { return try attempt(connections, body) }
                 let opened = try await queue.run { () throws(BackendError) in try self.opened() }
-                return try attempt { try body(opened) }
+                return try attempt(opened, body)
+            } catch {
+                failure = error
             }
-        } catch {
-            throw error.during(operation, key: key)
+            guard failure.kind == .busy else { throw failure.during(operation, key: key) }
+            var next = wait ?? BusyWait(host: host, timeout: timeout)
+            do throws(BackendError) {
+                try await next.pause(after: failure, in: operation)
+            } catch {
+                throw error.during(operation, key: key)
+            }
+            wait = next
         }
     }
 
@@ -102,26 +119,39 @@ final class SQLiteStore: Sendable {
         _ body: @escaping @Sendable (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
         let thread = SerialQueue(label: "SQLiteStorage maintenance \(file.path)")
-        return try await BusyWait.retrying(.open, host: host, timeout: timeout) { () async throws(BackendError) in
-            try await thread.run { () throws(BackendError) in
-                let connections = try self.opened()
-                return try self.attempt { try body(connections) }
+        var wait = BusyWait(host: host, timeout: timeout)
+        while true {
+            do throws(BackendError) {
+                return try await thread.run { () throws(BackendError) in
+                    try self.attempt(try self.opened(), body)
+                }
+            } catch {
+                guard error.kind == .busy else { throw error }
+                try await wait.pause(after: error, in: .open)
             }
         }
     }
 
-    /// Maps the errors of `body`.
-    func attempt<Result>(_ body: () throws -> Result) throws(BackendError) -> Result {
-        do { return try body() } catch { throw BackendError(error, at: file.path) }
+    private func attempt<Result>(
+        _ connections: StoreConnections?, _ body: (StoreConnections?) throws -> Result
+    ) throws(BackendError) -> Result {
+        do {
+            return try body(connections)
+        } catch {
+            throw BackendError(error, at: file.path)
+        }
     }
 
     // MARK: Signals
 
     /// Signals a commit of this object to its subscribers, and soon to other processes (see
     /// ``signalOtherProcesses()``).
-    func noteCommit(_ cursor: ChangeCursor) {
+    ///
+    /// - Parameter head: The state of the WAL right after the commit; `nil` if another connection may have committed
+    ///   since.
+    func noteCommit(_ cursor: ChangeCursor, head: LogIndex.Head?) {
         let unsignalledCount = signalState.withLock { state in
-            state.cursor = cursor
+            (state.cursor, state.head) = (cursor, head)
             state.commitCount += 1
             state.unsignalledCount += 1
             return state.unsignalledCount
@@ -177,6 +207,7 @@ final class SQLiteStore: Sendable {
             return
         }
         watch?.follow()
+        if isLatestOurs { return }
         let latest = latest()
         let isNews = signalState.withLock { state in
             guard case .success(let cursor) = latest else { return true }
@@ -186,6 +217,12 @@ final class SQLiteStore: Sendable {
         if isNews { hub.signal() }
     }
 
+    /// True if this object made the latest commit, as far as the header of the WAL index shows.
+    private var isLatestOurs: Bool {
+        guard let head = current()?.cache?.head() else { return false }
+        return signalState.withLock { $0.head == head }
+    }
+
     /// The latest change in the store; `nil` if there is none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
@@ -193,7 +230,9 @@ final class SQLiteStore: Sendable {
                 if let open = current() { StoreConnections?.some(open) } else { try temporaryConnections() }
             guard let connections else { return .success(nil) }
             return .success(
-                try attempt { try connections.read { try ChangeTable(db: $0, file: file).latest() } })
+                try attempt(connections) { _ in
+                    try connections.read { try ChangeTable(db: $0, file: file).latest() }
+                })
         } catch {
             return .failure(error)
         }
@@ -201,6 +240,10 @@ final class SQLiteStore: Sendable {
 
     private func temporaryConnections() throws(BackendError) -> StoreConnections? {
         guard let identity = try file.find() else { return nil }
-        return try attempt { try StoreConnections(file: file, identity: identity) }
+        do {
+            return try StoreConnections(file: file, identity: identity)
+        } catch {
+            throw BackendError(error, at: file.path)
+        }
     }
 }

@@ -10,12 +10,6 @@ struct ForeignConnection {
     func execute(_ sql: String) throws { try queue.inDatabase { try $0.execute(sql: sql) } }
 
     func number(_ sql: String) throws -> Int? { try queue.inDatabase { try Int.fetchOne($0, sql: sql) } }
-
-    func rowCount(of table: String) throws -> Int { try number("SELECT count(*) FROM \(table)") ?? 0 }
-
-    var journalMode: String? {
-        get throws { try queue.inDatabase { try String.fetchOne($0, sql: "PRAGMA journal_mode") } }
-    }
 }
 
 /// Holds a store's write lock, like another process in the middle of a transaction.

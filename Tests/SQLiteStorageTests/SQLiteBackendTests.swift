@@ -48,7 +48,7 @@ struct SQLiteBackendTests {
         #expect(try await store.synchronousPragma() == nil, "no writing connection is open yet")
         _ = try await store.write([1], to: EntryKey("k"), if: .absent)
         #expect(try await store.synchronousPragma() == 2)
-        #expect(try ForeignConnection(path: folder.path(of: "store.sqlite")).journalMode == "wal")
+        #expect(try await store.journalMode() == "wal")
     }
 
     @Test("A store can be opened again by another object after it was closed")
@@ -115,6 +115,26 @@ struct SQLiteBackendTests {
         #expect(listed == [keys[0], keys[2], keys[3]])
         #expect(
             try await store.changes(since: nil, limit: 9).outcome.changes.map(\.key) == [0, 2, 3, 1].map { keys[$0] })
+    }
+
+    @Test("Superseded changes are removed, but none that a valid cursor needs")
+    func boundedChanges() async throws {
+        let store = SQLiteBackend(path: folder.path(of: "store.sqlite"), retainedChangeCount: 10_000)
+        let hot = try EntryKey("hot")
+        _ = try await store.write([1], to: EntryKey("cold"), if: .any)
+        _ = try await store.write([1], to: hot, if: .any)
+        let early = try await store.changes(since: nil, limit: 10).outcome.cursor
+        _ = try await store.write([1], to: EntryKey("later"), if: .any)
+        let batch = (0..<1_000).map { WriteRequest(hot, value: [UInt8($0 % 251)], if: .any) }
+        for _ in 0..<14 { _ = try await store.write(batch) }
+        let recent = try await store.changes(since: nil, limit: 10).outcome
+        #expect(recent.changes.map(\.key.text) == ["cold", "later", "hot"])
+        await expectKind(.cursorExpired) { try await store.changes(since: early, limit: 10) }
+        _ = try await store.write([2], to: EntryKey("cold"), if: .any)
+        let after = try await store.changes(since: recent.cursor, limit: 10).outcome
+        #expect(after.changes.map(\.key.text) == ["cold"])
+        let rows = try await store.changeRowCount()
+        #expect(rows <= 10_000 + 64 + 3 && rows >= 10_000)
     }
 
     @Test("A restored copy reports cursorExpired, also when the sequence number of the cursor is used again")

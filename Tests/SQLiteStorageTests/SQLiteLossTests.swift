@@ -79,7 +79,7 @@ struct SQLiteLossTests {
         }
         #expect(!FileManager.default.fileExists(atPath: folder.path(of: "copy-shm")))
         _ = try await copy.write([9], to: key, if: .matches(entry.version))
-        #expect(try ForeignConnection(path: folder.path(of: "copy")).journalMode == "wal")
+        #expect(try await copy.journalMode() == "wal")
         #expect(try await copy.read(key).outcome != .absent)
     }
 

@@ -59,14 +59,13 @@ struct SQLiteRetentionTests {
             try await delete(Array(names[start..<(start + 50)]))
         }
         try await write(["kept"])
-        let rows = try ForeignConnection(path: path)
-        #expect(try rows.rowCount(of: "entry") == 501)
+        #expect(try await store.entryRowCount() == 501)
         let (before, cursor) = try await changes(since: nil)
         #expect(before.count == 501)
         try await passTime(Int(Self.retainedCount) + 64)
-        #expect(try rows.rowCount(of: "entry") == 2)
-        let count = Int64(try rows.rowCount(of: "change"))
-        #expect(count <= Self.retainedCount + 64 + 2 && count >= Self.retainedCount)
+        #expect(try await store.entryRowCount() == 2)
+        let rows = try await store.changeRowCount()
+        #expect(rows <= Self.retainedCount + 64 + 2 && rows >= Self.retainedCount)
         await expectKind(.cursorExpired) { try await reader.changes(since: cursor, limit: 1) }
         let (after, _) = try await changes(since: nil, limit: 1)
         #expect(Set(after.keys.map(\.text)) == ["kept", "hot"])
@@ -177,12 +176,11 @@ struct SQLiteRetentionTests {
         try await write(names)
         try await delete(names)
         try await passTime(600)
-        let rows = try ForeignConnection(path: path)
-        var largest = 0
+        var largest: Int64 = 0
         for _ in 0..<600 {
-            let before = try rows.rowCount(of: "entry")
+            let before = try await store.entryRowCount()
             try await write(["hot"])
-            largest = max(largest, before - (try rows.rowCount(of: "entry")))
+            largest = max(largest, before - (try await store.entryRowCount()))
         }
         #expect(largest > 0 && largest <= 64)
     }

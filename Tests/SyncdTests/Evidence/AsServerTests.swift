@@ -315,7 +315,7 @@ struct AsServerTests {
             ("\(purchase) --local file:new --ownership share", nil, 2, "--ownership applies to --as-server only"),
             (
                 "\(purchase) \(Self.support) --ownership first", "r", 2,
-                "--ownership must be keepWithFirst, transfer or share, not \"first\""
+                "--ownership must be one of keepWithFirst, transfer, share, not \"first\""
             ),
         ])
         let missing = try support("\(purchase) --as-server --local sqlite:none.sqlite --account alice", "")

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite("Group commit")
-struct CommitQueueTests {
+struct GroupCommitTests {
     private let folder: TemporaryFolder
     private let store: SQLiteBackend
 
