@@ -27,11 +27,11 @@ demo: setup ## Build syncd and run its demo: two devices, a refund, a lost phone
 	SWIFT_DETERMINISTIC_HASHING=1 swift build --product syncd $(DEMO)
 	"$$(swift build --show-bin-path)/syncd" demo
 
-release: setup ## Build a syncd for machines without Swift and print its path
-	@.ci/setup $(LIBRARIES)
+release: setup ## Build a syncd for machines without Swift, and write it to .build/packages with its symbols beside it
+	@.ci/setup $(LIBRARIES) binutils
 	@echo "release: building an optimised syncd; the first time this takes about 15 minutes on two cores"
 	swift build $(RELEASE)
-	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
+	Packaging/program
 
 deb: release ## Build a Debian package of syncd, and write it to .build/packages
 	@.ci/setup binutils dpkg-dev lintian python3 systemd

@@ -59,6 +59,17 @@ check_program() {
     [ "$built" = "$expected" ] || fail "$program is \"$built\", but the sources are \"$expected\"; run make release"
 }
 
+# Writes the program without symbols. $1: the file.
+strip_program() {
+    strip --remove-section=.comment --remove-section=.note -o "$1" "$program"
+}
+
+# Writes the symbols of the program, which debuggers find by its build ID or beside it. $1: the file.
+write_symbols() {
+    objcopy --only-keep-debug "$program" "$1"
+    chmod 644 "$1"
+}
+
 # Writes SHA256SUMS of all packages in the folder for packages.
 write_sums() {
     (

@@ -25,7 +25,7 @@ extension Auditor {
     func didPresent(_ statement: StoreStatement, in call: World.Call) {
         let (name, device) = (call.account.name, call.process.device)
         let record = statement.record()
-        let ledgers = ledgers(on: device.index).filter { $0.place.name == nil || isOwner($0.place, of: name, device) }
+        let ledgers = ledgers(on: device.index).filter { isOwner($0.place, of: name, device) }
         let isKept =
             isSettled(record, for: owners(name, device.index)) || hasRemoteForgotten
             || ledgers.contains { $0.ledger.isErased || $0.ledger.covers(record) }
