@@ -46,7 +46,7 @@ def check(options, folder):
         story.check_strangers(first, server)
         looks.check_widths(first, server)
         looks.check_contrast(first, server)
-        modules.check_refresh(first)
+        modules.check_refresh(first, server)
         story.check_device(first, server)
         story.check_outage(first, second, server)
         story.check_lost_answer(first, server)
