@@ -22,8 +22,7 @@ struct SyncD: AsyncParsableCommand {
                     FactsCommand.self, Conflicts.self,
                 ]),
             CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self, Run.self]),
-            CommandGroup(
-                name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
+            CommandGroup(name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
             CommandGroup(
                 name: "Server",
                 subcommands: [
@@ -74,8 +73,7 @@ enum Main {
         } else {
             failure = Failure(error)
         }
-        let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
-        warn(line)
+        warn(failure.message.onOneLine)
         leave(failure.code.rawValue)
     }
 

@@ -1,5 +1,5 @@
 package import EntitlementSync
-import Entitlements
+package import Entitlements
 import HTTPStorage
 import HTTPTypes
 package import StoreEvidence
@@ -143,16 +143,7 @@ package struct AgentService: RequestHandler {
         }
         let id = SpendID(key)
         do { try id.validate() } catch { throw RequestError(.badRequest, "Idempotency-Key: \(error)") }
-        switch try await agent.store.use(EntitlementID(name), id: id) {
-        case .granted(let grant): return .json(Access.granted(grant).json(for: name))
-        case .denied(let denial): return .json(Access.denied(denial).json(for: name))
-        case .spent(let remaining, let product):
-            return .json(
-                .object([
-                    ("entitlement", .string(name)), ("granted", .bool(true)), ("spent", .number(1)),
-                    ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
-                ]))
-        }
+        return .json(try await agent.store.use(EntitlementID(name), id: id).json(for: name))
     }
 
     private func logIn(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
@@ -291,9 +282,25 @@ private actor EventPieces {
 }
 
 extension Access {
-    fileprivate func json(for entitlement: String) -> JSON {
+    /// The access as a JSON object that names the entitlement.
+    package func json(for entitlement: String) -> JSON {
         guard case .object(let members) = json else { return json }
         return .object([("entitlement", .string(entitlement))] + members)
+    }
+}
+
+extension EntitlementStore.UseOutcome {
+    /// The outcome as a JSON object that names the entitlement.
+    package func json(for entitlement: String) -> JSON {
+        switch self {
+        case .granted(let grant): Access.granted(grant).json(for: entitlement)
+        case .denied(let denial): Access.denied(denial).json(for: entitlement)
+        case .spent(let remaining, let product):
+            .object([
+                ("entitlement", .string(entitlement)), ("granted", .bool(true)), ("spent", .number(1)),
+                ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
+            ])
+        }
     }
 }
 

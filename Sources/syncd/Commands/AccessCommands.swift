@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncAgent
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -15,7 +16,7 @@ struct Check: AsyncParsableCommand {
         let store = try await options.openStore()
         let access = try await store.access(to: EntitlementID(entitlement))
         try options.output.show(access.json(for: entitlement), or: access.summary)
-        if !access.isGranted { throw ExitCode(Failure.Code.denied.rawValue) }
+        if !access.isGranted { throw ExitCode(.denied) }
     }
 }
 
@@ -35,23 +36,16 @@ struct Use: AsyncParsableCommand {
 
     func run() async throws {
         let store = try await options.openStore()
-        switch try await store.use(EntitlementID(entitlement), id: id.map { SpendID($0) }) {
-        case .granted(let grant):
-            let access = Access.granted(grant)
-            try options.output.show(access.json(for: entitlement), or: access.summary + ", nothing spent")
-        case .spent(let remaining, let product):
-            let units = "\(remaining) \(remaining == 1 ? "unit" : "units") left"
-            try options.output.show(
-                .object([
-                    ("entitlement", .string(entitlement)), ("granted", .bool(true)), ("spent", .number(1)),
-                    ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
-                ]),
-                or: "granted: 1 unit of \(product) spent, \(units)")
-        case .denied(let denial):
-            let access = Access.denied(denial)
-            try options.output.show(access.json(for: entitlement), or: access.summary)
-            throw ExitCode(Failure.Code.denied.rawValue)
-        }
+        let outcome = try await store.use(EntitlementID(entitlement), id: id.map { SpendID($0) })
+        let text =
+            switch outcome {
+            case .granted(let grant): Access.granted(grant).summary + ", nothing spent"
+            case .spent(let remaining, let product):
+                "granted: 1 unit of \(product) spent, \(plural(Int(remaining), "unit")) left"
+            case .denied(let denial): Access.denied(denial).summary
+            }
+        try options.output.show(outcome.json(for: entitlement), or: text)
+        if case .denied = outcome { throw ExitCode(.denied) }
     }
 }
 
@@ -141,12 +135,5 @@ struct FactsCommand: AsyncParsableCommand {
             .array(facts.map { $0.json(ledger: $1) }),
             or: facts.isEmpty
                 ? "no facts" : aligned(facts.map { [$0.kindName, $0.summary, $1] }).joined(separator: "\n"))
-    }
-}
-
-extension Access {
-    func json(for entitlement: String) -> JSON {
-        guard case .object(let members) = json else { return json }
-        return .object([("entitlement", .string(entitlement))] + members)
     }
 }

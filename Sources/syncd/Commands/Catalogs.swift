@@ -31,11 +31,11 @@ struct CatalogCheck: AsyncParsableCommand {
             : "valid: \(plural(catalog.products.count, "product")), "
                 + plural(catalog.entitlements.count, "entitlement")
         try output.show(
-            .object([
-                ("products", .array(catalog.products.map { .string($0.id.rawValue) })),
-                ("groups", .array(catalog.groups.map { .string($0.rawValue) })),
-                ("entitlements", .array(catalog.entitlements.map { .string($0.id.rawValue) })),
-            ]),
+            [
+                "products": .array(catalog.products.map { .string($0.id.rawValue) }),
+                "groups": .array(catalog.groups.map { .string($0.rawValue) }),
+                "entitlements": .array(catalog.entitlements.map { .string($0.id.rawValue) }),
+            ],
             or: ([head] + aligned(rows) + (entitlements.isEmpty ? [] : [""]) + aligned(entitlements))
                 .joined(separator: "\n"))
     }

@@ -51,14 +51,14 @@ struct ConfigCheck: ParsableCommand {
         guard !mistakes.isEmpty else {
             let names = unavailable.joined(separator: ", ")
             let rest = names.isEmpty ? "" : "; not checked: \(names) (a credential of the running unit)"
-            return try writeOutput(Array("\(file.path): no mistakes, checked for \(user)\(rest)\n".utf8))
+            return try writeOutput("\(file.path): no mistakes, checked for \(user)\(rest)\n".utf8)
         }
         let lines = mistakes.sorted { $0.line < $1.line }.map { mistake in
             let isOfUser = geteuid() != 0 && mistake.text.hasSuffix("permission denied")
             return mistake.text + (isOfUser ? " for \(user); root checks for the user of the server" : "") + "\n"
         }
-        try writeOutput(Array(lines.joined().utf8))
-        throw ExitCode(Failure.Code.usage.rawValue)
+        try writeOutput(lines.joined().utf8)
+        throw ExitCode(.usage)
     }
 }
 
@@ -73,25 +73,19 @@ struct ConfigShow: ParsableCommand {
 
     @Argument(
         parsing: .allUnrecognized,
-        help: ArgumentHelp(
-            "\(Setting.Command.allCases.map(\.rawValue).joined(separator: " or ")), and options to apply.",
-            valueName: "command"))
+        help: ArgumentHelp("\(Setting.Command.names), and options to apply.", valueName: "command"))
     var words: [String] = []
 
     func run() throws {
         guard let command = words.first.flatMap(Setting.Command.init) else {
-            let names = Setting.Command.allCases.map(\.rawValue)
-            throw Failure(.usage, "pass the command whose configuration is shown: \(names.joined(separator: " or "))")
+            throw Failure(.usage, "pass the command whose configuration is shown: \(Setting.Command.names)")
         }
         let rows = try rows(command.type, Array(words.dropFirst()))
-        try output.show(
-            .array(rows.map(\.json)),
-            or: aligned(
-                rows.map { row in
-                    let text = row.texts.joined(separator: " ").singleLine
-                    return [row.setting.name, text.isEmpty ? "-" : text, row.source]
-                }
-            ).joined(separator: "\n"))
+        let cells = rows.map { row in
+            let text = row.texts.joined(separator: " ").singleLine
+            return [row.setting.name, text.isEmpty ? "-" : text, row.source]
+        }
+        try output.show(.array(rows.map(\.json)), or: aligned(cells).joined(separator: "\n"))
     }
 
     private func rows<Options: ConfiguredCommand>(_ type: Options.Type, _ flags: [String]) throws -> [Row] {
@@ -125,7 +119,7 @@ struct ConfigShow: ParsableCommand {
                 case .number: text.flatMap(Int64.init).map(JSON.number) ?? JSON(text)
                 default: JSON(text)
                 }
-            return .object([("name", .string(setting.name)), ("value", value), ("source", .string(source))])
+            return ["name": .string(setting.name), "value": value, "source": .string(source)]
         }
     }
 }

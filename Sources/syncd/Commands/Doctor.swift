@@ -27,17 +27,11 @@ struct Doctor: AsyncParsableCommand {
     @OptionGroup var options: ConfigOptions
     @OptionGroup var output: OutputOptions
 
-    @Option(
-        help: ArgumentHelp(
-            "The only certificate authorities to trust, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file")
-    )
-    var caFile: String?
+    @Option(help: .setting("ca-file", of: .run)) var caFile: String?
 
     @Argument(
         parsing: .allUnrecognized,
-        help: ArgumentHelp(
-            "\(Setting.Command.allCases.map(\.rawValue).joined(separator: " or ")), and its options.",
-            valueName: "command"))
+        help: ArgumentHelp("\(Setting.Command.names), and its options.", valueName: "command"))
     var words: [String] = []
 
     func run() async throws {
@@ -50,7 +44,7 @@ struct Doctor: AsyncParsableCommand {
         }
         let findings = examinations.flatMap(\.findings)
         let failures = findings.count { $0.verdict.result == .failed }
-        try output.show(Self.json(examinations, isHealthy: failures == 0), or: Self.text(examinations))
+        try output.show(Self.json(findings, isHealthy: failures == 0), or: Self.text(findings, examinations.count))
         if failures > 0 { throw ExitCode(.failed) }
     }
 
@@ -113,41 +107,32 @@ struct Doctor: AsyncParsableCommand {
         }
     }
 
-    private static func text(_ examinations: [Examination]) -> String {
-        let rows = examinations.flatMap { examination in
-            examination.findings.map { finding in
-                let verdict = finding.verdict
-                let text = verdict.finding + (verdict.remedy.map { "; remedy: \($0)" } ?? "")
-                let command = examinations.count > 1 ? [examination.command.rawValue] : []
-                return [verdict.result.rawValue] + command + [finding.check.rawValue, text]
-            }
+    private static func text(_ findings: [Examination.Finding], _ commandCount: Int) -> String {
+        let rows = findings.map { finding in
+            let verdict = finding.verdict
+            let text = verdict.finding + (verdict.remedy.map { "; remedy: \($0)" } ?? "")
+            let command = commandCount > 1 ? [finding.command.rawValue] : []
+            return [verdict.result.rawValue] + command + [finding.check.rawValue, text]
         }
         let lines = aligned(rows).map { String($0.dropFirst(2)) }
-        let verdicts = examinations.flatMap(\.findings).map(\.verdict.result)
         let counts = Verdict.Result.allCases.compactMap { result -> String? in
-            let count = verdicts.count { $0 == result }
+            let count = findings.count { $0.verdict.result == result }
             return count == 0 ? nil : "\(count) \(result.rawValue)"
         }
         return (lines + [counts.joined(separator: ", ")]).joined(separator: "\n")
     }
 
-    private static func json(_ examinations: [Examination], isHealthy: Bool) -> JSON {
-        .object([
-            ("healthy", .bool(isHealthy)), ("version", .string(Version.number)),
-            (
-                "checks",
-                .array(
-                    examinations.flatMap { examination in
-                        examination.findings.map { finding in
-                            .object([
-                                ("command", .string(examination.command.rawValue)),
-                                ("check", .string(finding.check.rawValue)),
-                                ("result", .string(finding.verdict.result.rawValue)),
-                                ("finding", .string(finding.verdict.finding)), ("remedy", JSON(finding.verdict.remedy)),
-                            ])
-                        }
-                    })
-            ),
-        ])
+    private static func json(_ findings: [Examination.Finding], isHealthy: Bool) -> JSON {
+        [
+            "healthy": .bool(isHealthy), "version": .string(Version.number),
+            "checks": .array(
+                findings.map { finding in
+                    [
+                        "command": .string(finding.command.rawValue), "check": .string(finding.check.rawValue),
+                        "result": .string(finding.verdict.result.rawValue),
+                        "finding": .string(finding.verdict.finding), "remedy": JSON(finding.verdict.remedy),
+                    ]
+                }),
+        ]
     }
 }

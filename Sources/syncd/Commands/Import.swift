@@ -37,8 +37,7 @@ struct Import: AsyncParsableCommand {
         case verifyReceipt = "verify-receipt"
     }
 
-    @Argument(
-        help: ArgumentHelp("The file to import. All formats except parse-mongo need it.", valueName: "file"))
+    @Argument(help: ArgumentHelp("The file to import. All formats except parse-mongo need it.", valueName: "file"))
     var document: String?
 
     @Option(help: "The file's format.")
@@ -135,15 +134,31 @@ struct Import: AsyncParsableCommand {
                     store: entry.store, environment: environment, id: entry.transaction)
                 return [purchase] + (entry.revokedAt.map { [.refunded(transaction, at: $0)] } ?? [])
             })
-        let refunds = receipt.newFacts.count { if case .revocation = $0 { true } else { false } }
+        let count = history.entries.count
+        try show(receipt, ("entries", count), plural(count, "entry", "entries"), in: store)
+    }
+
+    /// Prints the new facts of an import of purchases.
+    ///
+    /// - Parameters:
+    ///   - total: The number of all items, as a member of the JSON object.
+    ///   - totalText: The same number with its noun.
+    func show(
+        _ receipt: RecordingReceipt, _ total: (name: String, count: Int), _ totalText: String,
+        in store: EntitlementStore, warnings: [String]? = nil
+    ) throws {
         let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
+        let refunds = receipt.newFacts.count { if case .revocation = $0 { true } else { false } }
+        let head =
+            "imported for \(store.account): \(plural(purchases, "new purchase")) and "
+            + "\(plural(refunds, "new refund")) of \(totalText)"
         try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("entries", .number(Int64(history.entries.count))),
-                ("newPurchases", .number(Int64(purchases))), ("newRefunds", .number(Int64(refunds))),
-            ]),
-            or: "imported for \(store.account): \(plural(purchases, "new purchase")) and "
-                + "\(plural(refunds, "new refund")) of \(plural(history.entries.count, "entry", "entries"))")
+            .object(
+                [
+                    ("account", "\(store.account)"), (total.name, .number(total.count)),
+                    ("newPurchases", .number(purchases)), ("newRefunds", .number(refunds)),
+                ] + (warnings.map { [("warnings", .array($0.map(JSON.string)))] } ?? [])),
+            or: ([head] + (warnings ?? []).map { "  warning: \($0)" }).joined(separator: "\n"))
     }
 
     private func importFacts(into store: EntitlementStore) async throws {
@@ -156,10 +171,10 @@ struct Import: AsyncParsableCommand {
         let newFacts = try await store.join(ledger).count
         let note = leftOut == 0 ? "" : "; \(leftOut) left out, which are valid only in their original ledger"
         try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("facts", .number(Int64(ledger.count))),
-                ("newFacts", .number(Int64(newFacts))), ("leftOut", .number(Int64(leftOut))),
-            ]),
+            [
+                "account": "\(store.account)", "facts": .number(ledger.count), "newFacts": .number(newFacts),
+                "leftOut": .number(leftOut),
+            ],
             or: "imported for \(store.account): \(plural(newFacts, "new fact")) of \(ledger.count)\(note)")
     }
 
@@ -175,19 +190,14 @@ struct Import: AsyncParsableCommand {
             subscription.expires.map { (subscription.group.rawValue, $0) }
         }
         try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("source", .string(migration.source.rawValue)),
-                ("newExpiries", .array(report.newExpiries.map { .string("\($0)") })),
-                ("newFlags", .array(report.newlyOwned.map { .string($0.rawValue) })),
-                ("known", .number(Int64(report.knownCount))),
-                ("lapsed", .array(report.lapsed.map { .string("\($0)") })),
-                (
-                    "ignored",
-                    .array(ignored.map { .object([("key", .string($0.key)), ("reason", .string($0.reason))]) })
-                ),
-                ("others", .number(Int64(others))),
-                ("expires", .object(ends.map { ($0.0, .string("\($0.1)")) })),
-            ]),
+            [
+                "account": "\(store.account)", "source": .string(migration.source.rawValue),
+                "newExpiries": .array(report.newExpiries.map { .string("\($0)") }),
+                "newFlags": .array(report.newlyOwned.map { .string($0.rawValue) }), "known": .number(report.knownCount),
+                "lapsed": .array(report.lapsed.map { .string("\($0)") }),
+                "ignored": .array(ignored.map { ["key": .string($0.key), "reason": .string($0.reason)] }),
+                "others": .number(others), "expires": .object(ends.map { ($0.0, .string("\($0.1)")) }),
+            ],
             or: text(of: report, account: store.account, ends: ends)
                 + ignored.map { "\n  left out: \($0.key): \($0.reason)" }.joined()
                 + (others > 0 ? "\n  left out: \(plural(others, "key")) without purchases" : ""))
@@ -201,9 +211,7 @@ struct Import: AsyncParsableCommand {
         }
     }
 
-    private func text(
-        of report: MigrationReport, account: Account, ends: [(group: String, end: Timestamp)]
-    ) -> String {
+    private func text(of report: MigrationReport, account: Account, ends: [(group: String, end: Timestamp)]) -> String {
         let expiries = plural(report.newExpiries.count, "new expiry", "new expiries")
         let flags = plural(report.newlyOwned.count, "new flag")
         var lines = ["imported for \(account): \(expiries) and \(flags), \(report.knownCount) already known"]

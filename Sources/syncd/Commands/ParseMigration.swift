@@ -1,4 +1,5 @@
 import ArgumentParser
+import EntitlementSync
 import Entitlements
 import Foundation
 import SyncCore
@@ -45,12 +46,10 @@ struct ParseImportOptions: ParsableArguments {
 struct ParseMigration {
     /// An export of one class.
     private struct Export {
-        enum Kind { case users, sessions, objects(String) }
+        enum Kind: Equatable { case users, sessions, objects(String) }
 
         var kind: Kind
         var path: String
-
-        var isOfUsers: Bool { if case .users = kind { true } else { false } }
 
         var noun: (one: String, many: String) {
             switch kind {
@@ -66,7 +65,7 @@ struct ParseMigration {
         var (added, present, refused) = (0, 0, 0)
         var leftOut: [String: Int] = [:]
 
-        mutating func note(_ outcome: ParseImport.Outcome) {
+        mutating func count(_ outcome: ParseImport.Outcome) {
             switch outcome {
             case .added: added += 1
             case .present: present += 1
@@ -76,10 +75,10 @@ struct ParseMigration {
         }
 
         var json: JSON {
-            .object([
-                ("added", .number(Int64(added))), ("present", .number(Int64(present))),
-                ("leftOut", .number(Int64(leftOut.values.reduce(0, +)))), ("refused", .number(Int64(refused))),
-            ])
+            [
+                "added": .number(added), "present": .number(present), "leftOut": .number(leftOut.values.reduce(0, +)),
+                "refused": .number(refused),
+            ]
         }
     }
 
@@ -105,11 +104,7 @@ struct ParseMigration {
         }
         catalog = parse.fields.isEmpty ? nil : try options.catalog.load()
         var configuration = try ParseConfiguration(applicationID: "import")
-        do throws(ParseConfiguration.ValueError) {
-            for field in parse.fields { try configuration.addField(field, catalog: catalog) }
-        } catch {
-            throw Failure(.usage, "--parse-field: \(error)")
-        }
+        try reading("parse-field", each: parse.fields) { try configuration.addField($0, catalog: catalog) }
         // Users come first, because the others belong to them.
         var exports: [Export] = []
         if let path = parse.users { exports.append(Export(kind: .users, path: path)) }
@@ -119,9 +114,7 @@ struct ParseMigration {
             guard parts.count == 2 else {
                 throw Failure(.usage, "--class must be NAME=FILE, not \"\(text.singleLine)\"")
             }
-            do throws(ParseConfiguration.ValueError) { try configuration.addClass(parts[0]) } catch {
-                throw Failure(.usage, "--class: \(error)")
-            }
+            try reading("class") { try configuration.addClass(parts[0]) }
             exports.append(Export(kind: .objects(parts[0]), path: parts[1]))
         }
         guard !exports.isEmpty else {
@@ -140,24 +133,18 @@ struct ParseMigration {
         if isDryRun { return try await dryRun(store) }
         guard let store else { throw StoreOptions.localIsMissing }
         // A damaged file is reported before anything is written.
-        for export in exports { try check(export) }
+        for export in exports { try await read(export, "checking") { _ in } }
         var service = ServiceConfiguration(name: "syncd", catalog: catalog)
         service.facade = catalog.map(FacadeRule.derivedPurchases)
         let parse = ParseImport(
             configuration,
             try await EntitlementService(
-                store, configuration: service,
-                passwords: PasswordHashing(threadCount: 1),
-                onError: { warn("\($0)") }),
-            try await accountImport(into: store, isPreview: false))
+                store, configuration: service, passwords: PasswordHashing(threadCount: 1), onError: { warn("\($0)") }),
+            try await AccountImport(store, isPreview: false))
         var tallies: [(Export, Tally)] = []
         for export in exports { tallies.append((export, try await add(export, with: parse))) }
         progress.clear()
         try show(tallies)
-    }
-
-    private func accountImport(into store: any KeyValueBackend, isPreview: Bool) async throws -> AccountImport {
-        try await AccountImport(store, isPreview: isPreview)
     }
 
     // MARK: The store
@@ -175,14 +162,14 @@ struct ParseMigration {
             if try await store.list(prefix: "", after: nil, limit: 1).outcome.items.isEmpty { return store }
         }
         guard exists else { return nil }
-        let store = url.open(host: .system).requiringExisting
+        let store = url.existing()
         try await AccountImport.checkServer(store)
         return store
     }
 
     // MARK: Files
 
-    /// Reads an export in batches.
+    /// Reads an export in batches. Objects that cannot be imported are reported by `body`.
     private func read(
         _ export: Export, _ verb: String, _ body: ([ExportReader.Object]) async throws -> Void
     ) async throws {
@@ -205,36 +192,18 @@ struct ParseMigration {
         }
     }
 
-    /// Reads an export to its end. Objects that cannot be imported are reported later.
-    private func check(_ export: Export) throws {
-        let file = try FilePieces(export.path)
-        var (reader, count) = (ExportReader { try file.next() }, 0)
-        progress.begin(of: file.byteCount, "checking \(export.noun.many)")
-        do {
-            while try reader.next() != nil {
-                count += 1
-                progress.show(reader.byteCount, count)
-            }
-        } catch let error as InputError {
-            throw Failure(.failed, "\(export.path): \(error)")
-        }
-    }
-
     private func add(_ export: Export, with parse: ParseImport) async throws -> Tally {
         var tally = Tally()
         try await read(export, "importing") { batch in
             switch export.kind {
             case .users:
-                let parsed = { (value: JSON) throws(InputError) in
-                    try ExportedUser(value, configuration, now: now)
-                }
-                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
+                try await add(batch, export, &tally, { try ExportedUser($0, configuration, now: now) }, parse.add)
             case .sessions:
-                let parsed = { (value: JSON) throws(InputError) in try ExportedSession(value, now: now) }
-                try await add(batch, export, &tally, parsed) { try await parse.add($0) }
+                try await add(batch, export, &tally, { try ExportedSession($0, now: now) }, parse.add)
             case .objects(let name):
-                let parsed = { (value: JSON) throws(InputError) in try ExportedObject(value, now: now) }
-                try await add(batch, export, &tally, parsed) { try await parse.add($0, to: name) }
+                try await add(batch, export, &tally, { try ExportedObject($0, now: now) }) {
+                    try await parse.add($0, to: name)
+                }
             }
         }
         return tally
@@ -243,42 +212,35 @@ struct ParseMigration {
     /// Imports a batch, and reports what is refused.
     private func add<Element>(
         _ batch: [ExportReader.Object], _ export: Export, _ tally: inout Tally,
-        _ parsed: (JSON) throws(InputError) -> Element,
-        _ write: ([Element]) async throws -> [ParseImport.Outcome]
+        _ parsed: (JSON) throws -> Element, _ write: ([Element]) async throws -> [ParseImport.Outcome]
     ) async throws {
-        var (elements, objects, refusals) = ([Element](), [ExportReader.Object](), [(line: Int, text: String)]())
+        var (elements, objects) = ([Element](), [ExportReader.Object]())
+        var outcomes: [(ExportReader.Object, ParseImport.Outcome)] = []
         for object in batch {
-            do throws(InputError) {
+            do {
                 elements.append(try parsed(object.value))
                 objects.append(object)
-            } catch {
-                tally.note(.refused("\(error)"))
-                refusals.append((object.line, refusal(of: object, in: export, "\(error)")))
+            } catch let error as InputError {
+                outcomes.append((object, .refused("\(error)")))
             }
         }
-        for (index, outcome) in try await write(elements).enumerated() {
-            tally.note(outcome)
-            guard case .refused(let reason) = outcome else { continue }
-            refusals.append((objects[index].line, refusal(of: objects[index], in: export, reason)))
+        outcomes += zip(objects, try await write(elements))
+        for (object, outcome) in outcomes.sorted(by: { $0.0.line < $1.0.line }) {
+            count(outcome, of: object, in: export, &tally)
         }
-        for refusal in refusals.sorted(by: { $0.line < $1.line }) { note(refusal.text) }
     }
 
-    /// The line about an object that is refused.
-    private func refusal(of object: ExportReader.Object, in export: Export, _ reason: String) -> String {
-        let name = Self.name(of: object.value).map { "\($0): " } ?? ""
-        return "\(export.path): line \(object.line): refused: \(name)\(reason)"
-    }
-
-    /// The name of an object that cannot be imported, as far as it has one.
-    private static func name(of value: JSON) -> String? {
-        let texts = ["username", "_id", "objectId"].compactMap { value[$0]?.string?.singleLine }
-        return texts.isEmpty ? nil : texts.count == 1 ? texts[0] : "\(texts[0]) (\(texts[1]))"
-    }
-
-    private func note(_ text: String) {
+    /// Counts an outcome, and reports an object that is refused.
+    private func count(
+        _ outcome: ParseImport.Outcome, of object: ExportReader.Object, in export: Export, _ tally: inout Tally
+    ) {
+        tally.count(outcome)
+        guard case .refused(let reason) = outcome else { return }
+        // The name of the object, as far as it has one.
+        let texts = ["username", "_id", "objectId"].compactMap { object.value[$0]?.string?.singleLine }
+        let name = texts.isEmpty ? "" : texts.count == 1 ? "\(texts[0]): " : "\(texts[0]) (\(texts[1])): "
         progress.clear()
-        FileHandle.standardError.write(Data("syncd: \(text)\n".utf8))
+        warn("\(export.path): line \(object.line): refused: \(name)\(reason)")
     }
 
     // MARK: Reports
@@ -313,22 +275,25 @@ struct ParseMigration {
     }
 
     private func dryRun(_ store: (any KeyValueBackend)?) async throws {
-        let accounts = try await accountImport(into: store ?? MemoryBackend(), isPreview: true)
+        let accounts = try await AccountImport(store ?? MemoryBackend(), isPreview: true)
         var belongings = Belongings()
         var tallies: [(export: Export, tally: Tally)] = []
-        for export in exports where !export.isOfUsers {
+        for export in exports where export.kind != .users {
             var tally = Tally()
             try await read(export, "reading") { batch in
-                for object in batch { count(object, export, &belongings, &tally) }
+                for object in batch {
+                    count(preview(object, export.kind, &belongings), of: object, in: export, &tally)
+                }
             }
             tallies.append((export, tally))
         }
         var users: Set<String> = []
-        for export in exports where export.isOfUsers {
+        for export in exports where export.kind == .users {
             var (tally, holders) = (Tally(), [String: String]())
             try await read(export, "reading") { batch in
                 for object in batch {
-                    tally.note(try await preview(object, export, accounts, &holders, belongings))
+                    let outcome = try await preview(object, accounts, &holders, belongings)
+                    count(outcome, of: object, in: export, &tally)
                 }
             }
             users.formUnion(holders.values)
@@ -349,60 +314,53 @@ struct ParseMigration {
             }
         }
         progress.clear()
-        if !options.output.json { try writeOutput(Array("dry run, nothing was written:\n".utf8)) }
+        if !options.output.json { try writeOutput("dry run, nothing was written:\n".utf8) }
         try show(tallies)
     }
 
-    private func count(
-        _ object: ExportReader.Object, _ export: Export, _ belongings: inout Belongings, _ tally: inout Tally
-    ) {
+    /// The outcome for a session or an object, which is added to those of its user.
+    private func preview(
+        _ object: ExportReader.Object, _ kind: Export.Kind, _ belongings: inout Belongings
+    ) -> ParseImport.Outcome {
         do throws(InputError) {
-            if case .objects(let name) = export.kind {
+            if case .objects(let name) = kind {
                 let user = try ExportedObject(object.value, now: now).user
                 belongings.objects[name, default: [:]][user, default: 0] += 1
-                tally.note(.added)
-            } else {
-                let session = try ExportedSession(object.value, now: now)
-                let isUsable = session.isUsable(at: now.milliseconds)
-                if isUsable { belongings.sessions[session.user, default: 0] += 1 }
-                tally.note(isUsable ? .added : .leftOut("the session has ended"))
+                return .added
             }
+            let session = try ExportedSession(object.value, now: now)
+            guard session.isUsable(at: now.milliseconds) else { return .leftOut("the session has ended") }
+            belongings.sessions[session.user, default: 0] += 1
+            return .added
         } catch {
-            tally.note(.refused("\(error)"))
-            note(refusal(of: object, in: export, "\(error)"))
+            return .refused("\(error)")
         }
     }
 
-    /// Prints what a user would get.
+    /// The outcome for a user. Prints what the user would get.
     private func preview(
-        _ object: ExportReader.Object, _ export: Export, _ accounts: AccountImport, _ holders: inout [String: String],
+        _ object: ExportReader.Object, _ accounts: AccountImport, _ holders: inout [String: String],
         _ belongings: Belongings
     ) async throws -> ParseImport.Outcome {
         let user: ExportedUser
         do throws(InputError) { user = try ExportedUser(object.value, configuration, now: now) } catch {
-            note(refusal(of: object, in: export, "\(error)"))
             return .refused("\(error)")
         }
         let outcome = try await outcome(of: user, accounts, &holders)
-        if case .refused(let reason) = outcome {
-            note(refusal(of: object, in: export, reason))
-            return outcome
-        }
+        if case .refused = outcome { return outcome }
         progress.clear()
-        try writeOutput(
-            Array(
-                "\(options.output.json ? json(user, outcome, belongings).line : text(user, outcome, belongings))\n".utf8
-            ))
+        let line = options.output.json ? json(user, outcome, belongings).line : text(user, outcome, belongings)
+        try writeOutput("\(line)\n".utf8)
         return outcome
     }
 
     private func outcome(
         of user: ExportedUser, _ accounts: AccountImport, _ holders: inout [String: String]
     ) async throws -> ParseImport.Outcome {
-        do throws(AccountImport.AccountRefusal) { _ = try accounts.account(user.id) } catch {
+        let account: Account
+        do throws(AccountImport.AccountRefusal) { account = try accounts.account(user.id) } catch {
             return .refused(error.reason)
         }
-        let account = try accounts.account(user.id)
         switch try await accounts.state(of: account) {
         case .imported: return .present
         case .erased: return .leftOut("the account was erased")
@@ -459,13 +417,13 @@ struct ParseMigration {
             dates.last.map { (group.rawValue, JSON.string("\($0)")) }
         }
         let objects = belongings.objects.sorted { $0.key < $1.key }.compactMap { name, counts in
-            counts[user.id].map { (name, JSON.number(Int64($0))) }
+            counts[user.id].map { (name, JSON.number($0)) }
         }
-        return .object([
-            ("username", .string(user.username)), ("objectId", .string(user.id)), ("outcome", .string(state)),
-            ("access", .string(access)), ("expires", .object(ends)),
-            ("sessions", .number(Int64(belongings.sessions[user.id] ?? 0))), ("objects", .object(objects)),
-        ])
+        return [
+            "username": .string(user.username), "objectId": .string(user.id), "outcome": .string(state),
+            "access": .string(access), "expires": .object(ends), "sessions": .number(belongings.sessions[user.id] ?? 0),
+            "objects": .object(objects),
+        ]
     }
 }
 #endif

@@ -43,19 +43,15 @@ struct Run: ConfiguredCommand {
     @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup(title: "Evidence options") var evidence: RunEvidenceOptions
 
-    @Option(help: .setting("poll", of: .run))
-    var poll: String?
-
-    @Option(help: .setting("log-level", of: .run))
-    var logLevel: String?
+    @Option(help: .setting("poll", of: .run)) var poll: String?
+    @Option(help: .setting("log-level", of: .run)) var logLevel: String?
 
     func run() async throws {
         // Everything that this process creates is private to its user.
         umask(0o077)
         let plan = try loadPlan()
         let notifier = ServiceNotifier.current
-        let lock: StoreLock
-        do throws(AgentError) { lock = try StoreLock(ofStore: plan.path) } catch { throw Failure(error) }
+        let lock = try StoreLock(ofStore: plan.path)
         defer { lock.remove() }
         let signals = await ProcessSignals()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -89,8 +85,6 @@ struct Run: ConfiguredCommand {
                         }
                         next.withLock { $0 = reloaded }
                     })
-            } catch let error as AgentError {
-                outcome = .failure(Failure(error))
             } catch {
                 outcome = .failure(error)
             }
@@ -176,7 +170,7 @@ struct Run: ConfiguredCommand {
         return AgentProcess(agent, service: service, location: plan.place, notifier: notifier, logger: logger) {
             didStart()
             do throws(Failure) {
-                try writeOutput(Array((plan.place.map { "listening on \($0.path)\n" } ?? "running\n").utf8))
+                try writeOutput((plan.place.map { "listening on \($0.path)\n" } ?? "running\n").utf8)
             } catch {
                 logger.warning("\(error.message)")
             }
@@ -278,16 +272,4 @@ func makeLogger(_ level: String?) throws(Failure) -> Logger {
     var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
     logger.logLevel = level
     return logger
-}
-
-extension Failure {
-    init(_ error: AgentError) {
-        let code: Code =
-            switch error.kind {
-            case .alreadyRunning: .tryAgain
-            case .unsafe: .usage
-            case .failed: .failed
-            }
-        self.init(code, error.description)
-    }
 }

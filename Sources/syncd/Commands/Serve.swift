@@ -31,11 +31,8 @@ struct Serve: ConfiguredCommand {
                 --tls-certificate chain.pem --tls-key key.pem
             """)
 
-    @Option(help: .setting("store"))
-    var store: String?
-
-    @Flag(help: .setting("require-replica"))
-    var requireReplica = false
+    @Option(help: .setting("store")) var store: String?
+    @Flag(help: .setting("require-replica")) var requireReplica = false
 
     @OptionGroup var configurationFile: ConfigOptions
     @OptionGroup(title: "Network options") var listening: ListenOptions
@@ -47,24 +44,20 @@ struct Serve: ConfiguredCommand {
     @OptionGroup(title: "Parse options") var parse: ParseOptions
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
-    @Option(help: .setting("web"))
-    var web: String?
-
-    @Option(help: .setting("password-cost"))
-    var passwordCost: String?
+    @Option(help: .setting("web")) var web: String?
+    @Option(help: .setting("password-cost")) var passwordCost: String?
 
     @Option(
         help: ArgumentHelp(
             "The initial time of the server's clock, for tests: RFC 3339, or a plain date.", valueName: "time"))
     var at: String?
 
-    @Option(help: .setting("log-level"))
-    var logLevel: String?
+    @Option(help: .setting("log-level")) var logLevel: String?
 
     func run() async throws {
         guard !limits.isShowing else {
             let limits = try load().locatingFailures { try $0.limits.limits($0.listening.configuration()) }
-            return try writeOutput(Array(LimitOptions.table(limits).utf8))
+            return try writeOutput(LimitOptions.table(limits).utf8)
         }
         try await serve(load().locatingFailures { try $0.plan() })
     }
@@ -162,7 +155,10 @@ struct Serve: ConfiguredCommand {
         let store = plan.store.open(
             host: plan.host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
         let metrics = ServerMetrics()
-        let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
+        // The access log goes to standard error as well, which may be closed to discard it.
+        let accessLog =
+            logger.logLevel > .info
+            ? nil : AccessLog(label: "syncd") { try? FileHandle.standardError.write(contentsOf: $0) }
         // Some file descriptors are reserved for the store, the log and operational endpoints.
         let connectionCount = min(plan.limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
         @Sendable func makeParts(_ plan: Plan) async throws -> Server.Parts {
@@ -259,7 +255,7 @@ struct Serve: ConfiguredCommand {
         do throws(ListenerError) {
             return try Listener(configuration, responder: responder, logger: quiet) { port in
                 do throws(Failure) {
-                    try writeOutput(Array("listening on \(configuration.url(port: port))\n".utf8))
+                    try writeOutput("listening on \(configuration.url(port: port))\n".utf8)
                 } catch {
                     logger.warning("\(error.message)")
                 }
@@ -284,7 +280,7 @@ struct Serve: ConfiguredCommand {
             throw Failure(.usage, "--store is required: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
         }
         let url = try StoreURL(text, option: "--store")
-        if case .folder = url.place {
+        if case .local(.folder, _) = url.place {
             throw Failure(
                 .usage,
                 "--store: \(text.singleLine) does not support compare-and-swap, which a server needs: use sqlite:FILE")
@@ -296,14 +292,6 @@ struct Serve: ConfiguredCommand {
                 of: ["require-replica", "store"])
         }
         return replicated
-    }
-
-    /// The access log, which goes to standard error as well.
-    private func makeAccessLog() -> AccessLog {
-        AccessLog(label: "syncd") { lines in
-            // Standard error may be closed to discard the log.
-            try? FileHandle.standardError.write(contentsOf: lines)
-        }
     }
 }
 

@@ -34,19 +34,19 @@ struct StoreCheck: AsyncParsableCommand {
 
     func run() async throws {
         let url = try StoreURL(keeping: store, server)
-        let findings = try await finding(url) { () async throws(BackendError) in
-            if case .sqlite(let path) = url.place { try await Self.check(database: path) } else { try await check(url) }
+        let findings = try await finding(url) {
+            try await url.isDatabase ? Self.check(database: url.path ?? "") : check(url)
         }
         let isIntact = findings.damage.isEmpty && findings.problems.isEmpty
         let lines =
             ["\(url.text): \(plural(findings.wholeCount, "entry", "entries")) intact"]
             + findings.damage.map { "damaged: \($0.line)" } + findings.problems.map { "problem: \($0.onOneLine)" }
         try output.show(
-            .object([
-                ("store", .string(url.text)), ("intact", .bool(isIntact)),
-                ("whole", .number(Int64(findings.wholeCount))), ("damaged", .array(findings.damage.map(\.json))),
-                ("problems", .array(findings.problems.map { .string($0.onOneLine) })),
-            ]), or: lines.joined(separator: "\n"))
+            [
+                "store": .string(url.text), "intact": .bool(isIntact), "whole": .number(findings.wholeCount),
+                "damaged": .array(findings.damage.map(\.json)),
+                "problems": .array(findings.problems.map { .string($0.onOneLine) }),
+            ], or: lines.joined(separator: "\n"))
         if !isIntact { throw ExitCode(.failed) }
     }
 
@@ -94,18 +94,18 @@ struct StoreBackup: AsyncParsableCommand {
     func run() async throws {
         let (from, to) = (try StoreURL(keeping: store, server), try StoreURL(new: backup))
         let transfer = try StoreTransfer(from: from, to: to, skippingDamage: false)
-        guard case .sqlite(let source) = from.place, case .sqlite(let target) = to.place else {
+        guard case .local(.sqlite, let source) = from.place, case .local(.sqlite, let target) = to.place else {
             return try transfer.show(try await transfer.runIntoNew().report, output)
         }
         try await transfer.requireSource()
-        try await StagedStore.make(to) { staged in
-            try await finding(from) { () async throws(BackendError) in
+        _ = try await StagedStore.make(to) { staged in
+            try await finding(from) {
                 try await SQLiteBackend(path: source, creating: .never).backup(to: target, draftingIn: staged.folder)
             }
-            return false
+            return ((), false)
         }
         try output.show(
-            .object([("from", .string(from.text)), ("to", .string(to.text))]),
+            ["from": .string(from.text), "to": .string(to.text)],
             or: "backed up: \(from.text) to \(to.text)")
     }
 }
@@ -131,7 +131,7 @@ struct StoreRecover: AsyncParsableCommand {
 
     func run() async throws {
         let (from, to) = (try StoreURL(keeping: store, server), try StoreURL(new: new))
-        if case .sqlite(let source) = from.place { return try await recover(database: source, from, to) }
+        if case .local(.sqlite, let source) = from.place { return try await recover(database: source, from, to) }
         let transfer = try StoreTransfer(from: from, to: to, source: from.recoverable(), skippingDamage: true)
         let (report, isMade) = try await transfer.runIntoNew()
         try transfer.show(report, isMade: isMade, output)
@@ -139,53 +139,28 @@ struct StoreRecover: AsyncParsableCommand {
 
     /// Recovers an SQLite database page by page.
     private func recover(database source: String, _ from: StoreURL, _ to: StoreURL) async throws {
-        guard case .sqlite = to.place else {
+        guard to.isDatabase else {
             throw Failure(.usage, "an SQLite store is recovered into a new SQLite store: write sqlite:FILE")
         }
         try from.refuseOverlap(with: to)
         let database = SQLiteBackend(path: source, creating: .never)
         // A missing source is reported before anything is created.
-        try await finding(from) { () async throws(BackendError) in
+        try await finding(from) {
             if access(source, F_OK) != 0 { _ = try await database.integrityCheck() }
         }
-        var findings = Findings()
-        try await StagedStore.make(to) { staged in
-            findings = Findings(
-                try await finding(from) { () async throws(BackendError) in
-                    try await database.recover(to: staged.stagedPath)
-                })
+        let (report, _) = try await StagedStore.make(to) { staged in
+            let report = try await finding(from) { try await database.recover(to: staged.stagedPath) }
+            let isMade = report.recoveredCount > 0 || !report.hasLoss
             // Without any finding the file is either an empty store, which opens, or no store, which is rejected.
-            if findings.isEmpty {
-                try await finding(from) { () async throws(BackendError) in _ = try await database.integrityCheck() }
+            if report.recoveredCount == 0, isMade {
+                _ = try await finding(from) { try await database.integrityCheck() }
             }
-            return findings.recoveredCount > 0 || !findings.hasLoss
+            return (report, isMade)
         }
-        try show(findings, from, to)
+        try show(report, from, to)
     }
 
-    /// The result of recovering a database.
-    private struct Findings {
-        var recoveredCount = 0
-        var lostKeys: [String] = []
-        /// The number of damaged rows, with or without a known key.
-        var damagedRowCount = 0
-        /// The number of lost entries whose keys are unknown.
-        var missingCount = 0
-
-        init() {}
-
-        init(_ report: RecoveryReport) {
-            recoveredCount = report.recoveredCount
-            lostKeys = report.lostKeys
-            damagedRowCount = report.damagedRowCount
-            missingCount = report.missingCount
-        }
-
-        var hasLoss: Bool { !lostKeys.isEmpty || damagedRowCount > 0 || missingCount > 0 }
-        var isEmpty: Bool { recoveredCount == 0 && !hasLoss }
-    }
-
-    private func show(_ findings: Findings, _ from: StoreURL, _ to: StoreURL) throws {
+    private func show(_ findings: RecoveryReport, _ from: StoreURL, _ to: StoreURL) throws {
         var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) recovered"]
         if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) was not created: no entry is intact"] }
         lines += findings.lostKeys.map { "lost: \($0.onOneLine)" }
@@ -193,19 +168,21 @@ struct StoreRecover: AsyncParsableCommand {
             lines.append("also lost: \(plural(findings.missingCount, "entry", "entries")) with unknown keys")
         }
         if findings.damagedRowCount > 0 {
-            let count = plural(findings.damagedRowCount, "row", "rows")
+            let count = plural(findings.damagedRowCount, "row")
             lines.append("damaged: \(count) of the database, with known and unknown keys")
         }
         try output.show(
-            .object([
-                ("from", .string(from.text)), ("to", .string(to.text)),
-                ("recovered", .number(Int64(findings.recoveredCount))),
-                ("lost", .array(findings.lostKeys.map { .string($0) })),
-                ("missing", .number(Int64(findings.missingCount))),
-                ("damagedRows", .number(Int64(findings.damagedRowCount))),
-            ]), or: lines.joined(separator: "\n"))
+            [
+                "from": .string(from.text), "to": .string(to.text), "recovered": .number(findings.recoveredCount),
+                "lost": .array(findings.lostKeys.map { .string($0) }), "missing": .number(findings.missingCount),
+                "damagedRows": .number(findings.damagedRowCount),
+            ], or: lines.joined(separator: "\n"))
         if findings.hasLoss { throw ExitCode(.failed) }
     }
+}
+
+extension RecoveryReport {
+    fileprivate var hasLoss: Bool { !lostKeys.isEmpty || damagedRowCount > 0 || missingCount > 0 }
 }
 
 struct StoreCopyCommand: AsyncParsableCommand {

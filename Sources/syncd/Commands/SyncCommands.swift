@@ -44,39 +44,27 @@ struct Restore: AsyncParsableCommand {
             products.isEmpty
             ? "nothing new for \(account)" : "restored for \(account): \(plural(products.count, "purchase"))"
         try options.output.show(
-            .object([
-                ("account", .string(account)),
-                ("restored", .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") })),
-                ("status", report.snapshot.json(account: account)),
-            ]),
+            [
+                "account": .string(account),
+                "restored": .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") }),
+                "status": report.snapshot.json(account: account),
+            ],
             or: ([head] + products + report.sync.unreadableLines + report.sync.grantChanges).joined(separator: "\n"))
     }
 }
 
 extension SyncReport {
     fileprivate func json(account: String, isDryRun: Bool) -> JSON {
-        .object([
-            ("account", .string(account)), ("dryRun", .bool(isDryRun)),
-            ("received", .array(received.map { $0.json(ledger: "account") })), ("sent", .bool(didSend)),
-            ("conflicts", .array(conflicts.map(\.json))), ("collisions", .number(Int64(collisions))),
-            (
-                "unreadable",
-                .array(
-                    unreadable.map { entry in
-                        .object([("key", .string("\(entry.key)")), ("reason", .string("\(entry)"))])
-                    })
-            ),
-            (
-                "accessChanges",
-                .object(
-                    accessChanges.map { change in
-                        (
-                            change.entitlement.rawValue,
-                            .object([("before", change.before.json), ("after", change.after.json)])
-                        )
-                    })
-            ),
-        ])
+        [
+            "account": .string(account), "dryRun": .bool(isDryRun),
+            "received": .array(received.map { $0.json(ledger: "account") }), "sent": .bool(didSend),
+            "conflicts": .array(conflicts.map(\.json)), "collisions": .number(collisions),
+            "unreadable": .array(unreadable.map { entry in ["key": "\(entry.key)", "reason": "\(entry)"] }),
+            "accessChanges": .object(
+                accessChanges.map { change in
+                    (change.entitlement.rawValue, ["before": change.before.json, "after": change.after.json])
+                }),
+        ]
     }
 
     fileprivate func text(account: String, isDryRun: Bool) -> String {
@@ -98,12 +86,9 @@ extension SyncReport {
 
     /// A line for each entitlement that was granted before or is now. A changed reason for a denial is left out.
     fileprivate var grantChanges: [String] {
-        accessChanges.filter { $0.before.isGranted || $0.after.isGranted }.map(\.line)
+        accessChanges.filter { $0.before.isGranted || $0.after.isGranted }
+            .map { "  \($0.entitlement): \($0.before.summary) → \($0.after.summary)" }
     }
-}
-
-extension AccessChange {
-    fileprivate var line: String { "  \(entitlement): \(before.summary) → \(after.summary)" }
 }
 
 /// A count with its noun in the singular or plural.

@@ -161,9 +161,7 @@ struct ConfigurationFile: Sendable {
     }
 
     /// The value as text, or the elements of a list. Relative paths start at the folder of the file.
-    private func texts(
-        of value: JSON, for setting: Setting, at key: [String]
-    ) throws(Mistake) -> [String] {
+    private func texts(of value: JSON, for setting: Setting, at key: [String]) throws(Mistake) -> [String] {
         func wrong(_ hint: String = "") -> Mistake {
             let found =
                 switch value {

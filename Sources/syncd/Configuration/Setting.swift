@@ -8,6 +8,9 @@ struct Setting: Sendable {
     /// A command with a configuration, whose name is that of its section in the file.
     enum Command: String, CaseIterable, Sendable {
         case serve, run
+
+        /// "serve or run".
+        static let names = allCases.map(\.rawValue).joined(separator: " or ")
     }
 
     /// The values that a setting can have.
@@ -40,12 +43,15 @@ struct Setting: Sendable {
     let standard: String?
     let commands: Set<Command>
 
+    /// - Parameter variable: The environment variable, if it is not named after the option.
     init(
-        _ name: String, _ variable: String?, _ kind: Kind, _ value: String, _ meaning: String,
-        default standard: String? = nil, of commands: Set<Command> = [.serve]
+        _ name: String, _ kind: Kind, _ value: String, _ meaning: String, default standard: String? = nil,
+        of commands: Set<Command> = [.serve], variable: String? = nil, hasVariable: Bool = true
     ) {
-        (self.name, self.variable, self.kind, self.value) = (name, variable, kind, value)
-        (self.meaning, self.standard, self.commands) = (meaning, standard, commands)
+        (self.name, self.kind, self.value, self.meaning) = (name, kind, value, meaning)
+        (self.standard, self.commands) = (standard, commands)
+        let usual = "SYNCD_" + name.uppercased().replacing("-", with: "_")
+        self.variable = hasVariable ? variable ?? usual : nil
     }
 
     /// The settings of `command`, in the order of the list.
@@ -98,11 +104,18 @@ struct Setting: Sendable {
     }
 
     /// The case that the text of a setting names.
-    static func choice<Choice: RawRepresentable<String>>(
+    static func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _ text: String?, of name: String
     ) throws(Failure) -> Choice? {
+        try choice(text, of: name, among: Choice.allCases, \.rawValue)
+    }
+
+    /// The element of `choices` that the text of a setting names.
+    static func choice<Choice>(
+        _ text: String?, of name: String, among choices: some Sequence<Choice>, _ nameOf: (Choice) -> String
+    ) throws(Failure) -> Choice? {
         guard let text, let setting = all.first(where: { $0.name == name }) else { return nil }
-        if let choice = Choice(rawValue: text) { return choice }
+        if let choice = choices.first(where: { nameOf($0) == text }) { return choice }
         throw Failure(.usage, "--\(name) must be \(setting.values), not \"\(text.singleLine)\"", of: [name])
     }
 

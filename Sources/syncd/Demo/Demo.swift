@@ -113,8 +113,7 @@ struct DemoStory {
             try stage.expect(device, on: "2026-02-02", end: "2027-01-01", owned: [Self.nightOwl])
         }
         stage.remark("The tutorials' rule, reading the same facts, loses three months:")
-        try stage.expect(
-            "phone", on: "2026-02-02", end: "2026-10-01", owned: [Self.nightOwl], rule: "latestExpiryWins")
+        try stage.expect("phone", on: "2026-02-02", end: "2026-10-01", owned: [Self.nightOwl], rule: "latestExpiryWins")
     }
 
     private func refund() throws {

@@ -85,7 +85,10 @@ struct ConfigurationReview<Options: ConfiguredCommand> {
                 missing.isEmpty
                     ? "no file with a secret is configured" : "\(missing): only the running unit has the credential")
         }
-        if let verdict = unreadable(paths) { return verdict }
+        for path in paths {
+            guard let reason = obstacle(to: path, R_OK) else { continue }
+            return .failed("\(path): \(reason)", remedy: "let the user who runs syncd read it, or correct the path")
+        }
         for path in paths {
             var status = stat()
             guard stat(path, &status) == 0, status.st_mode & 0o007 != 0 else { continue }
@@ -94,14 +97,6 @@ struct ConfigurationReview<Options: ConfiguredCommand> {
                 remedy: "chmod o-rwx \(quoted(path)), and remove allow-open-secrets")
         }
         return .ok("\(plural(paths.count, "file")), not accessible to all users")
-    }
-
-    private func unreadable(_ paths: [String]) -> Verdict? {
-        for path in paths where access(path, R_OK) != 0 {
-            let reason = String(cString: strerror(errno))
-            return .failed("\(path): \(reason)", remedy: "let the user who runs syncd read it, or correct the path")
-        }
-        return nil
     }
 }
 

@@ -96,9 +96,7 @@ struct DeviceCheckup {
             return nil
         }
         await examination.check(.account) {
-            let isServer = try await !local.list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome.items
-                .isEmpty
-            guard !isServer else {
+            guard try await !local.isOfServer() else {
                 return .failed(
                     "the store is that of a server, not of a device", remedy: "choose another path for --local")
             }

@@ -76,6 +76,7 @@ extension String {
 /// The findings about the installation of one command, in the order of the checks.
 struct Examination: Sendable {
     struct Finding: Sendable {
+        let command: Setting.Command
         let check: CheckName
         let verdict: Verdict
     }
@@ -92,11 +93,11 @@ struct Examination: Sendable {
     ) async -> Verdict.Result {
         let verdict: Verdict
         do { verdict = try await body() } catch { verdict = .failed(error, remedy: remedy) }
-        findings.append(Finding(check: name, verdict: verdict))
+        findings.append(Finding(command: command, check: name, verdict: verdict))
         return verdict.result
     }
 
     mutating func skip(_ names: CheckName..., because reason: String) {
-        findings += names.map { Finding(check: $0, verdict: .skipped(reason)) }
+        findings += names.map { Finding(command: command, check: $0, verdict: .skipped(reason)) }
     }
 }

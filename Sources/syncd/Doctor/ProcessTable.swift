@@ -43,29 +43,21 @@ enum ProcessTable {
     /// The kernel does not write its table in one step, so a socket may be missing while others open and close. A table
     /// without a listener is therefore read again.
     static func listeners(onPort port: Int) -> [Int32] {
-        for _ in 1..<3 {
-            let found = listedListeners(onPort: port)
-            if !found.isEmpty { return found }
-        }
-        return listedListeners(onPort: port)
+        (1...3).lazy.map { _ in listedListeners(onPort: port) }.first { !$0.isEmpty } ?? []
     }
 
     private static func listedListeners(onPort port: Int) -> [Int32] {
         var found: [Int32] = []
-        let suffix = ":" + String(repeating: "0", count: 4 - min(4, hexadecimal(port).count)) + hexadecimal(port)
+        let suffix = String(format: ":%04X", port)
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
             for fields in lines(of: table)
-            where fields.count > 9 && fields[1].hasSuffix(suffix) && fields[3] == listening {
+            // The state of a listening socket is 0A.
+            where fields.count > 9 && fields[1].hasSuffix(suffix) && fields[3] == "0A" {
                 found += users(ofFile: "socket:[\(fields[9])]").filter { !found.contains($0) }
             }
         }
         return found
     }
-
-    /// The state of a listening socket in `/proc/net/tcp`.
-    private static let listening = "0A"
-
-    private static func hexadecimal(_ port: Int) -> String { String(port, radix: 16, uppercase: true) }
 
     private static func lines(of path: String) -> [[String]] {
         let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""

@@ -15,10 +15,8 @@ struct RemoteStoreChecks {
     /// - Parameters:
     ///   - local: the device's store; `nil` if it cannot be read.
     ///   - account: the account that the device syncs; `nil` if there is none.
-    func examine(
-        into examination: inout Examination, local: (any KeyValueBackend)?, account: Account?
-    ) async {
-        let remote = url.open(host: .system).requiringExisting
+    func examine(into examination: inout Examination, local: (any KeyValueBackend)?, account: Account?) async {
+        let remote = url.existing()
         let isWebDAV = StoreURL.isWebDAV(url.text)
         if isWebDAV { await examineHost(into: &examination) }
         let reached = await examination.check(
@@ -75,9 +73,7 @@ struct RemoteStoreChecks {
 
 /// Performs `body` within the time limit of a request, if it gives up when it is cancelled. An operation on a file
 /// system that does not answer cannot be cancelled, and takes as long as it takes.
-private func bounded<Result: Sendable>(
-    _ body: @escaping @Sendable () async throws -> Result
-) async throws -> Result {
+private func bounded<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result {
     try await withThrowingTaskGroup(of: Result.self) { group in
         group.addTask { try await body() }
         group.addTask {

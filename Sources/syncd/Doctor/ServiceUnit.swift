@@ -87,9 +87,7 @@ struct ServiceUnit: Sendable {
     /// - Parameters:
     ///   - running: the user of the running unit; 0 or `uid_t.max` if it does not run.
     ///   - states: the state folders of a dynamic user, whom systemd takes from their owner.
-    private static func user(
-        _ name: String, _ groups: [String], running: Int64, _ states: [String]?
-    ) -> ServiceUser {
+    private static func user(_ name: String, _ groups: [String], running: Int64, _ states: [String]?) -> ServiceUser {
         var status = stat()
         var id = uid_t.max
         if let states {

@@ -90,9 +90,7 @@ struct ServiceUser: Sendable {
     private static func hasAccessList(_ path: String) -> Bool {
         #if os(Linux)
         typealias Function =
-            @convention(c) (
-                UnsafePointer<CChar>, UnsafePointer<CChar>, UnsafeMutableRawPointer?, Int
-            ) -> Int
+            @convention(c) (UnsafePointer<CChar>, UnsafePointer<CChar>, UnsafeMutableRawPointer?, Int) -> Int
         // Swift's module of the C library lacks <sys/xattr.h>.
         guard let symbol = dlsym(nil, "getxattr") else { return false }
         return unsafeBitCast(symbol, to: Function.self)(path, "system.posix_acl_access", nil, 0) > 0

@@ -46,9 +46,9 @@ struct StoreChecks {
         await examination.check(.diskSpace) { try DiskSpace(at: existingFolder).verdict }
         await examination.check(.storeLock, remedy: other) { try lock() }
         let isWhole = await examination.check(.store, remedy: "see the store's files, and restore it from a backup") {
-            do { return try await content(files) } catch let error as BackendError where error.kind == .permissionDenied
+            do { return try await content(files) } catch let error as BackendError
+                where areOwnersWrong && error.kind == .permissionDenied
             {
-                guard areOwnersWrong else { throw error }
                 return .skipped("see store-files: \(error.message)")
             }
         }
@@ -126,9 +126,7 @@ struct StoreChecks {
 
     private func lock() throws -> Verdict {
         let path = StoreLock.path(ofStore: location.path)
-        let state: StoreLock.State
-        do throws(AgentError) { state = try StoreLock.state(ofStore: location.path) } catch { throw Failure(error) }
-        guard case .held(let written) = state else {
+        guard case .held(let written) = try StoreLock.state(ofStore: location.path) else {
             guard !users.isEmpty else { return .ok("no process holds the lock or has the store open") }
             return .ok("open in \(users.map(ProcessTable.description).joined(separator: ", "))")
         }
@@ -180,7 +178,7 @@ struct StoreChecks {
 
     /// The number of whole entries, and one line for each damage.
     private func survey() async throws(BackendError) -> (count: Int, damage: [String]) {
-        guard case .sqlite(let path) = url.place else {
+        guard case .local(.sqlite, let path) = url.place else {
             let survey = try await StoreSurvey.of(url.existing())
             return (survey.wholeCount, survey.damage.map(\.message))
         }
@@ -198,11 +196,6 @@ struct StoreChecks {
         guard let first = missing.first else { return nil }
         return "\(location.path)\(first) is missing, as in a copy of a store in use, so the store was not opened"
     }
-}
-
-extension StoreURL {
-    /// `true` for an SQLite database.
-    var isDatabase: Bool { if case .sqlite = place { true } else { false } }
 }
 
 /// A word for a command line of the shell.

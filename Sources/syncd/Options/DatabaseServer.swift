@@ -26,9 +26,8 @@ struct DatabaseServer: Equatable {
         #else
         throw Failure(
             .usage,
-            "\(option): this syncd was built without PostgreSQL: build it with --traits PostgreSQL, or install a "
-                + "package"
-        )
+            "\(option): this syncd was built without PostgreSQL: build it with --traits PostgreSQL,TLS, or install a "
+                + "package")
         #endif
     }
 

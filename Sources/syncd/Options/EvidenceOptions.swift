@@ -10,37 +10,23 @@ import SyncService
 
 /// The trust in clients, and the stores whose evidence the server verifies.
 struct EvidenceOptions: ParsableArguments {
-    @Option(help: .setting("policy"))
-    var policy: String?
+    @Option(help: .setting("policy")) var policy: String?
 
     @Option(name: .customLong("app-store-bundle"), help: .setting("app-store-bundle"))
     var appStoreBundles: [String] = []
 
     @OptionGroup var trust: AppStoreTrustOptions
 
-    @Option(help: .setting("play-package"))
-    var playPackage: String?
-
-    @Option(help: .setting("play-key"))
-    var playKey: String?
-
-    @Option(help: .setting("play-push-audience"))
-    var playPushAudience: String?
-
-    @Option(help: .setting("play-push-account"))
-    var playPushAccount: String?
-
-    @Option(help: .setting("stripe-secret-file"))
-    var stripeSecretFile: String?
-
-    @Option(name: .customLong("stripe-price"), help: .setting("stripe-price"))
-    var stripePrices: [String] = []
+    @Option(help: .setting("play-package")) var playPackage: String?
+    @Option(help: .setting("play-key")) var playKey: String?
+    @Option(help: .setting("play-push-audience")) var playPushAudience: String?
+    @Option(help: .setting("play-push-account")) var playPushAccount: String?
+    @Option(help: .setting("stripe-secret-file")) var stripeSecretFile: String?
+    @Option(name: .customLong("stripe-price"), help: .setting("stripe-price")) var stripePrices: [String] = []
 
     /// Adds the options to the configuration of a service.
-    func apply(
-        to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger
-    ) throws {
-        if let policy: TrustPolicy = try Setting.choice(policy, of: "policy") { configuration.policy = policy }
+    func apply(to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger) throws {
+        configuration.policy = try Setting.choice(policy, of: "policy") ?? configuration.policy
         configuration.evidence.appStore = try appStore()
         configuration.evidence.googlePlay = try googlePlayVerifier(playPackage, keyFile: playKey)
         configuration.evidence.push = try push(logger)
@@ -51,9 +37,8 @@ struct EvidenceOptions: ParsableArguments {
     private func appStore() throws -> AppStoreVerifier? {
         let appID = try trust.appID()
         guard !appStoreBundles.isEmpty else {
-            guard appID != nil else { return nil }
-            throw Failure(
-                .usage, "--app-store-app-id needs --app-store-bundle", of: ["app-store-app-id", "app-store-bundle"])
+            guard appID == nil else { throw Failure.needs("app-store-app-id", "app-store-bundle") }
+            return nil
         }
         return try AppStoreApps(appStoreBundles, appID: appID).verifier(roots: trust.roots())
     }
@@ -71,14 +56,14 @@ struct EvidenceOptions: ParsableArguments {
     private func stripe(_ secrets: SecretOptions) throws -> StripeVerifier? {
         let products = try productsByPrice()
         guard let path = stripeSecretFile else {
-            guard !products.isEmpty else { return nil }
-            throw Failure(
-                .usage, "--stripe-price needs --stripe-secret-file", of: ["stripe-price", "stripe-secret-file"])
+            guard products.isEmpty else { throw Failure.needs("stripe-price", "stripe-secret-file") }
+            return nil
         }
         try secrets.check(path, of: "stripe-secret-file")
         return try reading("stripe-secret-file") {
-            let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-            let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+            let lines = try readText(path).split(whereSeparator: \.isNewline).map {
+                $0.trimmingCharacters(in: .whitespaces)
+            }
             guard !lines.isEmpty, lines.allSatisfy({ $0.hasPrefix("whsec_") }) else {
                 throw Failure(.usage, "\(path.singleLine): each line must be a signing secret that begins with whsec_")
             }

@@ -3,6 +3,7 @@ import EntitlementSync
 import Entitlements
 import HTTPStorage
 import StoreEvidence
+import SyncAgent
 import SyncCore
 import SyncProtocol
 import SyncService
@@ -30,6 +31,17 @@ struct Failure: Error, CustomStringConvertible {
         (self.code, self.message, self.settings) = (code, message, settings)
     }
 
+    /// The failure of a setting that has no effect without `others`.
+    static func needs(_ setting: String, _ others: String...) -> Failure {
+        let options = others.map { "--\($0)" }.joined(separator: " and ")
+        return Failure(.usage, "--\(setting) needs \(options)", of: [setting] + others)
+    }
+
+    /// The failure of two settings of which only one may be set.
+    static func exclude(_ setting: String, _ other: String) -> Failure {
+        Failure(.usage, "--\(setting) and --\(other) exclude each other", of: [setting, other])
+    }
+
     var description: String { message }
 
     /// Maps an error of the libraries to its exit code.
@@ -41,6 +53,7 @@ struct Failure: Error, CustomStringConvertible {
             self.init(.refused, error.cause?.message ?? error.message)
         case let error as EntitlementError: self.init(Self.code(for: error), error.message + Self.hint(for: error))
         case let error as BackendError: self.init(Self.code(for: error), "\(error)")
+        case let error as AgentError: self.init(Self.code(for: error), "\(error)")
         case let error as EvidenceError: self.init(.refused, "\(error)")
         case let error as SupportError: self.init(Self.code(for: error), "\(error)")
         case let error as InputError: self.init(.failed, "\(error)")
@@ -85,6 +98,14 @@ struct Failure: Error, CustomStringConvertible {
         case .contradiction: .conflict
         case .signInNeeded, .refused, .ledgerFull, .unsuitableStore, .newerFormat, .accountErased: .refused
         default: .failed
+        }
+    }
+
+    private static func code(for error: AgentError) -> Code {
+        switch error.kind {
+        case .alreadyRunning: .tryAgain
+        case .unsafe: .usage
+        case .failed: .failed
         }
     }
 

@@ -15,6 +15,9 @@ func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Documen
     do { return try parse(bytes) } catch let error as InputError { throw Failure(.failed, "\(path): \(error)") }
 }
 
+/// Reads a file of text.
+func readText(_ path: String) throws -> String { try readDocument(path) { String(decoding: $0, as: UTF8.self) } }
+
 /// Reads a regular file piece by piece. Every error names the file.
 struct FilePieces {
     private let path: String
@@ -55,7 +58,7 @@ func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
 }
 
 /// Writes to standard output. A full disk is an error, not a crash.
-func writeOutput(_ bytes: [UInt8]) throws(Failure) {
+func writeOutput(_ bytes: some Sequence<UInt8>) throws(Failure) {
     do {
         try FileHandle.standardOutput.write(contentsOf: Data(bytes))
     } catch {

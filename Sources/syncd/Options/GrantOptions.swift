@@ -5,14 +5,9 @@ import SyncService
 
 /// The signing of grants, and the purchases that open content.
 struct GrantOptions: ParsableArguments {
-    @Option(help: .setting("root-key"))
-    var rootKey: String?
-
-    @Option(help: .setting("grant-days"))
-    var grantDays: String?
-
-    @Option(help: .setting("content-environment"))
-    var contentEnvironment: String?
+    @Option(help: .setting("root-key")) var rootKey: String?
+    @Option(help: .setting("grant-days")) var grantDays: String?
+    @Option(help: .setting("content-environment")) var contentEnvironment: String?
 
     /// Adds the options to the configuration of a service.
     func apply(to configuration: inout ServiceConfiguration, secrets: SecretOptions, logger: Logger) throws {
@@ -21,8 +16,8 @@ struct GrantOptions: ParsableArguments {
             try reading("content-environment") { try configuration.contentEnvironment.validate() }
         }
         guard let path = rootKey else {
-            guard grantDays != nil else { return }
-            throw Failure(.usage, "--grant-days needs --root-key", of: ["grant-days", "root-key"])
+            guard grantDays == nil else { throw Failure.needs("grant-days", "root-key") }
+            return
         }
         guard configuration.catalog != nil else {
             throw Failure(

@@ -6,14 +6,12 @@ import SyncService
 
 /// The server's limits and trusted proxies.
 struct LimitOptions: ParsableArguments {
-    @Option(name: .customLong("limit"), help: .setting("limit"))
-    var settings: [String] = []
+    @Option(name: .customLong("limit"), help: .setting("limit")) var settings: [String] = []
 
     @Flag(name: .customLong("limits"), help: "Print all limits with their values and exit.")
     var isShowing = false
 
-    @Option(name: .customLong("trusted-proxy"), help: .setting("trusted-proxy"))
-    var proxies: [String] = []
+    @Option(name: .customLong("trusted-proxy"), help: .setting("trusted-proxy")) var proxies: [String] = []
 
     /// The limits of `listener` with the options' values.
     func limits(_ listener: ListenerConfiguration) throws(Failure) -> ServerLimits {

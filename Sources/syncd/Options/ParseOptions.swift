@@ -10,17 +10,10 @@ struct ParseConfiguration: Sendable {}
 
 /// The façade for apps that use a Parse SDK.
 struct ParseOptions: ParsableArguments {
-    @Option(name: .customLong("parse"), help: .setting("parse"))
-    var applicationID: String?
-
-    @Option(name: .customLong("parse-path"), help: .setting("parse-path"))
-    var path: String?
-
-    @Option(name: .customLong("parse-field"), help: .setting("parse-field"))
-    var fields: [String] = []
-
-    @Option(name: .customLong("parse-classes"), help: .setting("parse-classes"))
-    var classes: [String] = []
+    @Option(name: .customLong("parse"), help: .setting("parse")) var applicationID: String?
+    @Option(name: .customLong("parse-path"), help: .setting("parse-path")) var path: String?
+    @Option(name: .customLong("parse-field"), help: .setting("parse-field")) var fields: [String] = []
+    @Option(name: .customLong("parse-classes"), help: .setting("parse-classes")) var classes: [String] = []
 
     /// The configuration of the façade; `nil` if there is none.
     func configuration(catalog: Catalog?) throws(Failure) -> ParseConfiguration? {

@@ -9,17 +9,10 @@ import SyncCore
 
 /// The stores of `syncd run`.
 struct RunStoreOptions: ParsableArguments {
-    @Option(help: .setting("local", of: .run))
-    var local: String?
-
-    @Option(name: .customLong("remote"), help: .setting("remote", of: .run))
-    var remoteTexts: [String] = []
-
-    @Option(help: .setting("account", of: .run))
-    var account: String?
-
-    @Flag(help: .setting("all-accounts", of: .run))
-    var allAccounts = false
+    @Option(help: .setting("local", of: .run)) var local: String?
+    @Option(name: .customLong("remote"), help: .setting("remote", of: .run)) var remoteTexts: [String] = []
+    @Option(help: .setting("account", of: .run)) var account: String?
+    @Flag(help: .setting("all-accounts", of: .run)) var allAccounts = false
 
     func localURL() throws(Failure) -> StoreURL {
         try reading("local") {
@@ -52,10 +45,7 @@ struct RunStoreOptions: ParsableArguments {
     func checkAccount(_ remotes: [RunRemote]) throws(Failure) {
         if let account {
             _ = try reading("account") { try Account(account) }
-            guard !allAccounts else {
-                throw Failure(
-                    .usage, "--account and --all-accounts exclude each other", of: ["account", "all-accounts"])
-            }
+            guard !allAccounts else { throw Failure.exclude("account", "all-accounts") }
         }
         guard !allAccounts || !remotes.contains(where: \.isServer) else {
             throw Failure(
@@ -93,23 +83,12 @@ enum RunRemote: Sendable {
 
 /// The socket and the program of `syncd run`.
 struct LocalProgramOptions: ParsableArguments {
-    @Option(help: .setting("socket", of: .run))
-    var socket: String?
-
-    @Option(help: .setting("socket-group", of: .run))
-    var socketGroup: String?
-
-    @Flag(help: .setting("group-may-act", of: .run))
-    var groupMayAct = false
-
-    @Option(help: .setting("on-event", of: .run))
-    var onEvent: String?
-
-    @Option(help: .setting("on-event-seconds", of: .run))
-    var onEventSeconds: String?
-
-    @Option(help: .setting("expiring-within", of: .run))
-    var expiringWithin: String?
+    @Option(help: .setting("socket", of: .run)) var socket: String?
+    @Option(help: .setting("socket-group", of: .run)) var socketGroup: String?
+    @Flag(help: .setting("group-may-act", of: .run)) var groupMayAct = false
+    @Option(help: .setting("on-event", of: .run)) var onEvent: String?
+    @Option(help: .setting("on-event-seconds", of: .run)) var onEventSeconds: String?
+    @Option(help: .setting("expiring-within", of: .run)) var expiringWithin: String?
 
     func place() throws(Failure) -> SocketLocation? {
         guard let path = socket else {
@@ -124,9 +103,7 @@ struct LocalProgramOptions: ParsableArguments {
 
     func users() throws(Failure) -> LocalUsers {
         let group = try groupID()
-        guard group != nil || !groupMayAct else {
-            throw Failure(.usage, "--group-may-act needs --socket-group", of: ["group-may-act", "socket-group"])
-        }
+        guard group != nil || !groupMayAct else { throw Failure.needs("group-may-act", "socket-group") }
         return LocalUsers(group: group, groupMayAct: groupMayAct)
     }
 
@@ -162,14 +139,9 @@ struct RunEvidenceOptions: ParsableArguments {
     @Option(name: .customLong("app-store-bundle"), help: .setting("app-store-bundle", of: .run))
     var appStoreBundles: [String] = []
 
-    @Option(help: .setting("evidence-root", of: .run))
-    var evidenceRoot: String?
-
-    @Option(help: .setting("play-package", of: .run))
-    var playPackage: String?
-
-    @Option(help: .setting("play-key", of: .run))
-    var playKey: String?
+    @Option(help: .setting("evidence-root", of: .run)) var evidenceRoot: String?
+    @Option(help: .setting("play-package", of: .run)) var playPackage: String?
+    @Option(help: .setting("play-key", of: .run)) var playKey: String?
 
     func verifiers(of environment: EnvironmentID) throws -> AgentService.Verifiers {
         var verifiers = AgentService.Verifiers()

@@ -8,17 +8,10 @@ import SyncService
 
 /// The server's address, certificate and secret files.
 struct ListenOptions: ParsableArguments {
-    @Option(help: .setting("listen"))
-    var listen: String?
-
-    @Option(help: .setting("tls-certificate"))
-    var tlsCertificate: String?
-
-    @Option(help: .setting("tls-key"))
-    var tlsKey: String?
-
-    @Flag(help: .setting("insecure-http"))
-    var insecureHTTP = false
+    @Option(help: .setting("listen")) var listen: String?
+    @Option(help: .setting("tls-certificate")) var tlsCertificate: String?
+    @Option(help: .setting("tls-key")) var tlsKey: String?
+    @Flag(help: .setting("insecure-http")) var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
 
@@ -68,23 +61,12 @@ struct ListenOptions: ParsableArguments {
 
 /// The server's name, its operator, and the rules for accounts.
 struct ServiceOptions: ParsableArguments {
-    @Option(help: .setting("name"))
-    var name: String?
-
-    @Option(help: .setting("operator-token-file"))
-    var operatorTokenFile: String?
-
-    @Option(name: .customLong("origin"), help: .setting("origin"))
-    var origins: [String] = []
-
-    @Flag(help: .setting("no-sign-up"))
-    var noSignUp = false
-
-    @Flag(help: .setting("sign-up"))
-    var signUp = false
-
-    @Option(help: .setting("ownership"))
-    var ownership: String?
+    @Option(help: .setting("name")) var name: String?
+    @Option(help: .setting("operator-token-file")) var operatorTokenFile: String?
+    @Option(name: .customLong("origin"), help: .setting("origin")) var origins: [String] = []
+    @Flag(help: .setting("no-sign-up")) var noSignUp = false
+    @Flag(help: .setting("sign-up")) var signUp = false
+    @Option(help: .setting("ownership")) var ownership: String?
 
     @Flag(
         help: ArgumentHelp(
@@ -124,18 +106,14 @@ struct ServiceOptions: ParsableArguments {
             try secrets.check(path, of: "operator-token-file")
             configuration.operatorToken = try reading("operator-token-file") { try Self.operatorToken(path) }
         }
-        if let rule: ServiceConfiguration.Ownership = try Setting.choice(ownership, of: "ownership") {
-            configuration.ownership = rule
-        }
+        configuration.ownership = try Setting.choice(ownership, of: "ownership") ?? configuration.ownership
         return configuration
     }
 
     /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can
     /// take the name of one of the issuer's users.
     private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
-        guard !(signUp && noSignUp) else {
-            throw Failure(.usage, "--sign-up and --no-sign-up exclude each other", of: ["sign-up", "no-sign-up"])
-        }
+        guard !(signUp && noSignUp) else { throw Failure.exclude("sign-up", "no-sign-up") }
         return !noSignUp && (!hasIssuer || signUp)
     }
 
@@ -150,8 +128,7 @@ struct ServiceOptions: ParsableArguments {
     }
 
     private static func operatorToken(_ path: String) throws -> String {
-        let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        let token = try readText(path).trimmingCharacters(in: .whitespacesAndNewlines)
         // The characters of a bearer token (RFC 6750, section 2.1).
         let isToken = token.utf8.allSatisfy { isalnum(Int32($0)) != 0 || "-._~+/=".utf8.contains($0) }
         guard isToken, token.utf8.count >= 32 else {
@@ -166,14 +143,9 @@ struct ServiceOptions: ParsableArguments {
 
 /// Another service whose tokens the server accepts.
 struct IssuerOptions: ParsableArguments {
-    @Option(help: .setting("issuer"))
-    var issuer: String?
-
-    @Option(help: .setting("audience"))
-    var audience: String?
-
-    @Option(help: .setting("jwks"))
-    var jwks: String?
+    @Option(help: .setting("issuer")) var issuer: String?
+    @Option(help: .setting("audience")) var audience: String?
+    @Option(help: .setting("jwks")) var jwks: String?
 
     /// `true` if an issuer is configured.
     var isGiven: Bool { issuer != nil }

@@ -12,11 +12,8 @@ import SyncService
 struct PlayAPIOptions: ParsableArguments {
     static let title = "Google Play API options"
 
-    @Option(help: .setting("play-service-account"))
-    var playServiceAccount: String?
-
-    @Option(help: .setting("play-api"))
-    var playAPI: String?
+    @Option(help: .setting("play-service-account")) var playServiceAccount: String?
+    @Option(help: .setting("play-api")) var playAPI: String?
 
     /// The retries of a server, whose notification Google sends again.
     private static let briefRetries = RetryPolicy(
@@ -27,14 +24,11 @@ struct PlayAPIOptions: ParsableArguments {
     /// Sets the look-up of a server's configuration, if a service account is given.
     func apply(to configuration: inout ServiceConfiguration, package: String?, secrets: SecretOptions) throws {
         guard let path else {
-            guard playAPI != nil else { return }
-            throw Failure(
-                .usage, "--play-api needs --play-service-account", of: ["play-api", "play-service-account"])
+            guard playAPI == nil else { throw Failure.needs("play-api", "play-service-account") }
+            return
         }
         guard let package, configuration.evidence.googlePlay != nil else {
-            throw Failure(
-                .usage, "--play-service-account needs --play-package and --play-key",
-                of: ["play-service-account", "play-package", "play-key"])
+            throw Failure.needs("play-service-account", "play-package", "play-key")
         }
         configuration.evidence.lookup = try client(path, package, secrets, retries: Self.briefRetries)
     }
@@ -71,8 +65,7 @@ struct AppStoreAPIOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The ID of the key (SYNCD_APP_STORE_KEY_ID).", valueName: "id"))
     var appStoreKeyID: String?
 
-    @Option(
-        help: ArgumentHelp("The issuer ID of App Store Connect (SYNCD_APP_STORE_ISSUER).", valueName: "id"))
+    @Option(help: ArgumentHelp("The issuer ID of App Store Connect (SYNCD_APP_STORE_ISSUER).", valueName: "id"))
     var appStoreIssuer: String?
 
     @Option(
@@ -102,21 +95,19 @@ struct AppStoreAPIOptions: ParsableArguments {
     func access(_ secrets: SecretOptions) throws -> Access? {
         guard let path = appStoreKey ?? environmentVariable("SYNCD_APP_STORE_KEY") else {
             let given = [
-                ("--app-store-key-id", appStoreKeyID), ("--app-store-issuer", appStoreIssuer),
-                ("--app-store-bundle", appStoreBundle), ("--app-store-app-id", trust.appStoreAppID),
-                ("--app-store-api", appStoreAPI), ("--sandbox", sandbox ? "" : nil),
+                ("app-store-key-id", appStoreKeyID), ("app-store-issuer", appStoreIssuer),
+                ("app-store-bundle", appStoreBundle), ("app-store-app-id", trust.appStoreAppID),
+                ("app-store-api", appStoreAPI), ("sandbox", sandbox ? "" : nil),
             ]
-            if let option = given.first(where: { $0.1 != nil })?.0 {
-                throw Failure(.usage, "\(option) needs --app-store-key")
-            }
+            if let option = given.first(where: { $0.1 != nil })?.0 { throw Failure.needs(option, "app-store-key") }
             return nil
         }
         guard let id = appStoreKeyID ?? environmentVariable("SYNCD_APP_STORE_KEY_ID"),
             let issuer = appStoreIssuer ?? environmentVariable("SYNCD_APP_STORE_ISSUER")
-        else { throw Failure(.usage, "--app-store-key needs --app-store-key-id and --app-store-issuer") }
+        else { throw Failure.needs("app-store-key", "app-store-key-id", "app-store-issuer") }
         let (bundle, appID) = try app()
         try secrets.check(path, of: "app-store-key")
-        let key = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
+        let key = try readText(path)
         let roots = try trust.roots()
         do {
             let client = try AppStoreServerClient(
@@ -149,12 +140,8 @@ struct AppStoreAPIOptions: ParsableArguments {
     }
 
     private func baseURL() throws(Failure) -> String {
-        guard !sandbox else {
-            guard appStoreAPI == nil else {
-                throw Failure(.usage, "--sandbox and --app-store-api exclude each other")
-            }
-            return AppStoreServerClient.sandboxURL
-        }
+        if sandbox, appStoreAPI != nil { throw Failure.exclude("sandbox", "app-store-api") }
+        if sandbox { return AppStoreServerClient.sandboxURL }
         return appStoreAPI ?? environmentVariable("SYNCD_APP_STORE_API") ?? AppStoreServerClient.productionURL
     }
 }

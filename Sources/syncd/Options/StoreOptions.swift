@@ -49,8 +49,7 @@ struct StoreOptions: ParsableArguments {
         as account: Account? = nil, createRemote: Bool = false, needsCatalog: Bool = false
     ) async throws -> EntitlementStore {
         try refuseAccount()
-        return try await open(
-            try openLocal(), account: account, createRemote: createRemote, needsCatalog: needsCatalog)
+        return try await open(try openLocal(), account: account, createRemote: createRemote, needsCatalog: needsCatalog)
     }
 
     /// Throws if an account is named, for commands that act on the account that is logged in.
@@ -71,7 +70,7 @@ struct StoreOptions: ParsableArguments {
 
     func openLocal() throws -> any KeyValueBackend {
         guard let localText else { throw Self.localIsMissing }
-        return try StoreURL.open(localText, host: try clock.host(), option: "--local")
+        return try StoreURL(localText, option: "--local").open(host: clock.host())
     }
 
     /// Opens the store with `remote` as its remote, or with the remote and the session that the options name.
@@ -91,9 +90,8 @@ struct StoreOptions: ParsableArguments {
         let remoteStore: (any KeyValueBackend)? =
             try http?.retrying(ServerOptions.retries)
             ?? remoteText.map {
-                try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote) {
-                    try server.webDAVStore($0, option: "--remote")
-                }
+                try StoreURL($0, option: "--remote") { try server.webDAVStore($0, option: "--remote") }
+                    .open(host: host, mayCreateRemote: createRemote)
             }
         let products = needsCatalog ? try await catalog.load(orOf: used) : try catalog.loadIfNamed()
         return try await EntitlementStore(
@@ -123,11 +121,11 @@ struct StoreOptions: ParsableArguments {
         if let name = place.accountText {
             var account = Account.anonymous
             if name != "\(account)" {
-                do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
+                _ = try reading("account") { try Account(name) }
                 // The exact name of an account comes first, also of an erased one.
                 account = try await EntitlementStore.account(name, in: store)
             }
-            let isServer = try await isServer(store)
+            let isServer = try await store.isOfServer()
             if isServer, !account.isAnonymous, try await !AccountDirectory(backend: store).isKnown(account) {
                 let own = try await AccountAliases.resolve(name, in: store)
                 account = try await EntitlementStore.account(own, in: store)
@@ -139,7 +137,7 @@ struct StoreOptions: ParsableArguments {
         }
         // The account that is logged in takes precedence over others with a ledger in this store.
         let isLoggedIn = try await EntitlementStore.accountLoggedIn(in: store) != nil
-        let isServer = try await isServer(store)
+        let isServer = try await store.isOfServer()
         guard !isLoggedIn else { return (nil, isServer) }
         let known = isServer ? [] : try await EntitlementStore.accounts(in: store)
         guard isServer || known.count > 1 else { return (known.first ?? .anonymous, isServer) }
@@ -153,10 +151,12 @@ struct StoreOptions: ParsableArguments {
         let hint = mayCreate ? "; pass --create to create it" : ""
         throw Failure(.notFound, "--account: this server's store has no account \"\(account)\"\(hint)")
     }
+}
 
+extension KeyValueBackend {
     /// Returns `true` for the store of a server, which keeps accounts and keys of its own.
-    private func isServer(_ store: any KeyValueBackend) async throws -> Bool {
-        try await !store.list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome.items.isEmpty
+    func isOfServer() async throws -> Bool {
+        try await !list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome.items.isEmpty
     }
 }
 
@@ -196,17 +196,10 @@ struct CreationOptions: ParsableArguments {
 struct CatalogOptions: ParsableArguments {
     static let title = "Catalogue options"
 
-    @Option(name: .customLong("catalog"), help: .setting("catalog"))
-    var file: String?
-
-    @Option(help: .setting("environment"))
-    var environment: String?
-
-    @Option(help: .setting("expiry"))
-    var expiry: String?
-
-    @Option(help: .setting("flags"))
-    var flags: String?
+    @Option(name: .customLong("catalog"), help: .setting("catalog")) var file: String?
+    @Option(help: .setting("environment")) var environment: String?
+    @Option(help: .setting("expiry")) var expiry: String?
+    @Option(help: .setting("flags")) var flags: String?
 
     @OptionGroup var supplement: SupplementOptions
 
@@ -247,31 +240,15 @@ struct CatalogOptions: ParsableArguments {
 
     /// Applies the options to the catalogue that `read` returns.
     private func configured(_ read: (StoreKitSupplement) throws -> Catalog) throws -> Catalog {
-        do { try environmentID.validate() } catch {
-            throw Failure(.usage, "--environment: \(error)", of: ["environment"])
-        }
+        try reading("environment") { try environmentID.validate() }
         let catalog = try read(try supplement.supplement())
         var policy = catalog.policy
-        if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, of: "expiry") {
-            policy.rules.expiry = rule
-        }
-        if let rule = try Self.rule(flags, among: ConflictRules.flagRules, \.name, of: "flags") {
-            policy.rules.flags = rule
-        }
+        policy.rules.expiry =
+            try Setting.choice(expiry, of: "expiry", among: ConflictRules.expiryRules, \.name) ?? policy.rules.expiry
+        policy.rules.flags =
+            try Setting.choice(flags, of: "flags", among: ConflictRules.flagRules, \.name) ?? policy.rules.flags
         return try Catalog(
             products: catalog.products, entitlements: catalog.entitlements, policy: policy, content: catalog.content)
-    }
-
-    private static func rule<Rule>(_ name: String?, among rules: [Rule], _ nameOf: (Rule) -> String, of setting: String)
-        throws -> Rule?
-    {
-        guard let name else { return nil }
-        guard let rule = rules.first(where: { nameOf($0) == name }) else {
-            let names = rules.map(nameOf).joined(separator: ", ")
-            throw Failure(
-                .usage, "--\(setting) must be one of \(names), not \"\(name.singleLine)\"", of: [setting])
-        }
-        return rule
     }
 }
 
@@ -281,15 +258,9 @@ struct ClockOptions: ParsableArguments {
     var at: String?
 
     func host() throws -> HostServices {
-        guard let at else { return .system }
-        do {
-            let time = try Timestamp(at).milliseconds
-            var host = HostServices.system
-            host.now = { time }
-            return host
-        } catch {
-            throw Failure(.usage, "--at: \(error)")
-        }
+        var host = HostServices.system
+        if let time = try date(at, option: "--at")?.milliseconds { host.now = { time } }
+        return host
     }
 
     /// The clock's source: a time from `--at` is used as it is; remotes may correct the system's clock.
@@ -305,8 +276,13 @@ struct OutputOptions: ParsableArguments {
 
     /// Prints `object` as JSON with `--json`, otherwise `text`.
     func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String) throws(Failure) {
-        try writeOutput(Array("\(json ? object().text() : text())\n".utf8))
+        try syncd.show(object(), or: text(), asJSON: json)
     }
+}
+
+/// Prints `object` as JSON, or `text`.
+func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String, asJSON json: Bool) throws(Failure) {
+    try writeOutput("\(json ? object().text() : text())\n".utf8)
 }
 
 /// The value of an environment variable; `nil` if it is not set or empty.

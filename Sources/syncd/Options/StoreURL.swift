@@ -5,12 +5,15 @@ import SyncCore
 
 /// The URL of a store on the command line.
 struct StoreURL {
+    /// The kind of a store on this machine. The raw values are the schemes.
+    enum Kind: String {
+        case file, folder, sqlite
+    }
+
     /// The kind of the store and its location.
     enum Place: Equatable {
         case memory
-        case file(String)
-        case folder(String)
-        case sqlite(String)
+        case local(Kind, String)
         case postgreSQL(DatabaseServer)
         case server(ServerStore)
     }
@@ -34,9 +37,7 @@ struct StoreURL {
     ///   - text: the URL.
     ///   - option: the name of the option or argument, for the error.
     ///   - server: opens the server at `http(s)://HOST` or `webdav(s)://HOST/FOLDER`; `nil` if servers are not allowed.
-    init(
-        _ text: String, option: String, server: ((String) throws -> ServerStore)? = nil
-    ) throws {
+    init(_ text: String, option: String, server: ((String) throws -> ServerStore)? = nil) throws {
         if Self.isServer(text) || Self.isWebDAV(text) {
             guard let server else {
                 throw Failure(.usage, "\(option) must be a store on this machine, not the server \(text.singleLine)")
@@ -61,24 +62,19 @@ struct StoreURL {
 
     private init(ofThisMachine text: String, option: String) throws(Failure) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        let (scheme, rest) = (parts[0], parts.count == 2 ? parts[1] : nil)
-        if ["file", "folder", "sqlite"].contains(scheme), let rest, rest.hasPrefix("//"), !rest.hasPrefix("///") {
-            throw Failure(
-                .usage,
-                "\(option): \"\(text)\" names a host: "
-                    + (scheme == "sqlite"
-                        ? "write sqlite:FILE for a file on this machine"
-                        : "write \(scheme):DIR for a folder on this machine"))
+        let (kind, rest) = (Kind(rawValue: parts[0]), parts.count == 2 ? parts[1] : "")
+        if let kind, rest.hasPrefix("//"), !rest.hasPrefix("///") {
+            let form = kind == .sqlite ? "sqlite:FILE for a file" : "\(kind):DIR for a folder"
+            throw Failure(.usage, "\(option): \"\(text)\" names a host: write \(form) on this machine")
         }
-        let path = rest.map(Self.path)
-        switch (scheme, path) {
-        case ("memory", ""): place = .memory
-        case ("file", let path?) where !path.isEmpty: place = .file(path)
-        case ("folder", let path?) where !path.isEmpty: place = .folder(path)
-        case ("sqlite", let path?) where !path.isEmpty: place = .sqlite(path)
-        default:
-            throw Failure(
-                .usage, "\(option) must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"\(text)\"")
+        // `file:///a/b` and `file:/a/b` are the same folder, as in other programs.
+        let path = rest.hasPrefix("///") ? String(rest.dropFirst(2)) : rest
+        if let kind, !path.isEmpty {
+            place = .local(kind, path)
+        } else if text == "memory:" {
+            place = .memory
+        } else {
+            throw Failure(.usage, "\(option) must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"\(text)\"")
         }
         self.text = text
     }
@@ -86,21 +82,15 @@ struct StoreURL {
     private init(text: String, place: Place) { (self.text, self.place) = (text, place) }
 
     /// The store's path; `nil` for memory and servers.
-    var path: String? {
-        switch place {
-        case .memory, .postgreSQL, .server: nil
-        case .file(let path), .folder(let path), .sqlite(let path): path
-        }
-    }
+    var path: String? { if case .local(_, let path) = place { path } else { nil } }
+
+    /// `true` for an SQLite database.
+    var isDatabase: Bool { if case .local(.sqlite, _) = place { true } else { false } }
 
     /// A store of the same kind at another path.
     func moved(to path: String) -> StoreURL {
-        switch place {
-        case .memory, .postgreSQL, .server: self
-        case .file: StoreURL(text: "file:\(path)", place: .file(path))
-        case .folder: StoreURL(text: "folder:\(path)", place: .folder(path))
-        case .sqlite: StoreURL(text: "sqlite:\(path)", place: .sqlite(path))
-        }
+        guard case .local(let kind, _) = place else { return self }
+        return StoreURL(text: "\(kind):\(path)", place: .local(kind, path))
     }
 
     /// The same store, which refuses a server without a synchronous standby; `nil` for a store on one machine.
@@ -121,13 +111,13 @@ struct StoreURL {
         // Backends wait for other processes themselves. All other errors are reported at once, without retries.
         switch place {
         case .memory: MemoryBackend(host: host)
-        case .file(let path):
+        case .local(.file, let path):
             FileBackend(folder: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
-        case .folder(let path):
+        case .local(.folder, let path):
             FileBackend(
                 folder: path, sharing: .fileSyncTool, creating: mayCreateRemote ? .whenNeeded : .unlessRemote,
                 host: host)
-        case .sqlite(let path):
+        case .local(.sqlite, let path):
             SQLiteBackend(
                 path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host,
                 cachedByteCount: cachedByteCount, logByteCount: logByteCount)
@@ -139,22 +129,9 @@ struct StoreURL {
     /// Opens the store to read its intact entries. A missing store is not created.
     func recoverable() -> any KeyValueBackend {
         switch place {
-        case .file(let path): FileBackend(folder: path).forRecovery
-        case .folder(let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
-        case .memory, .sqlite, .postgreSQL, .server: open(host: .system).requiringExisting
+        case .local(.file, let path): FileBackend(folder: path).forRecovery
+        case .local(.folder, let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
+        case .memory, .local(.sqlite, _), .postgreSQL, .server: open(host: .system).requiringExisting
         }
-    }
-
-    /// Parses a URL and opens its store.
-    static func open(
-        _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false,
-        server: ((String) throws -> ServerStore)? = nil
-    ) throws -> any KeyValueBackend {
-        try StoreURL(text, option: option, server: server).open(host: host, mayCreateRemote: mayCreateRemote)
-    }
-
-    /// Returns the path of a URL: `file:///a/b` and `file:/a/b` are the same folder, as in other programs.
-    private static func path(_ text: String) -> String {
-        text.hasPrefix("///") ? String(text.dropFirst(2)) : text
     }
 }

@@ -3,14 +3,9 @@ import Entitlements
 
 /// Values that a `.storekit` file does not contain.
 struct SupplementOptions: ParsableArguments {
-    @Option(name: .customLong("duration"), help: .setting("duration"))
-    var durations: [String] = []
-
-    @Option(name: .customLong("group-of"), help: .setting("group-of"))
-    var groups: [String] = []
-
-    @Option(name: .customLong("units"), help: .setting("units"))
-    var units: [String] = []
+    @Option(name: .customLong("duration"), help: .setting("duration")) var durations: [String] = []
+    @Option(name: .customLong("group-of"), help: .setting("group-of")) var groups: [String] = []
+    @Option(name: .customLong("units"), help: .setting("units")) var units: [String] = []
 
     func supplement() throws -> StoreKitSupplement {
         StoreKitSupplement(

@@ -19,8 +19,7 @@ struct AppStoreOptions: ParsableArguments {
 
     /// The verifier of evidence of `environment`.
     func verifier(of environment: EnvironmentID) throws -> AppStoreVerifier {
-        AppStoreVerifier(
-            bundleIDs: Set(bundle), environments: [environment], roots: try evidenceRoots(evidenceRoot))
+        AppStoreVerifier(bundleIDs: Set(bundle), environments: [environment], roots: try evidenceRoots(evidenceRoot))
     }
 }
 
@@ -81,8 +80,7 @@ struct GooglePlayOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The package name of the app on Google Play.", valueName: "name"))
     var playPackage: String?
 
-    @Option(
-        help: ArgumentHelp("A file with the app's licensing key of Google Play, base64.", valueName: "file"))
+    @Option(help: ArgumentHelp("A file with the app's licensing key of Google Play, base64.", valueName: "file"))
     var playKey: String?
 
     var isEmpty: Bool { playPackage == nil && playKey == nil }
@@ -99,10 +97,9 @@ struct GooglePlayOptions: ParsableArguments {
 func googlePlayVerifier(_ package: String?, keyFile path: String?) throws(Failure) -> GooglePlayVerifier? {
     guard let values = try together([("play-package", package), ("play-key", path)]) else { return nil }
     return try reading("play-key") {
-        let text = try readDocument(values[1]) { String(decoding: $0, as: UTF8.self) }
+        let key = try readText(values[1]).trimmingCharacters(in: .whitespacesAndNewlines)
         do throws(EvidenceError) {
-            return try GooglePlayVerifier(
-                packageNames: [values[0]], publicKey: text.trimmingCharacters(in: .whitespacesAndNewlines))
+            return try GooglePlayVerifier(packageNames: [values[0]], publicKey: key)
         } catch {
             throw Failure(.usage, "--play-key: \(values[1].singleLine): \(error.reason)")
         }
@@ -111,11 +108,8 @@ func googlePlayVerifier(_ package: String?, keyFile path: String?) throws(Failur
 
 /// Apple's id of the app, and the certificates that sign its evidence, for commands on a server.
 struct AppStoreTrustOptions: ParsableArguments {
-    @Option(help: .setting("app-store-app-id"))
-    var appStoreAppID: String?
-
-    @Option(help: .setting("evidence-root"))
-    var evidenceRoot: String?
+    @Option(help: .setting("app-store-app-id")) var appStoreAppID: String?
+    @Option(help: .setting("evidence-root")) var evidenceRoot: String?
 
     /// The number, if it is given.
     func appID() throws(Failure) -> Int64? {

@@ -32,9 +32,7 @@ extension Product {
         case .nonRenewing(let group, let duration):
             members += [("group", .string(group.rawValue)), ("duration", .string("\(duration)"))]
         case .autoRenewable(let group, let level, let duration, let introductory):
-            members += [
-                ("group", .string(group.rawValue)), ("level", .number(level)), ("duration", .string("\(duration)")),
-            ]
+            members += [("group", .string(group.rawValue)), ("level", .number(level)), ("duration", "\(duration)")]
             if let introductory { members.append(("introductory", introductory.json)) }
         }
         if !names.isEmpty {
@@ -48,25 +46,20 @@ extension Product {
 
 extension IntroductoryOffer {
     fileprivate var json: JSON {
-        .object([("mode", .string(mode.rawValue)), ("duration", .string("\(duration)"))])
+        ["mode": .string(mode.rawValue), "duration": "\(duration)"]
     }
 }
 
 extension Entitlement {
     fileprivate var json: JSON {
-        .object([
-            ("id", .string(id.rawValue)), ("grantedBy", .array(grantedBy.map { .string($0.description) })),
-        ])
+        ["id": .string(id.rawValue), "grantedBy": .array(grantedBy.map { .string($0.description) })]
     }
 }
 
 extension Policy {
     fileprivate var json: JSON {
-        .object(
-            [
-                ("bonus", .string("\(bonus)")), ("expiry", .string(rules.expiry.name)),
-                ("flags", .string(rules.flags.name)), ("consumables", .string(rules.consumables.rawValue)),
-                // Versions that do not know the member refuse it.
-            ] + (sandboxTime == .asSold ? [] : [("sandboxTime", .string(sandboxTime.rawValue))]))
+        // Versions that do not know the member refuse it.
+        let time = sandboxTime == .asSold ? [] : [("sandboxTime", JSON.string(sandboxTime.rawValue))]
+        return .object([("bonus", "\(bonus)")] + rules.members + time)
     }
 }

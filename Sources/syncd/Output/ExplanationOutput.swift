@@ -16,38 +16,32 @@ extension Explanation {
     }
 
     func json(rules: ConflictRules, isAccelerated: Bool) -> JSON {
-        .object([
-            ("entitlement", .string(entitlement.rawValue)), ("at", .string("\(at)")), ("access", access.json),
-            (
-                "rules",
-                .object(
+        [
+            "entitlement": .string(entitlement.rawValue), "at": "\(at)", "access": access.json,
+            "rules": .object(rules.members + (isAccelerated ? [("sandboxTime", "accelerated")] : [])),
+            "sources": .array(
+                sections.map { section in
                     [
-                        ("expiry", .string(rules.expiry.name)), ("flags", .string(rules.flags.name)),
-                        ("consumables", .string(rules.consumables.rawValue)),
-                    ] + (isAccelerated ? [("sandboxTime", .string("accelerated"))] : []))
-            ),
-            (
-                "sources",
-                .array(
-                    sections.map { section in
-                        .object([
-                            ("source", .string("\(section.source)")),
-                            (
-                                "facts",
-                                .array(
-                                    section.lines.map { line in
-                                        .object([
-                                            ("kind", .string(line.fact.kindName)),
-                                            ("fact", .string(line.fact.summary)),
-                                            ("counts", .bool(line.effect.counts)),
-                                            ("effect", .string(line.effect.summary)),
-                                        ])
-                                    })
-                            ),
-                        ])
-                    })
-            ),
-        ])
+                        "source": "\(section.source)",
+                        "facts": .array(
+                            section.lines.map { line in
+                                [
+                                    "kind": .string(line.fact.kindName), "fact": .string(line.fact.summary),
+                                    "counts": .bool(line.effect.counts), "effect": .string(line.effect.summary),
+                                ]
+                            }),
+                    ]
+                }),
+        ]
+    }
+}
+
+extension ConflictRules {
+    var members: [(String, JSON)] {
+        [
+            ("expiry", .string(expiry.name)), ("flags", .string(flags.name)),
+            ("consumables", .string(consumables.rawValue)),
+        ]
     }
 }
 

@@ -31,10 +31,10 @@ extension ClockStatus {
         return [
             (
                 "clock",
-                .object([
-                    ("offsetSeconds", .number(offset.components.seconds)), ("remote", JSON(remote)),
-                    ("lastContact", JSON(lastContact?.description)),
-                ])
+                [
+                    "offsetSeconds": .number(offset.components.seconds), "remote": JSON(remote),
+                    "lastContact": JSON(lastContact?.description),
+                ]
             )
         ]
     }
@@ -56,7 +56,7 @@ extension Snapshot.Subscription {
         if isActiveForGood { return "active for good" }
         guard let expires else { return "never active" }
         guard isActive else { return "expired at \(expires)" }
-        return "active until \(expires), \(daysRemaining) \(daysRemaining == 1 ? "day" : "days") left"
+        return "active until \(expires), \(plural(daysRemaining, "day")) left"
             + (level.map { ", level \($0)" } ?? "") + (renewal?.words ?? "")
     }
 }

@@ -21,31 +21,24 @@ struct TimelineDrawing {
         lines.append(label("covered") + coverage(span))
         if span.contains(now) { lines.append(label("now") + marker(at: column(of: now, span), date(now, span))) }
         lines += ["", "█ a period   × revoked   · a gap"]
-        return lines.map { $0.trimmingTrailingSpaces }.joined(separator: "\n")
+        return lines.map { line in String(line.reversed().drop { $0 == " " }.reversed()) }.joined(separator: "\n")
     }
 
     var json: JSON {
-        .object([
-            ("group", .string(subscription.group.rawValue)), ("at", .string("\(now)")),
-            ("active", .bool(subscription.isActive)), ("expires", JSON(subscription.expires?.description)),
-            ("periods", .array(timeline.contributions.filter { $0.start < .latest }.map(periodJSON))),
-            (
-                "chains",
-                .array(
-                    timeline.chains.map {
-                        .object([("start", .string("\($0.start)")), ("end", JSON($0.end.asEnd?.description))])
-                    })
-            ),
-        ])
+        [
+            "group": .string(subscription.group.rawValue), "at": "\(now)", "active": .bool(subscription.isActive),
+            "expires": JSON(subscription.expires?.description),
+            "periods": .array(timeline.contributions.filter { $0.start < .latest }.map(periodJSON)),
+            "chains": .array(timeline.chains.map { ["start": "\($0.start)", "end": JSON($0.end.asEnd?.description)] }),
+        ]
     }
 
     private func periodJSON(_ period: Period) -> JSON {
-        .object(
-            [
-                ("start", .string("\(period.start)")), ("end", JSON(period.end.asEnd?.description)),
-            ] + period.transactionMembers + [
-                ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
-            ] + period.sourceMembers)
+        let ends: [(String, JSON)] = [("start", "\(period.start)"), ("end", JSON(period.end.asEnd?.description))]
+        let product = [
+            ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
+        ]
+        return .object(ends + period.transactionMembers + product + period.sourceMembers)
     }
 
     /// The time that the drawing covers: all periods, and the current time unless it is far away. A period that never
@@ -112,7 +105,7 @@ struct TimelineDrawing {
     /// The mark under a column, with the date on the side that has enough space.
     private func marker(at column: Int, _ date: String) -> String {
         column + 2 + date.count <= Self.barWidth
-            ? spaces(column) + "▲ \(date)" : spaces(column - date.count - 1) + "\(date) ▲"
+            ? padded("", to: column) + "▲ \(date)" : padded("", to: column - date.count - 1) + "\(date) ▲"
     }
 
     private func label(_ text: String) -> String {
@@ -123,20 +116,10 @@ struct TimelineDrawing {
         text + String(repeating: filler, count: max(0, width - text.columnCount))
     }
 
-    private func spaces(_ count: Int) -> String { String(repeating: " ", count: count) }
-
     /// The day, or in a drawing of less than a day, as accelerated time gives it, the time of day.
     private func date(_ instant: Timestamp, _ span: ClosedRange<Timestamp>) -> String {
         let length = span.upperBound.milliseconds - span.lowerBound.milliseconds
         return (1..<86_400_000).contains(length)
             ? String("\(instant)".dropFirst(11).prefix(8)) : String("\(instant)".prefix(10))
-    }
-}
-
-extension String {
-    fileprivate var trimmingTrailingSpaces: String {
-        var text = self
-        while text.last == " " { text.removeLast() }
-        return text
     }
 }

@@ -46,8 +46,7 @@ struct PasswordOptions: ParsableArguments {
         }
         if let value = environmentVariable(secret.variable) { return value }
         guard isatty(STDIN_FILENO) == 1 else {
-            throw Failure(
-                .usage, "\(secret.question) is required: pass --password-stdin or set \(secret.variable)")
+            throw Failure(.usage, "\(secret.question) is required: pass --password-stdin or set \(secret.variable)")
         }
         let answer = try ask(secret.question)
         if secret.isNew, try ask("\(secret.question), again") != answer {

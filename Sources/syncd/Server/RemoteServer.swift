@@ -85,8 +85,7 @@ struct RemoteServer {
 
     /// Ends a session at the server. Without a connection it expires there.
     private func end(_ session: ServerSession) async {
-        let ending = SessionTokens(
-            client, store: MemorySessionStore(), retries: RetryPolicy(maximumAttempts: 1))
+        let ending = SessionTokens(client, store: MemorySessionStore(), retries: RetryPolicy(maximumAttempts: 1))
         do {
             try await ending.begin(session)
             try await client.logOut { (refused) throws(BackendError) in try await ending.token(refused: refused) }

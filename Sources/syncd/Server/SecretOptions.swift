@@ -5,8 +5,7 @@ import SyncCore
 
 /// The rule for files with secrets that an administrator provides: tokens and private keys.
 struct SecretOptions: ParsableArguments {
-    @Flag(help: .setting("allow-open-secrets"))
-    var allowOpenSecrets = false
+    @Flag(help: .setting("allow-open-secrets")) var allowOpenSecrets = false
 
     /// Throws if every user of this machine can read or replace the file at `path`.
     ///

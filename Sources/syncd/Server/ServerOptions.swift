@@ -26,14 +26,8 @@ struct ServerOptions: ParsableArguments {
             valueName: "file"))
     var tokenFile: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "The only certificate authorities to trust, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file")
-    )
-    var caFile: String?
-
-    @Flag(help: "Allow a server without TLS, which exposes passwords and purchases (SYNCD_INSECURE_HTTP=1).")
-    var insecureHTTP = false
+    @Option(help: .setting("ca-file", of: .run)) var caFile: String?
+    @Flag(help: .setting("insecure-http", of: .run)) var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
 
@@ -43,8 +37,7 @@ struct ServerOptions: ParsableArguments {
         configuration.userAgent = "syncd/\(Version.number)"
         if let file = caFile ?? environmentVariable("SYNCD_CA_FILE") {
             try reading("ca-file") {
-                let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
-                guard text.contains("-----BEGIN ") else {
+                guard try readText(file).contains("-----BEGIN ") else {
                     throw Failure(.usage, "--ca-file: \(file) has no certificate in PEM form")
                 }
             }
@@ -76,9 +69,7 @@ struct ServerOptions: ParsableArguments {
     }
 
     /// Throws if requests would be sent without TLS to another machine. Returns the host without brackets.
-    func requireSafe(
-        _ host: String, isEncrypted: Bool, _ text: String, option: String
-    ) throws(Failure) -> String {
+    func requireSafe(_ host: String, isEncrypted: Bool, _ text: String, option: String) throws(Failure) -> String {
         let isAllowed = try isSet("SYNCD_INSECURE_HTTP")
         let plain = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
         guard isEncrypted || insecureHTTP || isAllowed || ListenOptions.isLoopback(plain) else {
@@ -100,8 +91,7 @@ struct ServerOptions: ParsableArguments {
     func operatorToken() throws -> String? {
         guard let tokenFile else { return environmentVariable("SYNCD_TOKEN") }
         try secrets.check(tokenFile, of: "token-file")
-        let text = try readDocument(tokenFile) { String(decoding: $0, as: UTF8.self) }
-        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        let token = try readText(tokenFile).trimmingCharacters(in: .whitespacesAndNewlines)
         guard !token.isEmpty, token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw Failure(.usage, "--token-file: \(tokenFile): the token must be one line of visible ASCII characters")
         }
@@ -121,8 +111,7 @@ struct ServerOptions: ParsableArguments {
     }
 
     /// Retries for a few seconds: enough for a short network fault, and an unreachable server is reported soon.
-    static let retries = RetryPolicy(
-        maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
+    static let retries = RetryPolicy(maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
 }
 
 extension ServerOptions {
@@ -172,8 +161,7 @@ extension StoreOptions {
     /// Throws if the remote is a server and no account is logged in. With another remote, `--account` is enough.
     func requireLogIn(of store: EntitlementStore) throws(Failure) {
         guard let text = remoteText, StoreURL.isServer(text), store.account == .anonymous else { return }
-        throw Failure(
-            .refused, "syncing needs an account, and no account is logged in (syncd account login NAME)")
+        throw Failure(.refused, "syncing needs an account, and no account is logged in (syncd account login NAME)")
     }
 }
 

@@ -23,37 +23,41 @@ struct StagedStore {
     private static let fileSystem = POSIXFileSystem()
     private static let note = Array("syncd makes a store here and removes this folder afterwards\n".utf8)
     /// The names that syncd and SQLite use in the folder.
-    private static let names: Set = [
-        "lock", "store", "store-wal", "store-shm", "store-journal",
-    ]
+    private static let names: Set = ["lock", "store", "store-wal", "store-shm", "store-journal"]
 
     /// The prefix of the names of SQLite's drafts.
     private static let draft = "store.pending-"
 
-    /// Creates the store `url` with `body`, and moves it to its name if `body` returns `true`. A `body` that renames a
-    /// draft in ``folder`` itself returns `false`.
+    /// Creates the store `url` with `body`, and moves it to its name if `body` returns `true` with its value. A `body`
+    /// that renames a draft in ``folder`` itself returns `false`.
     ///
     /// - Throws: ``Failure`` if the name is taken, and the errors of `body`. On an error no store is created.
-    static func make(_ url: StoreURL, _ body: (StagedStore) async throws -> Bool) async throws {
-        guard let location = url.location else { return }
+    static func make<Value>(
+        _ url: StoreURL, _ body: (StagedStore) async throws -> (Value, Bool)
+    ) async throws -> (Value, Bool) {
+        guard let location = url.location else { throw Failure(.usage, "\(url.text) is not on this machine") }
         let store = try StagedStore(url, at: location.path)
+        let result: (Value, Bool)
         do {
             try store.checkName()
-            if try await body(store) { try await store.finish() }
+            result = try await body(store)
+            if result.1 { try await store.finish() }
         } catch {
-            store.abandon()
+            // This error is the one to report. The next process for this name removes the rest.
+            try? store.remove()
             throw error
         }
         try store.remove()
+        return result
     }
 
-    private init(_ url: StoreURL, at path: String) throws(Failure) {
+    private init(_ url: StoreURL, at path: String) throws {
         (self.url, self.path) = (url, path)
         folder = path + ".incomplete"
         stagedPath = folder + "/store"
         store = url.moved(to: stagedPath).open(host: .system, mayCreateRemote: true)
         let parent = Self.parent(of: path)
-        if case .sqlite = url.place {
+        if url.isDatabase {
             guard access(parent, F_OK) == 0 else {
                 throw Failure(.notFound, "\(url.text): the folder \(parent) does not exist: create it first")
             }
@@ -67,10 +71,8 @@ struct StagedStore {
         lock = try Self.take(folder)
         do {
             try removeContent()
-            try Self.calling(folder) { () throws(FileSystemError) in
-                try Self.note.withUnsafeBytes { bytes in
-                    Result { () throws(FileSystemError) in try Self.fileSystem.write(lock, bytes, at: 0) }
-                }.get()
+            try Self.calling(folder) {
+                try Self.note.withUnsafeBytes { try Self.fileSystem.write(lock, $0, at: 0) }
                 // Durable before anything else is in the folder, so that the folder can be recognized.
                 try Self.fileSystem.synchronize(lock)
                 try Self.synchronize(folder)
@@ -82,43 +84,35 @@ struct StagedStore {
     }
 
     /// Creates the folder, or takes it over from a process that has ended.
-    private static func take(_ folder: String) throws(Failure) -> OpenFile {
+    private static func take(_ folder: String) throws -> OpenFile {
+        let path = folder + "/lock"
         while true {
-            do throws(FileSystemError) {
-                try fileSystem.createFolder(folder)
-            } catch {
+            do throws(FileSystemError) { try fileSystem.createFolder(folder) } catch {
                 guard error.code == EEXIST else { throw Failure(folder, error) }
                 try checkOurs(folder)
             }
-            let path = folder + "/lock"
-            do throws(FileSystemError) {
+            do {
                 let lock = try fileSystem.open(path, .createShared)
-                do throws(FileSystemError) {
-                    guard try fileSystem.tryLock(lock) else {
-                        fileSystem.close(lock)
-                        throw FileSystemError(call: "flock", path: path, code: EWOULDBLOCK)
-                    }
-                    // The former holder may have removed the file meanwhile.
-                    if try fileSystem.identity(of: lock) == fileSystem.identity(at: path) { return lock }
-                    fileSystem.close(lock)
-                } catch {
-                    if error.code != EWOULDBLOCK { fileSystem.close(lock) }
-                    throw error
-                }
-            } catch {
-                if error.code == ENOENT { continue }
-                guard error.code != EWOULDBLOCK else {
+                var isOurs = false
+                defer { if !isOurs { fileSystem.close(lock) } }
+                guard try fileSystem.tryLock(lock) else {
                     throw Failure(.tryAgain, "\(folder): another syncd is creating this store: wait for it")
                 }
+                // The former holder may have removed the file meanwhile.
+                isOurs = try fileSystem.identity(of: lock) == fileSystem.identity(at: path)
+                if isOurs { return lock }
+            } catch let error as FileSystemError where error.code != ENOENT {
                 throw Failure(folder, error)
+            } catch is FileSystemError {
+                continue
             }
         }
     }
 
     /// Throws unless the folder is missing, is empty, or was left by a process of syncd.
-    private static func checkOurs(_ folder: String) throws(Failure) {
+    private static func checkOurs(_ folder: String) throws {
         let isOurs: Bool
-        do throws(FileSystemError) {
+        do {
             fileSystem.close(try fileSystem.open(folder, .plainFolder))
             let names = Set(try fileSystem.names(inFolder: folder))
             if names.contains("lock"), names.allSatisfy({ Self.names.contains($0) || $0.hasPrefix(Self.draft) }) {
@@ -126,7 +120,7 @@ struct StagedStore {
             } else {
                 isOurs = names.isEmpty
             }
-        } catch {
+        } catch let error as FileSystemError {
             if error.code == ENOENT { return }
             throw Failure(folder, error)
         }
@@ -136,24 +130,20 @@ struct StagedStore {
     }
 
     /// Returns `true` if the lock file contains the note of syncd. If the folder has no other file, it may be empty.
-    private static func isNoted(_ folder: String, alone: Bool) throws(FileSystemError) -> Bool {
+    private static func isNoted(_ folder: String, alone: Bool) throws -> Bool {
         let lock = try fileSystem.open(folder + "/lock", .read)
         defer { fileSystem.close(lock) }
         var bytes = [UInt8](repeating: 0, count: note.count + 1)
-        let count = try bytes.withUnsafeMutableBytes { buffer in
-            Result { () throws(FileSystemError) in try fileSystem.read(lock, into: buffer, at: 0) }
-        }.get()
+        let count = try bytes.withUnsafeMutableBytes { try fileSystem.read(lock, into: $0, at: 0) }
         return bytes[..<count].elementsEqual(note) || (alone && count == 0)
     }
 
     /// Throws if the name is taken by anything but an empty folder.
-    private func checkName() throws(Failure) {
+    private func checkName() throws {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }
-        let isFolder = status.st_mode & S_IFMT == S_IFDIR
-        if case .sqlite = url.place { throw taken }
-        guard isFolder else { throw taken }
-        let names = try Self.calling(path) { () throws(FileSystemError) in try Self.fileSystem.names(inFolder: path) }
+        guard !url.isDatabase, status.st_mode & S_IFMT == S_IFDIR else { throw taken }
+        let names = try Self.calling(path) { try Self.fileSystem.names(inFolder: path) }
         guard names.isEmpty else { throw taken }
     }
 
@@ -174,13 +164,11 @@ struct StagedStore {
             guard ![ENOTEMPTY, EEXIST, ENOTDIR].contains(code) else { throw taken }
             throw Failure(path, FileSystemError(call: "rename", path: path, code: code))
         }
-        try Self.calling(path) { () throws(FileSystemError) in try Self.synchronize(Self.parent(of: path)) }
+        try Self.calling(path) { try Self.synchronize(Self.parent(of: path)) }
     }
 
-    private func removeContent() throws(Failure) {
-        let names = try Self.calling(folder) { () throws(FileSystemError) in
-            try Self.fileSystem.names(inFolder: folder)
-        }
+    private func removeContent() throws {
+        let names = try Self.calling(folder) { try Self.fileSystem.names(inFolder: folder) }
         for name in names.sorted() where name != "lock" {
             do {
                 try FileManager.default.removeItem(atPath: "\(folder)/\(name)")
@@ -190,27 +178,18 @@ struct StagedStore {
         }
     }
 
-    private func remove() throws(Failure) {
+    private func remove() throws {
         defer { Self.fileSystem.close(lock) }
         try removeContent()
-        try Self.calling(folder) { () throws(FileSystemError) in try Self.fileSystem.removeFile(folder + "/lock") }
+        try Self.calling(folder) { try Self.fileSystem.removeFile(folder + "/lock") }
         // Not empty if the next process for the same name has already created its own.
         guard rmdir(folder) == 0 || [ENOENT, ENOTEMPTY, EEXIST].contains(errno) else {
             throw Failure(folder, FileSystemError(call: "rmdir", path: folder, code: errno))
         }
     }
 
-    private func abandon() {
-        do {
-            try remove()
-        } catch {
-            // The original error is reported. The next process for this name removes the rest.
-        }
-    }
-
     private static func parent(of path: String) -> String {
-        let parent = path.split(separator: "/").dropLast().joined(separator: "/")
-        return "/" + parent
+        "/" + path.split(separator: "/").dropLast().joined(separator: "/")
     }
 
     private static func synchronize(_ folder: String) throws(FileSystemError) {
@@ -219,10 +198,8 @@ struct StagedStore {
         try fileSystem.synchronize(file)
     }
 
-    private static func calling<Result>(
-        _ path: String, _ body: () throws(FileSystemError) -> Result
-    ) throws(Failure) -> Result {
-        do { return try body() } catch { throw Failure(path, error) }
+    private static func calling<Result>(_ path: String, _ body: () throws -> Result) throws -> Result {
+        do { return try body() } catch let error as FileSystemError { throw Failure(path, error) }
     }
 }
 

@@ -73,29 +73,22 @@ struct StoreLocation {
                 continue
             }
             names.append(name)
-            guard links < 40, let target = link(at: "/" + names.joined(separator: "/")) else { continue }
+            let path = "/" + names.joined(separator: "/")
+            guard links < 40, let target = try? FileManager.default.destinationOfSymbolicLink(atPath: path) else {
+                continue
+            }
             links += 1
             if target.hasPrefix("/") { names.removeAll() } else { names.removeLast() }
             pending += target.split(separator: "/").map(String.init).reversed()
         }
         return names
     }
-
-    /// The target of the symbolic link at `path`; `nil` if there is none.
-    private static func link(at path: String) -> String? {
-        let bytes = [UInt8](unsafeUninitializedCapacity: 4_096) { buffer, count in
-            let pointer = UnsafeMutableRawBufferPointer(buffer).bindMemory(to: CChar.self)
-            count = pointer.baseAddress.map { max(0, readlink(path, $0, pointer.count)) } ?? 0
-        }
-        return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
-    }
 }
 
 extension StoreURL {
     /// The store's location; `nil` for memory and servers.
     var location: StoreLocation? {
-        let isDatabase = if case .sqlite = place { true } else { false }
-        return path.map { StoreLocation(path: $0, isDatabase: isDatabase) }
+        path.map { StoreLocation(path: $0, isDatabase: isDatabase) }
     }
 
     /// Throws if copying to `target` would change the source: both are the same store, or one contains the other.

@@ -21,9 +21,7 @@ struct StoreTransfer {
 
     /// Throws if there is no source, so that no target is created. Damaged entries are reported when they are reached.
     func requireSource() async throws {
-        _ = try await finding(from) { () async throws(BackendError) in
-            try await source.read(try probe()).outcome
-        }
+        _ = try await finding(from) { try await source.read(probe()).outcome }
     }
 
     /// Copies into `target`, which is the store `to` or will be renamed to it.
@@ -39,7 +37,7 @@ struct StoreTransfer {
     func follow(into target: any KeyValueBackend) async throws {
         var mirror = try await mirrored(in: target)
         try await mirror.follow()
-        note("copied; \(from.text) may be in use, and its changes follow until you interrupt the command")
+        warn("copied; \(from.text) may be in use, and its changes follow until you interrupt the command")
         let host = HostServices.system
         while true {
             try await mirror.follow()
@@ -64,44 +62,35 @@ struct StoreTransfer {
         return mirror
     }
 
-    private func note(_ text: String) {
-        FileHandle.standardError.write(Data("syncd: \(text)\n".utf8))
-    }
-
     /// Copies into a new store, which appears only when it is complete.
     ///
     /// - Returns: the report, and `false` for `isMade` if no entry is intact, so that no store was created.
     func runIntoNew() async throws -> (report: StoreCopy.Report, isMade: Bool) {
         try await requireSource()
-        var report = StoreCopy.Report()
-        var isMade = false
-        try await StagedStore.make(to) { staged in
-            report = try await run(into: staged.store)
-            isMade = report.copiedCount > 0 || report.damage.isEmpty
+        return try await StagedStore.make(to) { staged in
+            let report = try await run(into: staged.store)
+            let isMade = report.copiedCount > 0 || report.damage.isEmpty
             // Any folder may be shared by a file-sync tool. Only an entry identifies it as a store.
-            if skipsDamage, report.copiedCount == 0, isMade, case .folder = from.place {
+            if skipsDamage, report.copiedCount == 0, isMade, case .local(.folder, _) = from.place {
                 throw Failure(.refused, "\(from.text): the folder has no entries; choose another folder")
             }
-            if report.copiedCount == 0, isMade { try await makeEmpty(staged.store) }
-            return isMade
+            if report.copiedCount == 0, isMade {
+                // A write and a deletion create an empty store.
+                _ = try await staged.store.write([], to: probe(), if: .any)
+                _ = try await staged.store.delete(probe(), if: .any)
+            }
+            return (report, isMade)
         }
-        return (report, isMade)
-    }
-
-    /// Creates an empty store, with a write and a deletion.
-    private func makeEmpty(_ store: any KeyValueBackend) async throws {
-        _ = try await store.write([], to: try probe(), if: .any)
-        _ = try await store.delete(try probe(), if: .any)
     }
 
     /// Prints the report of a mirror.
     func show(_ report: StoreMirror.Report, _ output: OutputOptions) throws {
         try output.show(
-            .object([
-                ("from", .string(from.text)), ("to", .string(to.text)),
-                ("compared", .number(Int64(report.comparedCount))), ("copied", .number(Int64(report.writtenCount))),
-                ("deleted", .number(Int64(report.deletedCount))), ("bytes", .number(Int64(report.byteCount))),
-            ]),
+            [
+                "from": .string(from.text), "to": .string(to.text), "compared": .number(report.comparedCount),
+                "copied": .number(report.writtenCount), "deleted": .number(report.deletedCount),
+                "bytes": .number(report.byteCount),
+            ],
             or: "\(to.text): equal to \(from.text), and ready for use; "
                 + "\(plural(report.writtenCount, "entry", "entries")) copied, \(report.deletedCount) deleted")
     }
@@ -116,12 +105,12 @@ struct StoreTransfer {
         lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
         lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
         try output.show(
-            .object([
-                ("from", .string(from.text)), ("to", .string(to.text)), ("copied", .number(Int64(report.copiedCount))),
-                ("present", .number(Int64(report.presentCount))), ("bytes", .number(Int64(report.byteCount))),
-                ("lost", .array(report.damage.map { DamagedEntry($0).json })),
-                ("different", .array(report.differingKeys.map { .string($0.text) })),
-            ]), or: lines.joined(separator: "\n"))
+            [
+                "from": .string(from.text), "to": .string(to.text), "copied": .number(report.copiedCount),
+                "present": .number(report.presentCount), "bytes": .number(report.byteCount),
+                "lost": .array(report.damage.map { DamagedEntry($0).json }),
+                "different": .array(report.differingKeys.map { .string($0.text) }),
+            ], or: lines.joined(separator: "\n"))
         if !report.damage.isEmpty { throw ExitCode(.failed) }
         if !report.differingKeys.isEmpty { throw ExitCode(.conflict) }
     }
@@ -141,13 +130,8 @@ extension StoreURL {
 }
 
 /// Performs `body`, and reports a missing store as not found.
-func finding<Result: Sendable>(
-    _ url: StoreURL, _ body: () async throws(BackendError) -> Result
-) async throws -> Result {
-    do throws(BackendError) {
-        return try await body()
-    } catch {
-        guard error.kind == .missing else { throw error }
+func finding<Result: Sendable>(_ url: StoreURL, _ body: () async throws -> Result) async throws -> Result {
+    do { return try await body() } catch let error as BackendError where error.kind == .missing {
         throw Failure(.notFound, "there is no store at \(url.text.singleLine)")
     }
 }
@@ -175,7 +159,7 @@ struct DamagedEntry {
     }
 
     var json: JSON {
-        .object([("key", JSON(key)), ("kind", .string("\(kind)")), ("reason", JSON(reason?.onOneLine))])
+        ["key": JSON(key), "kind": "\(kind)", "reason": JSON(reason?.onOneLine)]
     }
 }
 

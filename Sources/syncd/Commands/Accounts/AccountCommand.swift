@@ -33,9 +33,7 @@ struct AccountReset: AsyncParsableCommand {
         let store = try await options.openStore()
         try await store.reset(environment)
         try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("environment", .string(environment.rawValue)),
-            ]),
+            ["account": "\(store.account)", "environment": .string(environment.rawValue)],
             or: "reset: \(environment) of \(store.account)")
     }
 }

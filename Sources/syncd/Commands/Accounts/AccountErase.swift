@@ -36,8 +36,7 @@ struct AccountErase: AsyncParsableCommand {
             let store = try await options.openDeviceStore()
             try await store.eraseAccount(name)
         }
-        try options.output.show(
-            .object([("account", .string(name)), ("erased", .bool(true))]), or: "erased: \(name)")
+        try options.output.show(["account": .string(name), "erased": .bool(true)], or: "erased: \(name)")
     }
 
     private func erase(at kept: RemoteServer) async throws {

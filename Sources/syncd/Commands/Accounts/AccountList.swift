@@ -48,28 +48,19 @@ struct AccountList: AsyncParsableCommand {
         }
         let store = try await options.openDeviceStore()
         let local = try options.openLocal()
-        var rows: [(account: Account, isLoggedIn: Bool, hasUnsent: Bool)] = []
+        var (objects, rows): ([JSON], [[String]]) = ([], [])
         let current = try await EntitlementStore.accountLoggedIn(in: local) ?? .anonymous
         for account in Set(try await EntitlementStore.accounts(in: local) + [current]).sorted() {
-            rows.append((account, account == current, try await store.hasUnsentFacts(account)))
+            let hasUnsent = try await store.hasUnsentFacts(account)
+            objects.append([
+                "account": "\(account)", "incarnation": .string(account.incarnation),
+                "loggedIn": .bool(account == current), "unsent": .bool(hasUnsent),
+            ])
+            let state = account.isAnonymous ? "no account is logged in" : "logged in"
+            let note = hasUnsent ? "has facts that the remote lacks" : ""
+            rows.append(["\(account)", account == current ? state : "", note])
         }
-        try options.output.show(
-            .array(
-                rows.map { row in
-                    .object([
-                        ("account", .string("\(row.account)")), ("incarnation", .string(row.account.incarnation)),
-                        ("loggedIn", .bool(row.isLoggedIn)), ("unsent", .bool(row.hasUnsent)),
-                    ])
-                }),
-            or: aligned(
-                rows.map { row in
-                    [
-                        "\(row.account)",
-                        row.isLoggedIn ? (row.account.isAnonymous ? "no account is logged in" : "logged in") : "",
-                        row.hasUnsent ? "has facts that the remote lacks" : "",
-                    ]
-                }
-            ).joined(separator: "\n"))
+        try options.output.show(.array(objects), or: aligned(rows).joined(separator: "\n"))
     }
 
     private func listServer() async throws {
@@ -101,10 +92,10 @@ struct AccountShow: AsyncParsableCommand {
         if let name { return try await showServer(name) }
         let account = try await EntitlementStore.accountLoggedIn(in: try options.openLocal()) ?? .anonymous
         try options.output.show(
-            .object([
-                ("account", .string("\(account)")), ("loggedIn", .bool(!account.isAnonymous)),
-                ("incarnation", .string(account.incarnation)),
-            ]),
+            [
+                "account": "\(account)", "loggedIn": .bool(!account.isAnonymous),
+                "incarnation": .string(account.incarnation),
+            ],
             or: account.isAnonymous ? "no account is logged in" : "\(account)")
     }
 
@@ -122,8 +113,6 @@ struct AccountShow: AsyncParsableCommand {
 
 extension ServerAccount {
     fileprivate var json: JSON {
-        .object([
-            ("account", .string(name)), ("incarnation", .string(incarnation)), ("created", JSON(created)),
-        ])
+        ["account": .string(name), "incarnation": .string(incarnation), "created": JSON(created)]
     }
 }

@@ -130,18 +130,15 @@ struct AccountLogOut: AsyncParsableCommand {
 
     func run() async throws {
         try options.refuseAccount()
-        guard let server = try options.remoteServer(of: nil) else {
-            guard !everywhere else {
-                throw Failure(.usage, "--everywhere requires a server: pass --remote https://HOST")
-            }
-            let store = try await options.openDeviceStore(needsCatalog: true)
-            guard !store.account.isAnonymous else { throw Failure(.refused, "no account is logged in") }
-            return try show(try await store.logOut(), note: nil)
+        let remote = try options.remoteServer(of: nil)
+        guard remote != nil || !everywhere else {
+            throw Failure(.usage, "--everywhere requires a server: pass --remote https://HOST")
         }
         let store = try await options.openDeviceStore(needsCatalog: true)
-        let hasSession = try await server.session() != nil
+        let hasSession = try await remote?.session() != nil
         guard !store.account.isAnonymous || hasSession else { throw Failure(.refused, "no account is logged in") }
         let report = store.account.isAnonymous ? nil : try await store.logOut()
+        guard let server = remote else { return try show(report, note: nil) }
         var note: String?
         do throws(AccountError) {
             try await server.client.logOut(everywhere: everywhere, token: server.token)
@@ -162,16 +159,14 @@ struct AccountLogOut: AsyncParsableCommand {
     }
 
     private func show(_ report: LogOutReport?, note: String?) throws {
-        guard let report else { return try output(nil, "logged out on the server", unsent: false, failure: nil) }
+        guard let report else {
+            return try options.output.show(
+                ["account": .null, "unsent": .bool(false), "failure": .null], or: "logged out on the server")
+        }
         let rest = report.hasUnsentFacts ? "; facts that the remote lacks stay here until the next log-in" : ""
-        let failure = (report.failure?.message ?? note).map { " (\($0))" } ?? ""
-        try output(
-            "\(report.account)", "logged out: \(report.account)\(rest)\(failure)", unsent: report.hasUnsentFacts,
-            failure: report.failure?.message ?? note)
-    }
-
-    private func output(_ account: String?, _ text: String, unsent: Bool, failure: String?) throws {
+        let failure = report.failure?.message ?? note
         try options.output.show(
-            .object([("account", JSON(account)), ("unsent", .bool(unsent)), ("failure", JSON(failure))]), or: text)
+            ["account": "\(report.account)", "unsent": .bool(report.hasUnsentFacts), "failure": JSON(failure)],
+            or: "logged out: \(report.account)\(rest)\(failure.map { " (\($0))" } ?? "")")
     }
 }

@@ -5,12 +5,16 @@ import HTTPStorage
 import SyncCore
 
 extension StoreOptions {
+    /// The remote server; throws if the remote is none.
+    fileprivate func requiredServer(of account: String?) throws -> RemoteServer {
+        try refuseAccount()
+        if let server = try remoteServer(of: account) { return server }
+        throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
+    }
+
     /// The remote server and the session there; throws if either is missing.
     func requiredServer() async throws -> (server: RemoteServer, session: ServerSession) {
-        try refuseAccount()
-        guard let server = try remoteServer(of: nil) else {
-            throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
-        }
+        let server = try requiredServer(of: nil)
         guard let session = try await server.session() else {
             throw Failure(.refused, "log in first: syncd account login NAME")
         }
@@ -34,7 +38,7 @@ struct AccountPassword: AsyncParsableCommand {
         let secrets = try passwords.read(.password(of: session.account), .newPassword(of: session.account))
         try await server.client.changePassword(from: secrets[0], to: secrets[1], token: server.token)
         try options.output.show(
-            .object([("account", .string(session.account)), ("changed", .bool(true))]),
+            ["account": .string(session.account), "changed": .bool(true)],
             or: "changed: the password of \(session.account); other devices must log in again, and its recovery codes "
                 + "are invalid (syncd account recovery-codes creates new ones)")
     }
@@ -63,13 +67,12 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
         }
         let (server, session) = try await options.requiredServer()
         let password = try passwords.read(.password(of: session.account))[0]
-        try show(
-            session.account, try await server.client.renewRecoveryCodes(password: password, token: server.token))
+        try show(session.account, try await server.client.renewRecoveryCodes(password: password, token: server.token))
     }
 
     private func show(_ account: String, _ codes: [String]) throws {
         try options.output.show(
-            .object([("account", .string(account)), ("recoveryCodes", .array(codes.map(JSON.string)))]),
+            ["account": .string(account), "recoveryCodes": .array(codes.map(JSON.string))],
             or: codes.joined(separator: "\n"))
     }
 }
@@ -89,10 +92,7 @@ struct AccountRecover: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        try options.refuseAccount()
-        guard let server = try options.remoteServer(of: name) else {
-            throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
-        }
+        let server = try options.requiredServer(of: name)
         // Local errors are reported before the code is spent.
         _ = try options.catalog.loadIfNamed()
         let local = try options.openLocal()
@@ -101,8 +101,7 @@ struct AccountRecover: AsyncParsableCommand {
         let own = try server.of(session.account)
         try await own.begin(session)
         let store = try await options.open(local, account: .anonymous, at: own, needsCatalog: false)
-        try await options.showLogIn(
-            try await store.logIn(session.account), by: name, in: store, adopted: false)
+        try await options.showLogIn(try await store.logIn(session.account), by: name, in: store, adopted: false)
     }
 }
 
@@ -134,7 +133,7 @@ struct AccountDeviceApprove: AsyncParsableCommand {
         let password = deny ? nil : try passwords.read(.password(of: session.account))[0]
         try await server.client.decide(device: code, isApproved: !deny, password: password, token: server.token)
         try options.output.show(
-            .object([("account", .string(session.account)), ("approved", .bool(!deny))]),
+            ["account": .string(session.account), "approved": .bool(!deny)],
             or: deny ? "denied" : "approved: the device is logged in as \(session.account)")
     }
 }

@@ -20,8 +20,7 @@ struct Audit: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        let backend = try StoreURL(store, option: "--store").open(host: .system).requiringExisting
-        let log = AuditLog(store: backend)
+        let log = AuditLog(store: try StoreURL(store, option: "--store").existing())
         let verification = try await log.verify()
         let count =
             switch verification {
@@ -34,11 +33,7 @@ struct Audit: AsyncParsableCommand {
             guard !page.isEmpty else { break }
             rows += page
         }
-        if json {
-            try writeOutput(Array((Self.json(rows, verification).text() + "\n").utf8))
-        } else {
-            try writeOutput(Array(Self.text(rows, verification).utf8))
-        }
+        try show(Self.json(rows, verification), or: Self.text(rows, verification), asJSON: json)
         if case .broken(let number, let reason) = verification {
             throw Failure(.refused, "entry \(number) of the audit list is not as it was written: \(reason)")
         }
@@ -52,23 +47,22 @@ struct Audit: AsyncParsableCommand {
         if case .intact(let count, let digest) = verification {
             lines.append("\(count) entries, intact; last digest \(digest)")
         }
-        return lines.joined(separator: "\n") + "\n"
+        return lines.joined(separator: "\n")
     }
 
     private static func json(_ rows: [AuditLog.Entry], _ verification: AuditLog.Verification) -> JSON {
-        let entries = rows.map { entry in
-            JSON.object([
-                ("number", .number(Int64(entry.number))), ("date", .string(entry.date)),
-                ("act", .string(entry.act)), ("account", .string(entry.account)),
-                ("line", .string(entry.line)), ("actor", .string(entry.actor)),
-                ("detail", .string(entry.detail)),
-            ])
+        let entries: [JSON] = rows.map { entry in
+            [
+                "number": .number(entry.number), "date": .string(entry.date), "act": .string(entry.act),
+                "account": .string(entry.account), "line": .string(entry.line), "actor": .string(entry.actor),
+                "detail": .string(entry.detail),
+            ]
         }
         let result: [(String, JSON)] =
             switch verification {
             case .intact(_, let digest): [("intact", .bool(true)), ("lastDigest", .string(digest))]
             case .broken(let number, let reason):
-                [("intact", .bool(false)), ("broken", .number(Int64(number))), ("reason", .string(reason))]
+                [("intact", .bool(false)), ("broken", .number(number)), ("reason", .string(reason))]
             }
         return .object([("entries", .array(entries))] + result)
     }

@@ -54,11 +54,7 @@ struct EvidenceVerify: AsyncParsableCommand {
             roots: try evidenceRoots(appStore.evidenceRoot))
         let now = try date(at, option: "--at") ?? Timestamp(milliseconds: HostServices.system.now())
         let evidence = try verify(EvidenceFile(file), as: kind, by: verifier, now: now)
-        if json {
-            try writeOutput(Array((JSON.object(Self.members(of: evidence)).text() + "\n").utf8))
-        } else {
-            try writeOutput(Array(Self.text(of: evidence).utf8))
-        }
+        try show(Self.json(evidence), or: Self.text(of: evidence), asJSON: json)
     }
 
     private static let kinds: [EvidenceKind] = [
@@ -85,16 +81,15 @@ struct EvidenceVerify: AsyncParsableCommand {
         if let token = evidence.accountToken { lines.append("account token \(token.singleLine)") }
         if evidence.facts.isEmpty { lines.append("no facts") }
         lines += evidence.facts.map { "\($0.kindName)  \($0.summary)" } + evidence.warnings.map { "warning: \($0)" }
-        return lines.joined(separator: "\n") + "\n"
+        return lines.joined(separator: "\n")
     }
 
-    private static func members(of evidence: VerifiedEvidence) -> [(String, JSON)] {
+    private static func json(_ evidence: VerifiedEvidence) -> JSON {
         [
-            ("kind", .string(evidence.kind.rawValue)), ("signedDate", JSON(evidence.signedDate?.description)),
-            ("event", JSON(evidence.event.isEmpty ? nil : evidence.event)),
-            ("accountToken", JSON(evidence.accountToken)),
-            ("facts", .array(evidence.facts.map { $0.json(ledger: "evidence") })),
-            ("warnings", .array(evidence.warnings.map(JSON.string))),
+            "kind": .string(evidence.kind.rawValue), "signedDate": JSON(evidence.signedDate?.description),
+            "event": JSON(evidence.event.isEmpty ? nil : evidence.event), "accountToken": JSON(evidence.accountToken),
+            "facts": .array(evidence.facts.map { $0.json(ledger: "evidence") }),
+            "warnings": .array(evidence.warnings.map(JSON.string)),
         ]
     }
 }

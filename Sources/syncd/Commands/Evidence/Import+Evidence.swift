@@ -26,8 +26,7 @@ extension Import {
                     expiryTime: Timestamp(milliseconds: HostServices.system.now())))
         case .verifyReceipt:
             try appStore.requireBundle(for: "the format verify-receipt")
-            let evidence = try VerifyReceiptAnswer.evidence(
-                EvidenceFile(file).bytes, bundleIDs: Set(appStore.bundle))
+            let evidence = try VerifyReceiptAnswer.evidence(EvidenceFile(file).bytes, bundleIDs: Set(appStore.bundle))
             try evidence.check(environment)
             return .unsigned(evidence)
         case .history where support.asServer:
@@ -61,18 +60,8 @@ extension Import {
     /// Records unsigned evidence as statements of this device.
     private func importStatements(of evidence: VerifiedEvidence, into store: EntitlementStore) async throws {
         let receipt = try await store.record(evidence.facts.compactMap { Evidence(unsigned: $0) })
-        let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
-        let refunds = receipt.newFacts.count { if case .revocation = $0 { true } else { false } }
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("purchases", .number(Int64(receipt.transactions.count))),
-                ("newPurchases", .number(Int64(purchases))), ("newRefunds", .number(Int64(refunds))),
-                ("warnings", .array(evidence.warnings.map(JSON.string))),
-            ]),
-            or: ([
-                "imported for \(store.account): \(plural(purchases, "new purchase")) and "
-                    + "\(plural(refunds, "new refund")) of \(plural(receipt.transactions.count, "purchase"))"
-            ] + evidence.warnings.map { "  warning: \($0)" }).joined(separator: "\n"))
+        let count = receipt.transactions.count
+        try show(receipt, ("purchases", count), plural(count, "purchase"), in: store, warnings: evidence.warnings)
     }
 }
 

@@ -37,8 +37,7 @@ struct KeysRoot: AsyncParsableCommand {
 
     func run() async throws {
         let key = create ? try RootKeyFile.create(file) : try RootKeyFile.read(file)
-        try output.show(
-            .object([("file", .string(file)), ("publicKey", .string(key.publicText))]), or: key.publicText)
+        try output.show(["file": .string(file), "publicKey": .string(key.publicText)], or: key.publicText)
     }
 }
 
@@ -79,8 +78,7 @@ struct ServerKeysOptions: ParsableArguments {
     @OptionGroup var output: OutputOptions
 
     func keys() throws -> ServerKeys {
-        let backend = try StoreURL(store, option: "--store").open(host: .system).requiringExisting
-        return ServerKeys(of: backend)
+        ServerKeys(of: try StoreURL(store, option: "--store").existing())
     }
 
     func show(_ keys: [ServerKeys.Description]) throws {
@@ -88,27 +86,14 @@ struct ServerKeysOptions: ParsableArguments {
             throw Failure(.notFound, "no server has used this store yet: start syncd serve once")
         }
         let rows = keys.enumerated().map { index, key in
-            (
-                key, Timestamp(milliseconds: key.created), Timestamp(milliseconds: key.signsUntil),
-                index == keys.count - 1
-            )
+            let (created, end) = (Timestamp(milliseconds: key.created), Timestamp(milliseconds: key.signsUntil))
+            let isCurrent = index == keys.count - 1
+            let json: JSON = [
+                "id": .string(key.id), "created": "\(created)", "signsUntil": "\(end)", "current": .bool(isCurrent),
+            ]
+            let use = isCurrent ? "signs until \(end)" : "signs no more; verifies what it has signed"
+            return (json, "\(key.id)  created \(created)  \(use)")
         }
-        try output.show(
-            .object([
-                (
-                    "keys",
-                    .array(
-                        rows.map { key, created, end, isCurrent in
-                            .object([
-                                ("id", .string(key.id)), ("created", .string("\(created)")),
-                                ("signsUntil", .string("\(end)")), ("current", .bool(isCurrent)),
-                            ])
-                        })
-                )
-            ]),
-            or: rows.map { key, created, end, isCurrent in
-                "\(key.id)  created \(created)  "
-                    + (isCurrent ? "signs until \(end)" : "signs no more; verifies what it has signed")
-            }.joined(separator: "\n"))
+        try output.show(["keys": .array(rows.map(\.0))], or: rows.map(\.1).joined(separator: "\n"))
     }
 }

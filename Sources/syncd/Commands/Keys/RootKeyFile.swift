@@ -20,8 +20,7 @@ struct RootKeyFile {
 
     /// Reads the key in the file at `path`.
     static func read(_ path: String) throws -> RootKeyFile {
-        let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
-        let lines = text.split(whereSeparator: \.isWhitespace.self).joined(separator: " ")
+        let lines = try readText(path).split(whereSeparator: \.isWhitespace.self).joined(separator: " ")
         guard lines.hasPrefix(opening), lines.hasSuffix(closing),
             let der = Base64.standard.decode(
                 lines.dropFirst(opening.count).dropLast(closing.count).filter { $0 != " " }.utf8),

@@ -30,9 +30,7 @@ struct CatchUp: AsyncParsableCommand {
                 --app-store-bundle com.example.app --app-store-app-id 1234
             """)
 
-    @Option(
-        help: ArgumentHelp("The server's store, required: sqlite:FILE or file:DIR (SYNCD_STORE).", valueName: "store"))
-    var store: String?
+    @OptionGroup var place: ServerStoreOptions
 
     @Option(help: ArgumentHelp("The beginning of the outage: RFC 3339, or a plain date.", valueName: "time"))
     var since: String
@@ -40,16 +38,13 @@ struct CatchUp: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The end of the outage; by default now.", valueName: "time"))
     var until: String?
 
-    @Option(
-        help: ArgumentHelp("A file with transaction IDs of the App Store, one on each line.", valueName: "file"))
+    @Option(help: ArgumentHelp("A file with transaction IDs of the App Store, one on each line.", valueName: "file"))
     var appStoreTransactions: String?
 
-    @Option(
-        help: ArgumentHelp("A file with purchase tokens of Google Play, one on each line.", valueName: "file"))
+    @Option(help: ArgumentHelp("A file with purchase tokens of Google Play, one on each line.", valueName: "file"))
     var playTokens: String?
 
-    @Option(help: ArgumentHelp("The package name of the app on Google Play (SYNCD_PLAY_PACKAGE).", valueName: "name"))
-    var playPackage: String?
+    @Option(help: .setting("play-package")) var playPackage: String?
 
     @Option(
         help: ArgumentHelp(
@@ -75,12 +70,9 @@ struct CatchUp: AsyncParsableCommand {
             throw Failure(.usage, "pass --app-store-key for the App Store, or --play-service-account for Google Play")
         }
         let customers = try appStoreTransactions.map { try ids(in: $0, "a transaction ID", longest: 255) } ?? []
-        guard access != nil || customers.isEmpty else {
-            throw Failure(.usage, "--app-store-transactions needs --app-store-key")
-        }
+        guard access != nil || customers.isEmpty else { throw Failure.needs("app-store-transactions", "app-store-key") }
         let intake = try await NotificationIntake(
-            try serverStore(store).requiringExisting, configuration, host: .system,
-            onError: { FileHandle.standardError.write(Data("syncd: \("\($0)".singleLine)\n".utf8)) })
+            try place.open(), configuration, host: .system, onError: { warn("\($0)".singleLine) })
         var report = CatchUpReport()
         do {
             if let access {
@@ -91,16 +83,17 @@ struct CatchUp: AsyncParsableCommand {
                     try await readTransactions(of: customer, access.client, into: intake, &report)
                 }
             }
-            for token in play?.tokens ?? [] {
-                let package = play?.package ?? ""
-                try await report.count { try await intake.lookUp(packageName: package, purchaseToken: token) }
+            if let play {
+                for token in play.tokens {
+                    try await report.count { try await intake.lookUp(packageName: play.package, purchaseToken: token) }
+                }
+                try await readRefunds(play, from: start, now: now, into: intake, &report)
             }
-            if let play { try await readRefunds(play, from: start, now: now, into: intake, &report) }
         } catch {
-            try writeOutput(Array(report.text.utf8))
+            try writeOutput(report.text.utf8)
             throw Self.failure(error)
         }
-        try writeOutput(Array(report.text.utf8))
+        try writeOutput(report.text.utf8)
         if let failure = report.failure { throw failure }
     }
 
@@ -109,11 +102,8 @@ struct CatchUp: AsyncParsableCommand {
         if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
             configuration.catalog = try catalog.load()
         }
-        if let rule: ServiceConfiguration.Ownership = try Setting.choice(
-            ownership ?? environmentVariable("SYNCD_OWNERSHIP"), of: "ownership")
-        {
-            configuration.ownership = rule
-        }
+        let rule = ownership ?? environmentVariable("SYNCD_OWNERSHIP")
+        configuration.ownership = try Setting.choice(rule, of: "ownership") ?? configuration.ownership
         return configuration
     }
 
@@ -148,7 +138,7 @@ struct CatchUp: AsyncParsableCommand {
             return nil
         }
         guard let package = playPackage ?? environmentVariable("SYNCD_PLAY_PACKAGE") else {
-            throw Failure(.usage, "--play-service-account needs --play-package")
+            throw Failure.needs("play-service-account", "play-package")
         }
         let tokens = try playTokens.map { try ids(in: $0, "a purchase token", longest: 4_096) } ?? []
         let client = try playAPI.client(path, package, secrets)
@@ -166,8 +156,7 @@ struct CatchUp: AsyncParsableCommand {
         // A minute less, since Google compares with its own clock.
         let oldest = now - Self.refundPeriod + 60_000
         if start < oldest {
-            let text = "syncd: Google Play lists the refunds of the last 30 days only, so earlier ones are not read\n"
-            FileHandle.standardError.write(Data(text.utf8))
+            warn("Google Play lists the refunds of the last 30 days only, so earlier ones are not read")
         }
         try await play.client.voidedPurchases(since: max(start, oldest)) { page in
             for refund in page {
@@ -182,9 +171,8 @@ struct CatchUp: AsyncParsableCommand {
 
     /// Reads a file with one ID on each line. Empty lines are skipped.
     private func ids(in path: String, _ description: String, longest: Int) throws -> [String] {
-        let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         var ids: [String] = []
-        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        for (index, line) in try readText(path).split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             let id = line.trimmingCharacters(in: .whitespacesAndNewlines)
             guard !id.isEmpty else { continue }
             guard id.utf8.count <= longest, id.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
@@ -201,13 +189,9 @@ struct CatchUp: AsyncParsableCommand {
 
     /// The failure after a part of the notifications was recorded, with the command to repeat.
     private static func failure(_ error: any Error) -> Failure {
-        let failure: Failure
-        switch error {
-        case let error as StoreAPIError where error.kind == .invalidArgument:
-            return Failure(.usage, error.message)
-        case let error as StoreAPIError: failure = Failure(.failed, error.message)
-        default: failure = Failure(error)
-        }
+        let apiError = error as? StoreAPIError
+        if let apiError, apiError.kind == .invalidArgument { return Failure(.usage, apiError.message) }
+        let failure = apiError.map { Failure(.failed, $0.message) } ?? Failure(error)
         let words = ["syncd"] + CommandLine.arguments.dropFirst()
         return Failure(
             failure.code,
@@ -233,6 +217,7 @@ struct CatchUpReport {
     /// The number of refusals by their check, and the first reason of each.
     private var refusals: [String: (count: Int, reason: String)] = [:]
 
+    private var refused: Int { refusals.values.reduce(0) { $0 + $1.count } }
     /// True if a statement was dated ahead of the clock.
     private var isAhead = false
 
@@ -240,8 +225,7 @@ struct CatchUpReport {
     var failure: Failure? {
         if isAhead {
             return Failure(
-                .failed,
-                "statements are dated ahead of this machine's clock; check the clock, and repeat the command")
+                .failed, "statements are dated ahead of this machine's clock; check the clock, and repeat the command")
         }
         if let full = counts[EvidenceNote.Outcome.full.name] {
             return Failure(
@@ -256,7 +240,6 @@ struct CatchUpReport {
                     + "is not acknowledged within three days; correct the cause, and repeat the command: "
                     + unacknowledged.reason)
         }
-        let refused = refusals.values.reduce(0) { $0 + $1.count }
         return refused > 0 && refused == received ? Failure(.refused, "every statement was refused") : nil
     }
 
@@ -301,10 +284,9 @@ struct CatchUpReport {
         if unknown > 0 { lines.append("unknown to the store: \(unknown)") }
         if let count = counts[EvidenceNote.Outcome.full.name] { lines.append("without room: \(count)") }
         if unacknowledged.count > 0 {
-            lines.append(
-                "not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason)")
+            lines.append("not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason)")
         }
-        lines.append("refused: \(refusals.values.reduce(0) { $0 + $1.count })")
+        lines.append("refused: \(refused)")
         for (check, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
             lines.append("  \(check): \(refusal.count), the first because \(refusal.reason.singleLine)")
         }

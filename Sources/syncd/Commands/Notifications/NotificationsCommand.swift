@@ -20,16 +20,14 @@ struct NotificationList: AsyncParsableCommand {
             the server may run.
             """)
 
-    @Option(
-        help: ArgumentHelp("The server's store, required: sqlite:FILE or file:DIR (SYNCD_STORE).", valueName: "store"))
-    var store: String?
+    @OptionGroup var place: ServerStoreOptions
 
     @Flag(help: "Print JSON.")
     var json = false
 
     func run() async throws {
         let limit = EvidenceConfiguration().parkedByteLimit
-        let parked = ParkedFacts(store: try serverStore(store).requiringExisting, limit: limit)
+        let parked = ParkedFacts(store: try place.open(), limit: limit)
         var items: [ParkedFacts.Item] = []
         while true {
             let page = try await parked.items(after: items.last?.line)
@@ -37,8 +35,7 @@ struct NotificationList: AsyncParsableCommand {
             items += page
         }
         let total = items.reduce(0) { $0 + $1.byteCount }
-        let text = json ? Self.json(items, total, limit).text() : Self.text(items, total, limit)
-        try writeOutput(Array((text + "\n").utf8))
+        try show(Self.json(items, total, limit), or: Self.text(items, total, limit), asJSON: json)
     }
 
     private static func text(_ items: [ParkedFacts.Item], _ total: Int, _ limit: Int) -> String {
@@ -53,21 +50,17 @@ struct NotificationList: AsyncParsableCommand {
     }
 
     private static func json(_ items: [ParkedFacts.Item], _ total: Int, _ limit: Int) -> JSON {
-        .object([
-            (
-                "lines",
-                .array(
-                    items.map { item in
-                        .object(
-                            item.line.members + [
-                                ("kinds", .array(item.kinds.map { .string($0) })),
-                                ("first", JSON(item.dates.first?.description)),
-                                ("last", JSON(item.dates.last?.description)),
-                                ("bytes", .number(Int64(item.byteCount))),
-                            ])
-                    })
-            ), ("bytes", .number(Int64(total))), ("limit", .number(Int64(limit))),
-        ])
+        [
+            "lines": .array(
+                items.map { item in
+                    .object(
+                        item.line.members + [
+                            ("kinds", .array(item.kinds.map { .string($0) })),
+                            ("first", JSON(item.dates.first?.description)),
+                            ("last", JSON(item.dates.last?.description)), ("bytes", .number(item.byteCount)),
+                        ])
+                }), "bytes": .number(total), "limit": .number(limit),
+        ]
     }
 }
 
@@ -81,15 +74,22 @@ extension ParkedFacts.Item {
     }
 }
 
-/// The store of a server on this machine, from `--store` or SYNCD_STORE.
-func serverStore(_ option: String?) throws -> any KeyValueBackend {
-    guard let text = option ?? environmentVariable("SYNCD_STORE") else {
-        throw Failure(.usage, "--store is required: sqlite:FILE or file:DIR (or set SYNCD_STORE)")
-    }
-    let url = try StoreURL(text, option: "--store")
-    switch url.place {
-    case .file, .sqlite, .postgreSQL: return url.open(host: .system)
-    case .folder, .memory, .server:
-        throw Failure(.usage, "--store must be the store of a server, sqlite:FILE or file:DIR, not \(text.singleLine)")
+/// The store of a server on this machine, which must exist.
+struct ServerStoreOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("The server's store, required: sqlite:FILE or file:DIR (SYNCD_STORE).", valueName: "store"))
+    var store: String?
+
+    func open() throws -> any KeyValueBackend {
+        guard let text = store ?? environmentVariable("SYNCD_STORE") else {
+            throw Failure(.usage, "--store is required: sqlite:FILE or file:DIR (or set SYNCD_STORE)")
+        }
+        let url = try StoreURL(text, option: "--store")
+        switch url.place {
+        case .local(.file, _), .local(.sqlite, _), .postgreSQL: return url.existing()
+        case .local(.folder, _), .memory, .server:
+            throw Failure(
+                .usage, "--store must be the store of a server, sqlite:FILE or file:DIR, not \(text.singleLine)")
+        }
     }
 }
