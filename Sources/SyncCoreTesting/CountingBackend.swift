@@ -55,9 +55,8 @@ public final class CountingBackend: ForwardingBackend {
     private let totals: Totals
 
     /// Creates a wrapper that counts the requests to `base`.
-    public init(_ base: any KeyValueBackend) {
-        self.base = base
-        totals = Totals()
+    public convenience init(_ base: any KeyValueBackend) {
+        self.init(base, totals: Totals())
     }
 
     private init(_ base: any KeyValueBackend, totals: Totals) {
@@ -97,12 +96,12 @@ public final class CountingBackend: ForwardingBackend {
             }
         }
         let answer = try await call(base)
-        if let outcome = answer.outcome as? ReadOutcome { note(outcome) }
+        if let outcome = answer.outcome as? ReadOutcome { addSize(of: outcome) }
         return answer
     }
 
-    private func note(_ outcome: ReadOutcome) {
-        if case .found(let entry) = outcome { totals.fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
+    private func addSize(of outcome: ReadOutcome) {
+        if let entry = outcome.entry { totals.fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
     }
 
     /// Reads several keys and counts one request.
@@ -111,7 +110,7 @@ public final class CountingBackend: ForwardingBackend {
     {
         totals.counts.withLock { $0.readBatches += 1 }
         let answer = try await base.read(requests)
-        for case .success(let outcome) in answer.outcome { note(outcome) }
+        for case .success(let outcome) in answer.outcome { addSize(of: outcome) }
         return answer
     }
 

@@ -1,7 +1,7 @@
 public import SyncCore
 import Synchronization
 
-/// A wrapper that makes calls fail, according to a script, a seed, or a closure that sees each call.
+/// A wrapper that makes calls fail, as a script, a seed or a closure decides for each call.
 ///
 /// The faults are those of real stores, with correct dispositions, so code that works with this wrapper works over a
 /// network. Every item of a batch is a separate call. Signals and evidence are passed on without faults.
@@ -80,10 +80,8 @@ public final class FaultyBackend: ForwardingBackend {
     private let numbering: Numbering
 
     /// Creates a wrapper in which calls to `base` fail according to `plan`.
-    public init(_ base: any KeyValueBackend, plan: Plan) {
-        self.base = base
-        self.plan = plan
-        numbering = Numbering()
+    public convenience init(_ base: any KeyValueBackend, plan: Plan) {
+        self.init(base, plan: plan, numbering: Numbering())
     }
 
     private init(_ base: any KeyValueBackend, plan: Plan, numbering: Numbering) {
@@ -128,24 +126,17 @@ public final class FaultyBackend: ForwardingBackend {
 
 extension FaultyBackend.Fault {
     fileprivate func error(_ operation: BackendError.Operation, key: EntryKey?) -> BackendError {
-        switch self {
-        case .transient:
-            BackendError(
-                .unavailable, operation: operation, key: key, disposition: .transient,
-                message: "injected: the store is temporarily unavailable")
-        case .overloaded(let retryAfter):
-            BackendError(
-                .unavailable, operation: operation, key: key, disposition: .transient,
-                message: "injected: the store is overloaded", retryAfter: retryAfter)
-        case .permanent(let kind):
-            BackendError(
-                kind, operation: operation, key: key, disposition: .permanent, message: "injected: \(kind)")
-        case .lostRequest, .lostAnswer:
-            BackendError(
-                .unavailable, operation: operation, key: key, disposition: .outcomeUnknown,
-                message: "injected: the connection broke")
-        case .cancelled:
-            BackendError(.cancelled, operation: operation, key: key, message: "injected: cancelled")
-        }
+        let (kind, disposition, message): (BackendError.Kind, BackendError.Disposition, String) =
+            switch self {
+            case .transient: (.unavailable, .transient, "the store is temporarily unavailable")
+            case .overloaded: (.unavailable, .transient, "the store is overloaded")
+            case .permanent(let kind): (kind, .permanent, "\(kind)")
+            case .lostRequest, .lostAnswer: (.unavailable, .outcomeUnknown, "the connection broke")
+            case .cancelled: (.cancelled, .permanent, "cancelled")
+            }
+        let pause: Duration? = if case .overloaded(let retryAfter) = self { retryAfter } else { nil }
+        return BackendError(
+            kind, operation: operation, key: key, disposition: disposition, message: "injected: \(message)",
+            retryAfter: pause)
     }
 }

@@ -1,7 +1,7 @@
 import SyncCore
 
-/// Checks that a merge of byte strings is a join, so that replicas which merge in any order and any number of times
-/// reach the same bytes.
+/// Checks that a merge of byte strings is a join: replicas reach the same bytes in whatever order, and however often,
+/// they merge.
 ///
 /// ```swift
 /// let report = JoinLaws.check(cases: 10_000, seed: 1, join: Ledger.merge) { generator in

@@ -34,7 +34,7 @@ public struct Subject: Sendable {
         self.makeRemote = makeRemote
     }
 
-    /// True for the rules that the model implements, under which no paid time is lost.
+    /// True for the rules of the model. They lose no paid time.
     var hasDefaultRules: Bool { rules.expiry.name == "stackPurchases" && rules.flags.name == "purchasedWins" }
 
     /// The subject with another of its known expiry rules; unchanged if the name is `nil` or unknown.
@@ -46,8 +46,7 @@ public struct Subject: Sendable {
     }
 
     func catalog(of setup: DeviceSetup, in scenario: Scenario) -> Catalog {
-        var rules = rules
-        if let name = setup.rule, let rule = knownRules.first(where: { $0.name == name }) { rules.expiry = rule }
+        var rules = using(expiryRule: setup.rule).rules
         rules.consumables = scenario.sharesUnits ? .shared : .deviceLocal
         let catalog = catalogs[min(setup.catalog, catalogs.count - 1)]
         var policy = catalog.policy

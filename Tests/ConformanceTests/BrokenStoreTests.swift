@@ -3,55 +3,89 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Each test breaks a store in one way and names the check that must fail.
+/// Each case breaks a store in one way and names the check that must fail.
 @Suite("The conformance checks fail for a store that")
 struct BrokenStoreTests {
-    @Test("loses updates")
-    func lostUpdate() async {
-        await expectFailure(of: "a counter that concurrent tasks increment loses no update") { LosesUpdates() }
-    }
+    /// A store with one fault, and the name of the check that must fail.
+    struct Fault: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let check: String
+        let makeBackend: @Sendable () -> any KeyValueBackend
 
-    @Test("loses updates, so that its history is not linearizable")
-    func lostUpdateInHistories() async {
-        await expectFailure(of: "concurrent operations on a key are linearizable") {
-            LosesUpdates()
+        init(
+            _ description: String, _ check: String,
+            _ makeBackend: @escaping @Sendable @autoclosure () -> any KeyValueBackend
+        ) {
+            (testDescription, self.check, self.makeBackend) = (description, check, makeBackend)
         }
     }
 
-    @Test("ignores preconditions")
-    func ignoredPrecondition() async {
-        await expectFailure(of: "`matches` allows a write at that version only") { IgnoresPreconditions() }
-    }
+    private static let faults = [
+        Fault("loses updates", "a counter that concurrent tasks increment loses no update", LosesUpdates()),
+        Fault(
+            "loses updates, so that its history is not linearizable", "concurrent operations on a key are linearizable",
+            LosesUpdates()),
+        Fault("ignores preconditions", "`matches` allows a write at that version only", IgnoresPreconditions()),
+        Fault(
+            "ignores the preconditions of deletes", "a delete honours its precondition", IgnoresPreconditionsOfDeletes()
+        ),
+        Fault(
+            "ignores preconditions that it declares unsupported",
+            "unsupported preconditions are rejected, and nothing is written", DropsPreconditions()),
+        Fault("reads old entries", "concurrent operations on a key are linearizable", ReadsAnOldCopy()),
+        Fault(
+            "answers `unchanged` for a changed entry",
+            "a conditional read answers `unchanged` only for the current version", AlwaysUnchanged()),
+        Fault("tears writes", "a reader sees one write or another, never a mix of both", TearsWrites()),
+        Fault(
+            "skips a key between pages", "a listing contains every key once, in byte order, for every page size",
+            SkipsAKey()),
+        Fault(
+            "skips a change between pages", "paging reports every change once while other clients write between pages",
+            SkipsAChange()),
+        Fault(
+            "ignores the prefix of changes", "changes of a prefix leave out other keys and pass them",
+            IgnoresThePrefixOfChanges()),
+        Fault(
+            "answers the second to last cursor as the latest", "the latest cursor is after every acknowledged write",
+            ForgetsTheLatestChange()),
+        Fault(
+            "answers an expired cursor with an empty page", "a cursor from another history has expired",
+            BelievesExpiredCursors()),
+        Fault(
+            "repeats versions", "versions never repeat, not even for equal values or after a delete", RepeatsVersions()),
+        Fault("folds the case of keys", "unusual keys are kept apart, byte by byte", FoldsCase()),
+        Fault("compares keys as Unicode strings", "unusual keys are kept apart, byte by byte", ComparesTexts()),
+        Fault(
+            "answers a conflict without the entry", "`absent` allows the first write and no second",
+            HidesTheConflictingEntry()),
+        Fault(
+            "writes after it has thrown `cancelled`", "a write that throws `cancelled` has not happened",
+            WritesAfterCancelling()),
+        Fault(
+            "writes, and throws `cancelled` all the same", "a write that throws `cancelled` has not happened",
+            WritesAndThenRefuses()),
+        Fault(
+            "returns the results of a batch in another order",
+            "a batch of reads returns its results in the order of the requests", SortsBatches()),
+        Fault(
+            "drops the rest of a batch after a conflict", "a conflict in a batch does not affect other keys",
+            StopsAtAConflict()),
+        Fault("confuses similar values", "values that differ in one byte are kept apart", ConfusesValues()),
+        Fault(
+            "accepts larger values than it declares",
+            "a value larger than the declared maximum is rejected, and the old value stays", IgnoresItsMaximum()),
+        Fault("lists deleted keys", "a deleted key is not listed", ListsTheDeleted()),
+        Fault(
+            "sorts keys without regard to case",
+            "a listing contains every key once, in byte order, for every page size", SortsLikePeople()),
+        Fault("never signals", "a change signals every subscriber", NeverSignals()),
+        Fault("signals once", "a subscriber that consumed a signal is signalled again", SignalsOnce()),
+    ]
 
-    @Test("ignores the preconditions of deletes")
-    func ignoredPreconditionOfDelete() async {
-        await expectFailure(of: "a delete honours its precondition") { IgnoresPreconditionsOfDeletes() }
-    }
-
-    @Test("ignores preconditions that it declares unsupported")
-    func droppedPrecondition() async {
-        await expectFailure(of: "unsupported preconditions are rejected, and nothing is written") {
-            DropsPreconditions()
-        }
-    }
-
-    @Test("reads old entries")
-    func staleRead() async {
-        await expectFailure(of: "concurrent operations on a key are linearizable") {
-            ReadsAnOldCopy()
-        }
-    }
-
-    @Test("answers `unchanged` for a changed entry")
-    func staleConditionalRead() async {
-        await expectFailure(of: "a conditional read answers `unchanged` only for the current version") {
-            AlwaysUnchanged()
-        }
-    }
-
-    @Test("tears writes")
-    func tornWrite() async {
-        await expectFailure(of: "a reader sees one write or another, never a mix of both") { TearsWrites() }
+    @Test("has a fault of its own", arguments: faults)
+    func faulty(_ fault: Fault) async {
+        await expectFailure(of: fault.check) { StoreUnderTest(fault.makeBackend()) }
     }
 
     @Test("forgets to synchronize")
@@ -59,34 +93,6 @@ struct BrokenStoreTests {
         await expectFailure(of: "a crash loses no acknowledged write") {
             let store = ForgetsToSynchronize()
             return StoreUnderTest(store, crash: { store.crash() })
-        }
-    }
-
-    @Test("skips a key between pages")
-    func skippedKey() async {
-        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
-            SkipsAKey()
-        }
-    }
-
-    @Test("skips a change between pages")
-    func skippedChange() async {
-        await expectFailure(of: "paging reports every change once while other clients write between pages") {
-            SkipsAChange()
-        }
-    }
-
-    @Test("ignores the prefix of changes")
-    func ignoredPrefix() async {
-        await expectFailure(of: "changes of a prefix leave out other keys and pass them") {
-            IgnoresThePrefixOfChanges()
-        }
-    }
-
-    @Test("answers the second to last cursor as the latest")
-    func lateLatestCursor() async {
-        await expectFailure(of: "the latest cursor is after every acknowledged write") {
-            ForgetsTheLatestChange()
         }
     }
 
@@ -119,30 +125,11 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("answers an expired cursor with an empty page")
-    func believedCursor() async {
-        await expectFailure(of: "a cursor from another history has expired") {
-            BelievesExpiredCursors()
-        }
-    }
-
-    @Test("repeats versions")
-    func repeatedVersion() async {
-        await expectFailure(of: "versions never repeat, not even for equal values or after a delete") {
-            RepeatsVersions()
-        }
-    }
-
     @Test("repeats versions only after a restore")
     func repeatedVersionAfterRestore() async {
         await expectFailure(of: "no version is reused after a backup was restored") {
             let store = NumbersVersions()
-            return StoreUnderTest(
-                store,
-                backup: {
-                    let putBack = store.backup()
-                    return { putBack() }
-                })
+            return StoreUnderTest(store, backup: { store.backup() })
         }
     }
 
@@ -156,82 +143,11 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("folds the case of keys")
-    func foldedCase() async {
-        await expectFailure(of: "unusual keys are kept apart, byte by byte") { FoldsCase() }
-    }
-
-    @Test("compares keys as Unicode strings")
-    func normalisedKeys() async {
-        await expectFailure(of: "unusual keys are kept apart, byte by byte") { ComparesTexts() }
-    }
-
-    @Test("answers a conflict without the entry")
-    func hiddenConflict() async {
-        await expectFailure(of: "`absent` allows the first write and no second") { HidesTheConflictingEntry() }
-    }
-
     @Test("writes after an error that promised no effect")
     func lateWrite() async {
         await expectFailure(of: "after an error the store is as the error's disposition says") {
             let memory = MemoryBackend()
             return StoreUnderTest(memory, failing: { WritesAfterAnError(memory) })
-        }
-    }
-
-    @Test("writes after it has thrown `cancelled`")
-    func writeAfterCancelling() async {
-        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAfterCancelling() }
-    }
-
-    @Test("writes, and throws `cancelled` all the same")
-    func writeThenRefusal() async {
-        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAndThenRefuses() }
-    }
-
-    @Test("returns the results of a batch in another order")
-    func sortedBatch() async {
-        await expectFailure(of: "a batch of reads returns its results in the order of the requests") { SortsBatches() }
-    }
-
-    @Test("drops the rest of a batch after a conflict")
-    func stoppedBatch() async {
-        await expectFailure(of: "a conflict in a batch does not affect other keys") { StopsAtAConflict() }
-    }
-
-    @Test("confuses similar values")
-    func confusedValues() async {
-        await expectFailure(of: "values that differ in one byte are kept apart") { ConfusesValues() }
-    }
-
-    @Test("accepts larger values than it declares")
-    func ignoredMaximum() async {
-        await expectFailure(of: "a value larger than the declared maximum is rejected, and the old value stays") {
-            IgnoresItsMaximum()
-        }
-    }
-
-    @Test("lists deleted keys")
-    func ghosts() async {
-        await expectFailure(of: "a deleted key is not listed") { ListsTheDeleted() }
-    }
-
-    @Test("sorts keys without regard to case")
-    func sortedLikePeople() async {
-        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
-            SortsLikePeople()
-        }
-    }
-
-    @Test("never signals")
-    func silence() async {
-        await expectFailure(of: "a change signals every subscriber") { NeverSignals() }
-    }
-
-    @Test("signals once")
-    func signalledOnce() async {
-        await expectFailure(of: "a subscriber that consumed a signal is signalled again") {
-            SignalsOnce()
         }
     }
 
@@ -274,13 +190,6 @@ private func expectFailure(
     #expect(
         report.failures.contains { $0.check == check },
         "caught by \(report.failures.map(\.check)) only", sourceLocation: sourceLocation)
-}
-
-private func expectFailure(
-    of check: String, sourceLocation: SourceLocation = #_sourceLocation,
-    makeBackend: @Sendable () async throws -> any KeyValueBackend
-) async {
-    await expectFailure(of: check, sourceLocation: sourceLocation) { StoreUnderTest(try await makeBackend()) }
 }
 
 /// The machine's clock, with sleeps of at most a fifth of a second.

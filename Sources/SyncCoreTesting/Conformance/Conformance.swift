@@ -11,16 +11,30 @@ public import SyncCore
 /// #expect(report.hasPassed)
 /// ```
 public enum Conformance {
+    /// Returns the reason to skip a check for a store; `nil` if it applies.
+    typealias SkipRule = @Sendable (StoreUnderTest) -> String?
+
+    /// Skips stores whose capabilities do not fulfil `condition`.
+    static func undeclared(_ capability: String, _ condition: @escaping @Sendable (Capabilities) -> Bool) -> SkipRule {
+        { condition($0.capabilities) ? nil : "the store declares no \(capability)" }
+    }
+
+    /// Skips stores for which an operation was not supplied.
+    static func without<Operation>(
+        _ name: String, _ operation: @escaping @Sendable (StoreUnderTest) -> Operation?
+    ) -> SkipRule {
+        { operation($0) == nil ? "no `\(name)` was supplied" : nil }
+    }
+
     /// One requirement of the contract.
     public struct Check: Sendable {
         /// A sentence about the behaviour of the store.
         public let name: String
-        /// Returns the reason to skip the check for a store; `nil` if it applies.
-        let reasonToSkip: @Sendable (StoreUnderTest) -> String?
+        let reasonToSkip: SkipRule
         let body: @Sendable (inout Trial) async throws -> Void
 
         init(
-            _ name: String, skippedWhen reasonToSkip: @escaping @Sendable (StoreUnderTest) -> String? = { _ in nil },
+            _ name: String, skippedWhen reasonToSkip: @escaping SkipRule = { _ in nil },
             _ body: @escaping @Sendable (inout Trial) async throws -> Void
         ) {
             self.name = name
@@ -72,24 +86,17 @@ public enum Conformance {
             let checkGenerator = generator.split()
             guard isWanted(check) else { continue }
             var outcome = ConformanceReport.Outcome.passed
-            let duration = await measuring(host.timer) {
-                do {
-                    let store = try await makeStore()
-                    label = store.backend.label
-                    outcome = try await check.outcome(on: store, generator: checkGenerator, host: host)
-                } catch {
-                    outcome = .failed("\(error)")
-                }
+            let elapsed = host.stopwatch()
+            do {
+                let store = try await makeStore()
+                label = store.backend.label
+                outcome = try await check.outcome(on: store, generator: checkGenerator, host: host)
+            } catch {
+                outcome = .failed("\(error)")
             }
-            results.append(ConformanceReport.Result(check: check.name, outcome: outcome, duration: duration))
+            results.append(ConformanceReport.Result(check: check.name, outcome: outcome, duration: elapsed()))
         }
         return ConformanceReport(label: label, seed: seed, results: results)
-    }
-
-    private static func measuring(_ timer: some Clock<Duration>, _ body: () async -> Void) async -> Duration {
-        let begin = timer.now
-        await body()
-        return begin.duration(to: timer.now)
     }
 }
 

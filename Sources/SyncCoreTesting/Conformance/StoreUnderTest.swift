@@ -63,8 +63,7 @@ public struct StoreUnderTest: Sendable {
 }
 
 extension StoreUnderTest {
-    /// A memory store that can be wiped and restored, and that can be reached over a connection that loses requests and
-    /// answers.
+    /// A memory store that can be wiped and restored, and reached over a connection with losses.
     ///
     /// - Parameters:
     ///   - memory: An empty store.

@@ -110,6 +110,21 @@ struct Trial: Sendable {
     }
 }
 
+extension KeyValueBackend {
+    /// Writes `value`, or deletes the key if it is `nil`.
+    func change(
+        _ key: EntryKey, to value: [UInt8]?, if precondition: Precondition = .any
+    ) async throws(BackendError) -> WriteOutcome {
+        guard let value else { return try await delete(key, if: precondition).outcome }
+        return try await write(value, to: key, if: precondition).outcome
+    }
+}
+
+extension ReadOutcome {
+    /// The entry that was read; `nil` if it is absent or unchanged.
+    var entry: Entry? { if case .found(let entry) = self { entry } else { nil } }
+}
+
 func brief(_ bytes: [UInt8]) -> String {
     let shown = bytes.prefix(8).map { String($0) }.joined(separator: " ")
     return bytes.count > 8 ? "[\(shown) …]" : "[\(shown)]"

@@ -62,8 +62,8 @@ package final class ChildProcess {
                 buffer.removeFirst(end + 1)
                 return .line(line)
             }
-            var poll = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
-            let ready = systemPoll(&poll, Int32(clamping: limit.components.seconds * 1_000))
+            var descriptor = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
+            let ready = poll(&descriptor, 1, Int32(clamping: limit.components.seconds * 1_000))
             if ready < 0, errno == EINTR { continue }
             if ready <= 0 { return .silence }
             let more = [UInt8](unsafeUninitializedCapacity: 65_536) { space, count in
@@ -150,11 +150,6 @@ package final class ChildProcess {
     private static func failure(_ what: String, _ code: Int32) -> BackendError {
         BackendError(.other, message: "\(what): no process can be started: \(String(cString: strerror(code)))")
     }
-}
-
-/// The system call, under a name that no local variable shadows.
-private func systemPoll(_ descriptor: inout pollfd, _ milliseconds: Int32) -> Int32 {
-    poll(&descriptor, 1, milliseconds)
 }
 
 private func withCStrings<Result>(

@@ -48,7 +48,7 @@ struct CrashAudit {
         let listed = try await keys(CrashAssignment.prefix(ofRound: round), backend)
         for key in tally.expected.keys.sorted() {
             let outcome = try await backend.read(key).outcome
-            let value: [UInt8]? = if case .found(let entry) = outcome { entry.value } else { nil }
+            let value = outcome.entry?.value
             let acknowledged = tally.expected[key] ?? nil
             if value != acknowledged {
                 guard let unacknowledged = tally.unacknowledged[key], value == unacknowledged else {
@@ -119,7 +119,7 @@ struct CrashAudit {
         return keys
     }
 
-    /// The changes that the processes of a round acknowledged, and the one that each task may have made in addition.
+    /// The acknowledged changes of a round, and the one that each task may have made in addition.
     private struct RoundTally {
         /// The last acknowledged value of each key; `nil` for a delete or no change. Includes keys of unacknowledged
         /// changes.

@@ -7,22 +7,6 @@ struct CrashAssignment: Sendable {
     var process: Int
     var taskCount: Int
 
-    init(seed: UInt64, round: Int, process: Int, taskCount: Int) {
-        self.seed = seed
-        self.round = round
-        self.process = process
-        self.taskCount = taskCount
-    }
-
-    /// Parses ``text``.
-    init?(_ text: String) {
-        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 4, let seed = UInt64(parts[0]), let round = Int(parts[1]), let process = Int(parts[2]),
-            let taskCount = Int(parts[3]), round >= 0, process >= 0, (1...64).contains(taskCount)
-        else { return nil }
-        self.init(seed: seed, round: round, process: process, taskCount: taskCount)
-    }
-
     var text: String { "\(seed):\(round):\(process):\(taskCount)" }
 
     /// The beginning of the keys of a round.
@@ -31,6 +15,17 @@ struct CrashAssignment: Sendable {
     static let counter = "crash/counter"
     /// The first line of a child, before it touches the store.
     static let greeting = "+"
+}
+
+extension CrashAssignment {
+    /// Parses ``text``.
+    init?(_ text: String) {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 4, let seed = UInt64(parts[0]), let round = Int(parts[1]), let process = Int(parts[2]),
+            let taskCount = Int(parts[3]), round >= 0, process >= 0, (1...64).contains(taskCount)
+        else { return nil }
+        self.init(seed: seed, round: round, process: process, taskCount: taskCount)
+    }
 }
 
 /// The steps of one writing task. Child and parent compute the same steps: the child performs them, and the parent

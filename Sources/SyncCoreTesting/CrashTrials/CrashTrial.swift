@@ -133,13 +133,7 @@ private struct CrashWriter {
     private mutating func change(_ key: EntryKey, to value: [UInt8]?) async throws {
         let precondition: Precondition =
             backend.capabilities.compareAndSwap ? versions[key].map(Precondition.matches) ?? .absent : .any
-        switch try await patiently({ backend in
-            if let value {
-                try await backend.write(value, to: key, if: precondition).outcome
-            } else {
-                try await backend.delete(key, if: precondition).outcome
-            }
-        }) {
+        switch try await patiently({ try await $0.change(key, to: value, if: precondition) }) {
         case .written(let version): versions[key] = version
         case .deleted: versions[key] = nil
         case .conflict(let entry):
@@ -151,8 +145,7 @@ private struct CrashWriter {
 
     private func raise() async throws {
         let key = try EntryKey(CrashAssignment.counter)
-        var current: Entry? =
-            if case .found(let entry) = try await patiently({ try await $0.read(key).outcome }) { entry } else { nil }
+        var current = try await patiently { try await $0.read(key).outcome.entry }
         while true {
             let count = current.map { Int(String(decoding: $0.value, as: UTF8.self)) ?? 0 } ?? 0
             let precondition = current.map { Precondition.matches($0.version) } ?? .absent

@@ -2,13 +2,6 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// The device and account that a snapshot was observed for.
-struct ObservationKey: Hashable {
-    var device: Int
-    var name: String?
-    var incarnation: String
-}
-
 /// A snapshot's coverage, with the facts it was derived from.
 struct Observation {
     var account: ModelLedger
@@ -19,10 +12,9 @@ struct Observation {
 
 extension Auditor {
     func mayAdopt(_ name: String, in call: World.Call) {
-        let device = call.process.device.index
+        let device = call.device.index
         adopters[device, default: []].insert(name)
-        // A remote that was reset no longer knows the erasure, so an account that other devices know as erased can be
-        // joined.
+        // A reset remote has forgotten the erasure. Devices can then join an account that others know as erased.
         guard erasedNames.contains(name), hasRemoteForgotten else { return }
         for (index, fact) in acknowledged.enumerated() where fact.account == nil && fact.device == device {
             acknowledged[index].isExempt = true
@@ -37,13 +29,13 @@ extension Auditor {
 
     func didLogIn(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
-        if let other = call.process.device.leftUnsent, other != name { world.marks.reach(.switchedWithUnsent) }
-        visitors[call.process.device.index, default: []].insert(name)
+        if let other = call.device.leftUnsent, other != name { world.marks.reach(.switchedWithUnsent) }
+        visitors[call.device.index, default: []].insert(name)
     }
 
     func didCreate(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
-        visitors[call.process.device.index, default: []].insert(name)
+        visitors[call.device.index, default: []].insert(name)
         checkCreated(account, in: call)
         if erasedNames.contains(name), account.incarnation != Account.initialIncarnation {
             world.marks.reach(.recreated)
@@ -51,7 +43,7 @@ extension Auditor {
     }
 
     func didLogOut(_ report: LogOutReport, in call: World.Call) {
-        call.process.device.leftUnsent = report.hasUnsentFacts ? report.account.name : nil
+        call.device.leftUnsent = report.hasUnsentFacts ? report.account.name : nil
         guard report.hasUnsentFacts, let failure = report.failure, failure.kind == .accountErased else { return }
         world.marks.reach(.erasureLearned)
     }
@@ -78,8 +70,8 @@ extension Auditor {
         for case .unreadable(let record, _) in report.received where record.key.starts(with: [0x9A, 0x06]) {
             world.marks.reach(.unknownKindCarried)
         }
-        if call.process.device.setup.rule != nil, !report.received.isEmpty { world.marks.reach(.mixedRules) }
-        if call.process.device.setup.catalog != 0,
+        if call.device.setup.rule != nil, !report.received.isEmpty { world.marks.reach(.mixedRules) }
+        if call.device.setup.catalog != 0,
             report.received.contains(where: { if case .purchase(let one) = $0 { one.product == "half" } else { false } }
             )
         {
@@ -94,7 +86,7 @@ extension Auditor {
         if case .document? = error.syncError?.reason { world.marks.reach(.liarRefused) }
         if error.syncError?.hasReceived == true { world.marks.reach(.remoteFull) }
         guard !isAllowed(error, in: process) else { return }
-        world.report(.errors, "\(words): \(error.kind): \(error)", lane: process.device.lane)
+        report(.errors, "\(words): \(error.kind): \(error)", process.device)
     }
 
     private func isAllowed(_ error: EntitlementError, in process: SimulatedProcess) -> Bool {
@@ -122,42 +114,35 @@ extension Auditor {
 
     /// Checks a snapshot that a device shows.
     func didObserve(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
-        let device = call.process.device
+        let device = call.device
         for period in snapshot.subscriptions.flatMap(\.periods)
         where period.end.milliseconds % World.day == 0 && period.start.milliseconds % World.day != 0 {
             world.marks.reach(.monthEnd)
         }
         if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
         if call.store.account == call.account { checkAccessBeforeFirstContact(snapshot, in: call) }
-        guard isUndisturbed, call.store.account == call.account,
-            let place = ownPlace(of: call.account, onDevice: false),
-            let own = ownPlace(of: call.account, onDevice: true)
-        else { return }
-        let account = ledger(place, on: device.index) ?? ModelLedger()
+        guard isUndisturbed, call.store.account == call.account else { return }
+        let account = ledger(of: call.account, on: device.index) ?? ModelLedger()
         // Facts that are being adopted are hidden from everyone until the adoption completes.
         guard !account.records.contains(where: \.isClaim) else { return }
         let now = Observation(
-            account: account, device: ledger(own, on: device.index) ?? ModelLedger(),
+            account: account, device: ledger(of: call.account, onDevice: true, on: device.index) ?? ModelLedger(),
             server: serverLedger(of: call.account, on: device.index), coverage: Self.coverage(snapshot))
 
         checkModel(snapshot, now, device)
         checkTrust(snapshot, now, device)
         checkWord(snapshot, now, of: call.account, on: device)
-        let key = ObservationKey(
-            device: device.index, name: call.account.name, incarnation: call.account.incarnation)
-        if let before = observations[key] { checkCoverage(of: call.account, from: before, to: now, device) }
-        observations[key] = now
+        let before = observations[device.index, default: [:]].updateValue(now, forKey: call.account)
+        if let before { checkCoverage(of: call.account, from: before, to: now, device) }
     }
 
     private static func coverage(_ snapshot: Snapshot) -> [String: [ModelSpan]] {
-        var coverage: [String: [ModelSpan]] = [:]
-        for subscription in snapshot.subscriptions {
-            coverage["\(subscription.group)"] =
-                subscription.periods.map {
-                    ModelSpan(start: $0.start.milliseconds, end: $0.end.milliseconds)
-                }.joined
+        snapshot.subscriptions.reduce(into: [:]) { coverage, subscription in
+            let spans = subscription.periods.map {
+                ModelSpan(start: $0.start.milliseconds, end: $0.end.milliseconds)
+            }
+            coverage["\(subscription.group)"] = spans.joined
         }
-        return coverage
     }
 
     /// Checks that facts other than revocations take no covered time away.
@@ -168,7 +153,7 @@ extension Auditor {
         of account: Account, from before: Observation, to now: Observation, _ device: SimulatedDevice
     ) {
         // Anonymous evidence leaves a device ledger only with an adoption, and then proves nothing here. Nor does
-        // evidence that was sent to a server that has forgotten it.
+        // evidence for a server that has since been reset.
         let kept = account.isAnonymous || hasRemoteForgotten ? before.device : withoutSent(before.device)
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil, now.device.missing(of: kept) == nil,
@@ -179,9 +164,8 @@ extension Auditor {
         else { return }
         for (group, spans) in before.coverage.sorted(by: { $0.key < $1.key }) {
             guard let lost = spans.first(where: { now.coverage[group]?.covers([$0]) != true }) else { continue }
-            world.report(
-                .coverage, "\(group) was covered from \(lost.start.date) to \(lost.end.date), and is no longer",
-                lane: device.lane)
+            report(
+                .coverage, "\(group) was covered from \(lost.start.date) to \(lost.end.date), and is no longer", device)
         }
     }
 
@@ -203,7 +187,7 @@ extension Auditor {
             && !facts.1.revocations.contains { !$0.isReinstated }
     }
 
-    /// The revocations in the account's ledger and in evidence that waits on the device, which competes with the
+    /// The revocations in the account's ledger and in evidence on the device. Waiting evidence competes with the
     /// account's ledger or with the server's.
     private func revocations(in held: Observation) -> Set<String> {
         let waiting = held.device.records.compactMap { $0.evidence?.facts }

@@ -13,6 +13,16 @@ struct ClockBounds {
     }
 }
 
+/// The expectations for a device's clock.
+struct ExpectedClock {
+    /// `nil` if nothing is known about its error.
+    var bounds: ClockBounds?
+    /// True if the device received the remote's time.
+    var isContacted = false
+    /// The greatest time that the device has shown since then.
+    var shown: Int64?
+}
+
 extension Auditor {
     /// Records that a process received the remote's time.
     func didReceiveServerTime(_ serverTime: Int64, in process: SimulatedProcess) {
@@ -27,16 +37,16 @@ extension Auditor {
         if correction > World.hour { world.marks.reach(.clockCorrected) }
         if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
         let heard = ClockBounds(lowest: error, highest: error)
+        var clock = clocks[device] ?? ExpectedClock()
         // A contact may set the device's time back.
-        observedTimes[device] = nil
-        // With several answers in flight, or a clock that moved while waiting, it is unknown which answer the process
-        // uses.
+        clock.shown = nil
+        // If several answers are in flight, or the clock moved meanwhile, any of the answers may be the one in use.
         if process.isOverlapping || process.device.clockMoves != process.clockMovesSeen {
-            clocks[device] = clocks[device].map { $0.union(heard) }
+            clock.bounds = clock.bounds?.union(heard)
         } else {
-            clocks[device] = heard
-            contacted.insert(device)
+            (clock.bounds, clock.isContacted) = (heard, true)
         }
+        clocks[device] = clock
     }
 
     /// Expects that an answer does not set the time back within its own uncertainty.
@@ -51,9 +61,7 @@ extension Auditor {
             guard process.isAlive, device.running.count == 1, process.clockMovesSeen == device.clockMoves,
                 let after = process.store?.clockStatus.now.milliseconds, after < before
             else { return }
-            world.report(
-                .clock, "an answer set the time back by \(before - after) ms, less than its uncertainty",
-                lane: device.lane)
+            report(.clock, "an answer set the time back by \(before - after) ms, less than its uncertainty", device)
         }
     }
 
@@ -63,9 +71,9 @@ extension Auditor {
             signatures: process.device.signatureCount)
     }
 
-    /// Checks that a process has the right time after a successful sync with a server whose clock is never wrong.
+    /// Checks the time of a process after a successful sync with a server whose clock is never wrong.
     func checkClockCorrected(since beginning: ClockEvidence, _ call: World.Call) {
-        let device = call.process.device
+        let device = call.device
         let now = clockEvidence(of: call.process)
         guard world.scenario.remote.tellsTime, !world.scenario.movesRemoteClock, now.answers > beginning.answers,
             now.clockMoves == beginning.clockMoves, now.signatures == beginning.signatures,
@@ -73,17 +81,15 @@ extension Auditor {
         else { return }
         let error = time - world.trueTime
         guard abs(error) > 121_000 else { return }
-        world.report(.clock, "a sync succeeded, but time is wrong by \(error) ms", lane: device.lane)
+        report(.clock, "a sync succeeded, but time is wrong by \(error) ms", device)
     }
 
     func didMoveClock(of device: SimulatedDevice, by amount: Int64) {
         device.clockMoves += 1
         if abs(amount) > 60_000 { device.correctionCount += 1 }
         if amount < 0 { world.marks.reach(.clockSetBack) }
-        for index in [device.index] {
-            clocks[index]?.move(by: amount)
-            savedClocks[index]?.move(by: amount)
-        }
+        clocks[device.index]?.bounds?.move(by: amount)
+        savedClocks[device.index]?.bounds?.move(by: amount)
     }
 
     func didStart(_ process: SimulatedProcess) {
@@ -94,32 +100,22 @@ extension Auditor {
             return
         }
         // The store may be up to ten minutes behind: smaller progress of the clock need not be saved.
-        if savedContacted.contains(device.index) {
-            contacted.insert(device.index)
-        } else {
-            contacted.remove(device.index)
-            observedTimes[device.index] = nil
+        var clock = savedClocks[device.index] ?? ExpectedClock()
+        clock.bounds = clock.bounds.map { ClockBounds(lowest: $0.lowest - 605_000, highest: $0.highest + 605_000) }
+        if !unsavedClocks.contains(device.index) {
+            clock.shown = clock.isContacted ? clocks[device.index]?.shown.map { $0 - 605_000 } : nil
         }
-        if unsavedClocks.contains(device.index) {
-            observedTimes[device.index] = savedObservedTimes[device.index]
-        } else if let shown = observedTimes[device.index] {
-            observedTimes[device.index] = shown - 605_000
-        }
-        clocks[device.index] = savedClocks[device.index].map {
-            ClockBounds(lowest: $0.lowest - 605_000, highest: $0.highest + 605_000)
-        }
+        clocks[device.index] = clock
     }
 
     func didSaveClock(of device: Int) {
         savedClocks[device] = clocks[device]
-        savedObservedTimes[device] = observedTimes[device]
-        if contacted.contains(device) { savedContacted.insert(device) }
         unsavedClocks.remove(device)
     }
 
     func didEnd(_ process: SimulatedProcess) {
         let device = process.device
-        if device.running.isEmpty { clocks[device.index] = nil }
+        if device.running.isEmpty { clocks[device.index]?.bounds = nil }
         if hasClaim(on: device.index), !device.hasInterruptedClaim {
             device.hasInterruptedClaim = true
             world.marks.reach(.claimInterrupted)
@@ -131,22 +127,21 @@ extension Auditor {
     func didSeeSignature(on device: SimulatedDevice) {
         if device.clockOffset < -60_000 { device.correctionCount += 1 }
         device.signatureCount += 1
-        clocks[device.index]?.allowTruth()
-        savedClocks[device.index]?.allowTruth()
+        clocks[device.index]?.bounds?.allowTruth()
+        savedClocks[device.index]?.bounds?.allowTruth()
     }
 
     /// Checks the time that a device takes for now.
     func checkClock(_ time: Int64, of device: SimulatedDevice) {
         checkMark(time, of: device)
         guard world.scenario.remote.tellsTime, !device.hasHadTwoProcesses || isHealed,
-            let bounds = clocks[device.index]
+            let bounds = clocks[device.index]?.bounds
         else { return }
         let error = time - world.trueTime
         // One minute of tolerance for the time between the answer and the observation.
         guard error < bounds.lowest - 60_000 || error > bounds.highest + 60_000 else { return }
-        world.report(
-            .clock, "the device is wrong by \(error) ms, outside of \(bounds.lowest) to \(bounds.highest) ms",
-            lane: device.lane)
+        report(
+            .clock, "the device is wrong by \(error) ms, outside of \(bounds.lowest) to \(bounds.highest) ms", device)
     }
 }
 
@@ -154,14 +149,14 @@ extension Auditor {
     /// Checks that time does not go back between two contacts, even if the wall clock is set back. Of two concurrent
     /// observations either may have come first.
     private func checkMark(_ time: Int64, of device: SimulatedDevice) {
-        guard !device.hasHadTwoProcesses, contacted.contains(device.index),
+        guard !device.hasHadTwoProcesses, clocks[device.index]?.isContacted == true,
             stepsUnderWay[device.index, default: 0] <= 1,
             device.running.allSatisfy({ $0.requestsUnderWay == 0 })
         else { return }
-        let shown = observedTimes[device.index] ?? time
-        observedTimes[device.index] = max(shown, time)
+        let shown = clocks[device.index]?.shown ?? time
+        clocks[device.index]?.shown = max(shown, time)
         guard time < shown else { return }
-        world.report(.clock, "time went back from \(shown.date) to \(time.date)", lane: device.lane)
+        report(.clock, "time went back from \(shown.date) to \(time.date)", device)
     }
 }
 

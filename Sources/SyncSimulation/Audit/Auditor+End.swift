@@ -22,9 +22,9 @@ extension Auditor {
                 let remote = remotes[place] ?? ModelLedger()
                 guard ledger.records != remote.records || ledger.isErased != remote.isErased else { continue }
                 let missing = remote.missing(of: ledger) ?? ledger.missing(of: remote)
-                world.report(
+                report(
                     .equalLedgers, "\(place.owner): the device and the remote differ in \(missing?.words ?? "erasure")",
-                    lane: device.lane)
+                    device)
             }
         }
         checkAcknowledged(in: remotes)
@@ -45,8 +45,7 @@ extension Auditor {
         for fact in acknowledged where !fact.isExempt {
             let device = world.devices[fact.device]
             var ledgers = remotes.filter { belongs(fact, to: $0.key, on: nil) }.map(\.value)
-            // Facts of a device stay on that device, as do facts of an adopted ledger whose account has not logged in
-            // since.
+            // Facts of a device stay there. So do facts of an adopted ledger until its account logs in again.
             if fact.isOnDevice || fact.account == nil {
                 guard !device.isLost else { continue }
                 ledgers += self.ledgers(on: device.index).filter { belongs(fact, to: $0.place, on: device.index) }.map(
@@ -56,26 +55,25 @@ extension Auditor {
                 !isSettled(fact.record, for: owners(fact.account, fact.device))
             else { continue }
             if ledgers.contains(where: \.isErased) && !erasedNames.isEmpty { continue }
-            world.report(
-                .nothingLost, "\(fact.words) of \(fact.account ?? "no account") was acknowledged and is gone",
-                lane: device.lane)
+            report(
+                .nothingLost, "\(fact.words) of \(fact.account ?? "no account") was acknowledged and is gone", device)
         }
     }
 
     /// Checks that a new device holds the whole account after restoring.
     func checkRestore(of account: Account, on device: SimulatedDevice) {
-        guard let name = account.name, let key = ownPlace(of: account, onDevice: false) else { return }
+        guard let name = account.name else { return }
         var remote = ModelLedger()
         for (place, ledger) in ledgers(on: nil)
         where place.name == name && place.incarnation == account.incarnation {
             remote = remote.joined(with: ledger)
         }
-        let own = ledger(key, on: device.index) ?? ModelLedger()
+        let own = ledger(of: account, on: device.index) ?? ModelLedger()
         guard own.records != remote.records else { return }
-        world.report(
+        report(
             .restore,
             "\(name) restored on a new device lacks \(own.missing(of: remote)?.words ?? "nothing, and has more")",
-            lane: device.lane)
+            device)
     }
 
     func checkChangeFeed() async throws(BackendError) {
@@ -87,7 +85,7 @@ extension Auditor {
             isSame = try await store.read(key, unless: version).outcome == .unchanged
         }
         guard !isSame else { return }
-        world.report(.changes, "by its cursors the remote holds \(followed)", lane: world.remote.lane)
+        report(.changes, "by its cursors the remote holds \(followed)")
     }
 
     /// Checks the invariants of the whole run.
@@ -109,7 +107,7 @@ extension Auditor {
     /// Checks that no transaction counts for two accounts, or for an account that never recorded it.
     private func checkOwnership() {
         var owners: [[UInt8]: Set<String>] = [:]
-        // A restored store contains facts that were already adopted, which may be adopted again.
+        // Facts in a restored store may be adopted a second time.
         let isAdoptedTwice = world.devices.contains(where: \.wasPutBack)
         for fact in acknowledged {
             let names = fact.account.map { [$0] } ?? adopters[fact.device].map(Array.init) ?? []
@@ -131,9 +129,9 @@ extension Auditor {
             let strangers = names.subtracting(owners[key] ?? names)
             let recorders = Set(acknowledged.filter { $0.record.key == key }.compactMap(\.account))
             if !strangers.isEmpty {
-                world.report(.ownership, "\(strangers.sorted()) holds \(words) of another", lane: world.remote.lane)
+                report(.ownership, "\(strangers.sorted()) holds \(words) of another")
             } else if names.count > max(1, recorders.count), !isAdoptedTwice {
-                world.report(.ownership, "\(names.sorted()) all hold \(words)", lane: world.remote.lane)
+                report(.ownership, "\(names.sorted()) all hold \(words)")
             }
         }
     }
@@ -151,7 +149,7 @@ extension Auditor {
         guard !hasRemoteForgotten else { return }
         for life in erasedIncarnations.sorted(by: { $0.owner < $1.owner }) {
             if ledgers(on: nil).contains(where: { $0.place == life && !$0.ledger.isErased }) {
-                world.report(.erased, "\(life.owner) is on the remote again", lane: world.remote.lane)
+                report(.erased, "\(life.owner) is on the remote again")
             }
             for device in world.devices where !device.isLost {
                 guard let name = life.name, isVisited(name, on: device) else { continue }
@@ -159,9 +157,9 @@ extension Auditor {
                     $0.place.name == name && $0.place.incarnation == life.incarnation && !$0.ledger.isErased
                         && !$0.ledger.records.isEmpty
                 }
-                if !rest.isEmpty { world.report(.erased, "\(life.owner) is still on the device", lane: device.lane) }
+                if !rest.isEmpty { report(.erased, "\(life.owner) is still on the device", device) }
                 if isLoggedIn(life, on: device) {
-                    world.report(.erased, "\(life.owner) is still logged in on the device", lane: device.lane)
+                    report(.erased, "\(life.owner) is still logged in on the device", device)
                 }
             }
         }

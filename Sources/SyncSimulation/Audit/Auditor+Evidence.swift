@@ -23,7 +23,7 @@ extension Auditor {
     /// A store signs anew at each delivery, so a device does not keep a later signature of what it keeps or has from
     /// the server already. A concurrent call may then replace what it keeps.
     func didPresent(_ statement: StoreStatement, in call: World.Call) {
-        let (name, device) = (call.account.name, call.process.device)
+        let (name, device) = (call.account.name, call.device)
         let record = statement.record()
         let ledgers = ledgers(on: device.index).filter { isOwner($0.place, of: name, device) }
         let isKept =
@@ -34,21 +34,17 @@ extension Auditor {
             let waiting = ledgers.compactMap { $0.ledger[record.key] }
             let same = (waiting + earlier.map(\.record)).compactMap { $0.evidence?.facts } + copies(on: device.index)
             guard !same.contains(where: { $0.saysTheSame(as: record.provenFacts) }) else { return }
-            return world.report(
-                .evidence, "evidence of \(statement.words) was acknowledged and is not kept", lane: device.lane)
+            return report(.evidence, "evidence of \(statement.words) was acknowledged and is not kept", device)
         }
-        let isExempt = name.map(erasedNames.contains) ?? !erasedNames.isDisjoint(with: adopters[device.index] ?? [])
-        acknowledged.append(
-            Acknowledged(
-                record: record, words: "evidence of \(statement.words)", account: name, device: device.index,
-                isOnDevice: true, isExempt: isExempt || hasRemoteForgotten))
+        remember(
+            record, "evidence of \(statement.words)", call, isOnDevice: true, isExempt: hasRemoteForgotten)
     }
 
     private func isOwner(_ place: LedgerPlace, of name: String?, _ device: SimulatedDevice) -> Bool {
         place.name == name || (name == nil && place.name.map { adopters[device.index]?.contains($0) == true } == true)
     }
 
-    /// The accounts that may have evidence of a device that was recorded for `name`.
+    /// The accounts to which a device may have sent evidence recorded for `name`.
     func owners(_ name: String?, _ device: Int) -> Set<String> { name.map { [$0] } ?? adopters[device] ?? [] }
 
     private func copies(on device: Int) -> [ModelLedger] { serverLedgers(on: device).map(\.ledger) }
@@ -94,15 +90,14 @@ extension Auditor {
             ?? ModelLedger()
     }
 
-    /// Checks that only evidence whose fate is known has left a device's own ledger.
+    /// Checks evidence that has left a device's own ledger: its fate must be known.
     ///
     /// - Returns: `true` if nothing but evidence has left.
     func didSend(_ old: ModelLedger, _ new: ModelLedger, from place: LedgerPlace, on device: Int) -> Bool {
         let gone = old.records.filter { !new.covers($0) }
         guard place.kind == .device, gone.allSatisfy(\.isEvidence) else { return false }
         for record in gone where !mayLeave(record, place.name, device) {
-            world.report(
-                .evidence, "\(record.words) left the device before the server had it", lane: world.devices[device].lane)
+            report(.evidence, "\(record.words) left the device before the server had it", world.devices[device])
         }
         return true
     }
@@ -114,10 +109,9 @@ extension Auditor {
 
     /// Records a crash between the write of evidence and the write of its facts.
     func noteInterrupted(_ statement: StoreStatement, _ call: World.Call) {
-        guard !call.process.isAlive, let own = ownPlace(of: call.account, onDevice: true),
-            let place = ownPlace(of: call.account, onDevice: false), let purchase = statement.facts.first,
-            ledger(own, on: call.process.device.index)?.covers(statement.record()) == true,
-            ledger(place, on: call.process.device.index)?[purchase.record.key] == nil
+        guard !call.process.isAlive, let purchase = statement.facts.first,
+            ledger(of: call.account, onDevice: true, on: call.device.index)?.covers(statement.record()) == true,
+            ledger(of: call.account, on: call.device.index)?[purchase.record.key] == nil
         else { return }
         world.marks.reach(.evidenceInterrupted)
     }
@@ -127,7 +121,7 @@ extension Auditor {
         if old.records.contains(where: { $0.isEvidence && !new.covers($0) }) { world.marks.reach(.evidenceAdopted) }
     }
 
-    /// Checks that no evidence waits after healing on a device that has synced.
+    /// Checks that after healing no evidence waits on synced devices.
     func checkOutboxes() {
         guard world.remote.server != nil else { return }
         for device in world.devices where !device.isLost {
@@ -135,7 +129,7 @@ extension Auditor {
                 guard isCurrent(place), let name = place.name, isVisited(name, on: device),
                     let waiting = ledger.records.first(where: \.isEvidence)
                 else { continue }
-                world.report(.evidence, "\(place.owner): \(waiting.words) still waits", lane: device.lane)
+                report(.evidence, "\(place.owner): \(waiting.words) still waits", device)
             }
         }
     }

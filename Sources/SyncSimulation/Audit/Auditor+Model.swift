@@ -1,8 +1,8 @@
 import Entitlements
 
 extension Auditor {
-    /// Compares a snapshot with the model's replay of the same facts. Under rules that the model does not know, it
-    /// checks only that no paid time is missing.
+    /// Compares a snapshot with the model's replay of the same facts. Under rules unknown to the model, it checks only
+    /// that no paid time is missing.
     func checkModel(_ snapshot: Snapshot, _ held: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
         let model = ModelReplay(
@@ -17,7 +17,7 @@ extension Auditor {
             if spans != paid {
                 report(.model, "\(group) is shown as \(spans.words) instead of \(paid.words)", device)
             }
-            checkNow(of: group, snapshot, paid, device)
+            checkNow(of: group, snapshot, model, device)
         }
         guard isKnown else { return }
         let now = snapshot.at.milliseconds
@@ -39,19 +39,14 @@ extension Auditor {
         }
     }
 
-    private func report(_ oracle: Violation.Oracle, _ message: String, _ device: SimulatedDevice) {
-        world.report(oracle, message, lane: device.lane)
-    }
-
     /// Checks the present state: a group is active inside a period, and its end is that of the current or else the
     /// last period.
     private func checkNow(
-        of group: String, _ snapshot: Snapshot, _ paid: [ModelSpan], _ device: SimulatedDevice
+        of group: String, _ snapshot: Snapshot, _ model: ModelReplay, _ device: SimulatedDevice
     ) {
         guard let shown = snapshot[group: GroupID(group)] else { return }
         let now = snapshot.at.milliseconds
-        let isActive = paid.contains { $0.contains(now) }
-        let end = paid.last { $0.start <= now }?.end
+        let (isActive, end) = (model.isActive(group, at: now), model.end(group, at: now))
         guard shown.isActive != isActive || shown.expires?.milliseconds != end else { return }
         let words = (Self.words(shown.isActive, shown.expires?.milliseconds), Self.words(isActive, end))
         report(.model, "\(group) is shown as \(words.0) instead of \(words.1)", device)
@@ -61,17 +56,17 @@ extension Auditor {
         "\(isActive ? "active" : "inactive") until \(end?.date ?? "never")"
     }
 
-    /// Checks that the total of the periods shown is at least the time that was paid.
+    /// Checks that the shown periods add up to at least the paid time.
     private func checkPaidTime(
         of group: String, paid: [ModelSpan], shown: [ModelSpan], _ device: SimulatedDevice
     ) {
         let (owed, given) = (paid.length, shown.length)
         // A rule may wait for the remote; after healing all devices have reached it.
         guard isHealed, given < owed else { return }
+        let days = (owed - given) / World.day
         report(
             .paidTime,
-            "\((owed - given) / World.day) days of \(group) that were paid are missing: \(shown.words)"
-                + " instead of \(paid.words)", device)
+            "\(days) days of \(group) that were paid are missing: \(shown.words) instead of \(paid.words)", device)
     }
 }
 

@@ -3,11 +3,11 @@ import Entitlements
 import SyncCore
 
 extension Auditor {
-    /// Checks that a purchase was recorded with the values that the shopper passed.
+    /// Checks that a purchase was recorded with the values of `sale`.
     func checkRecorded(_ sale: Sale, in call: World.Call) {
         let name = call.account.name
         let sold = terms(of: sale.product)
-        for (place, ledger) in ledgers(on: call.process.device.index) where place.name == name {
+        for (place, ledger) in ledgers(on: call.device.index) where place.name == name {
             for purchase in ledger.facts.purchases where purchase.transaction.id == ModelID(sale.transaction) {
                 let date = sale.date.map { World.epoch + $0 }
                 let isSame =
@@ -15,16 +15,14 @@ extension Auditor {
                     && purchase.stamp.isSigned == sale.isSigned && (date == nil || date == purchase.date)
                 if !sold.contains(purchase.terms) {
                     let terms = purchase.terms.map { "\($0)" } ?? "unknown terms"
-                    world.report(
-                        .model, "\(sale.transaction) was recorded at \(terms), the terms of no catalogue",
-                        lane: call.process.device.lane)
+                    report(
+                        .model, "\(sale.transaction) was recorded at \(terms), the terms of no catalogue", call.device)
                 }
                 guard !isSame else { continue }
-                world.report(
+                report(
                     .nothingLost,
                     "\(sale.transaction) was recorded as \(purchase.quantity) × \(purchase.product) of"
-                        + " \(purchase.date.date)\(purchase.stamp.isSigned ? ", signed" : "")",
-                    lane: call.process.device.lane)
+                        + " \(purchase.date.date)\(purchase.stamp.isSigned ? ", signed" : "")", call.device)
             }
         }
     }
@@ -44,7 +42,7 @@ extension Auditor {
     func checkStatement(on transaction: TransactionReference, isReinstated: Bool, in call: World.Call) {
         guard isExclusive(call) else { return }
         // The ledger of the account may hold one statement, and the ledger of the device a stronger one.
-        let ledger = ledgers(on: call.process.device.index)
+        let ledger = ledgers(on: call.device.index)
             .filter { $0.place.name == call.account.name && $0.place.incarnation == call.account.incarnation }
             .reduce(ModelLedger()) { $0.joined(with: $1.ledger) }
         for revocation in ledger.facts.revocations
@@ -52,10 +50,10 @@ extension Auditor {
             && revocation.transaction.store == ModelID("\(transaction.store)")
             && revocation.isReinstated != isReinstated
         {
-            world.report(
+            report(
                 .nothingLost,
                 "\(isReinstated ? "the reversal of the refund" : "the refund") of \(transaction)"
-                    + " was acknowledged and does not count", lane: call.process.device.lane)
+                    + " was acknowledged and does not count", call.device)
         }
     }
 
@@ -72,7 +70,7 @@ extension Auditor {
 
     /// Returns `true` if no other call has used the device's store since this call started.
     func isExclusive(_ call: World.Call) -> Bool {
-        let device = call.process.device
+        let device = call.device
         return call.process.isAlive && device.running.count == 1 && device.setup.pollingHours == nil
             && call.exclusiveStep != nil && call.exclusiveStep == stepsBegun[device.index] && !isErased(call.account)
     }
@@ -83,23 +81,21 @@ extension Auditor {
     /// Checks that spending a unit reduced the balance by one.
     func checkSpent(_ id: String, before: Int64, after: Int64, in call: World.Call) {
         guard isExclusive(call), after != before - 1 else { return }
-        world.report(
-            .spends, "\(id) spent one of \(before) units, but \(after) are left",
-            lane: call.process.device.lane)
+        report(.spends, "\(id) spent one of \(before) units, but \(after) are left", call.device)
     }
 
-    /// Checks that an expiry equal to the one that the device shows adds no fact.
+    /// Checks that asserting the expiry shown by the device adds no fact.
     func checkEcho(_ group: String, _ shown: Snapshot, _ receipt: RecordingReceipt, in call: World.Call) {
         let now = shown.at.milliseconds
         guard isExclusive(call), !receipt.newFacts.isEmpty, let subscription = shown[group: GroupID(group)],
             subscription.isActive, let end = subscription.expires?.milliseconds, end - now > 60_000
         else { return }
         // For a device with a purchase dated in its future, the statement covers a different span.
-        let device = call.process.device.index
+        let device = call.device.index
         let ledgers = ledgers(on: device).filter { $0.place.name == call.account.name }.map(\.ledger)
         let known = ledgers + [serverLedger(of: call.account, on: device)]
         guard !known.flatMap(\.facts.purchases).contains(where: { $0.date > now }) else { return }
-        world.report(.model, "the echo of \(group)'s own end was recorded", lane: call.process.device.lane)
+        report(.model, "the echo of \(group)'s own end was recorded", call.device)
     }
 
     /// Checks that a name keeps one incarnation until it is erased.
@@ -107,14 +103,12 @@ extension Auditor {
         guard let name = account.name, call.process.isAlive, !hasRemoteForgotten else { return }
         let times = eraseCounts[name, default: 0]
         if let known = createdAccounts[name], known.times == times, known.incarnation != account.incarnation {
-            world.report(
-                .ownership, "\(name) was created as \(known.incarnation) and as \(account.incarnation)",
-                lane: call.process.device.lane)
+            report(.ownership, "\(name) was created as \(known.incarnation) and as \(account.incarnation)", call.device)
         }
         if erasesUnderWay == 0 { createdAccounts[name] = (account.incarnation, times) }
     }
 
-    /// Checks that no store contains a transaction or a spend that no step made.
+    /// Checks that every transaction and spend in a store comes from a step.
     func checkInventedFacts() {
         var sold = Set(world.scenario.statedTransactions.map { ModelID($0) })
         var spent: Set<ModelID> = []
@@ -160,9 +154,9 @@ struct ClockEvidence: Equatable {
 extension Auditor {
     /// Captures the state before a call that syncs; `nil` without a logged-in account.
     func willSync(_ call: World.Call) -> SyncBeginning? {
-        let device = call.process.device
+        let device = call.device
         syncsUnderWay[device.index, default: 0] += 1
-        guard call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
+        guard call.account.name != nil, let key = ownPlace(of: call.account),
             let place = LedgerPlace(key.text)
         else { return nil }
         return SyncBeginning(
@@ -172,7 +166,7 @@ extension Auditor {
 
     /// Checks the result of a sync that ended, with `error` if it failed.
     func didEndSync(_ beginning: SyncBeginning?, _ call: World.Call, _ error: EntitlementError?) {
-        let device = call.process.device
+        let device = call.device
         syncsUnderWay[device.index, default: 1] -= 1
         guard let beginning else { return }
         // If the local store failed, it may have done so after the remote had answered.
@@ -188,38 +182,35 @@ extension Auditor {
     /// Checks that both sides contain what the other side had when the sync started. Skipped for a remote with an
     /// entry for each replica, where a late request may restore an older entry, and for a remote that was reset.
     private func checkSynced(_ beginning: SyncBeginning, _ call: World.Call) {
-        let device = call.process.device
+        let device = call.device
         guard world.scenario.remote.comparesAndSwaps, !hasRemoteForgotten, erasedNames.isEmpty,
             device.replacementCount == beginning.deviceLosses
         else { return }
         let remote = remoteLedger(beginning.place)
         if let missing = remote.missing(of: beginning.local) {
-            world.report(
-                .equalLedgers, "a sync succeeded, but the remote lacks \(missing.words)", lane: device.lane)
+            report(.equalLedgers, "a sync succeeded, but the remote lacks \(missing.words)", device)
         }
         // Not with stale reads: a cache may have answered.
         guard world.scenario.faults.staleReads == 0 else { return }
         let local = ledger(beginning.key, on: device.index) ?? ModelLedger()
         if let missing = local.missing(of: beginning.remote) {
-            world.report(
-                .equalLedgers, "a sync succeeded, but the device lacks \(missing.words)", lane: device.lane)
+            report(.equalLedgers, "a sync succeeded, but the device lacks \(missing.words)", device)
         }
     }
 
-    /// Checks that a device which never reached the remote reports `restoreNeeded` instead of `notPurchased`.
+    /// Checks that a device reports `restoreNeeded` instead of `notPurchased` until it has reached the remote.
     func checkAccessBeforeFirstContact(_ snapshot: Snapshot, in call: World.Call) {
-        let device = call.process.device
+        let device = call.device
         guard !isHealed, device.setup.pollingHours == nil, syncsUnderWay[device.index, default: 0] == 0,
-            call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
+            call.account.name != nil, let key = ownPlace(of: call.account),
             let place = LedgerPlace(key.text), knownRemotes[device.index]?.contains(place) != true
         else { return }
         for item in snapshot.access {
             switch item.access {
             case .granted, .denied(.restoreNeeded), .denied(.pendingApproval), .denied(.signInNeeded): continue
             case .denied(let denial):
-                world.report(
-                    .restore, "\(place.owner) never reached the remote, but \(item.entitlement) is \(denial)",
-                    lane: device.lane)
+                report(
+                    .restore, "\(place.owner) never reached the remote, but \(item.entitlement) is \(denial)", device)
             }
         }
     }

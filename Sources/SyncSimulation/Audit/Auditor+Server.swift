@@ -2,9 +2,6 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// The statements of the store that reached the server for an account: the latest of each transaction.
-typealias Deliveries = [String: StoreStatement]
-
 // The server's word: it says what the store signed last, and is the same for every device.
 extension Auditor {
     /// Records that the server adds a statement to the server ledger of an account.
@@ -65,10 +62,10 @@ extension Auditor {
         let word = ModelReplay(account: ModelLedger(), server: held.server, catalogue: catalogue(of: device))
         for (group, spans) in held.coverage.sorted(by: { $0.key < $1.key })
         where !word.coverage(of: group).covers(spans) {
-            world.report(.trust, "\(group) is shown for time that the server has not verified", lane: device.lane)
+            report(.trust, "\(group) is shown for time that the server has not verified", device)
         }
         for product in snapshot.owned where !word.owns("\(product)", at: snapshot.at.milliseconds) {
-            world.report(.trust, "\(product) is shown as owned, but the server has not verified it", lane: device.lane)
+            report(.trust, "\(product) is shown as owned, but the server has not verified it", device)
         }
     }
 
@@ -81,7 +78,7 @@ extension Auditor {
     }
 
     /// Checks at the end that every server ledger has the latest statement of each transaction that reached it, and
-    /// nothing else, and that every device has and shows it.
+    /// nothing else.
     func checkServer() {
         guard let server = world.remote.server, !hasRemoteForgotten else { return }
         var holders: [ModelTransaction: String] = [:]
@@ -91,18 +88,17 @@ extension Auditor {
             for statement in statements.values.sorted(by: { $0.transaction < $1.transaction }) {
                 check(statement, in: facts, of: name)
                 guard server.owner(of: statement.line) != account else { continue }
-                world.report(.ownership, "\(name) has \(statement.words) of another", lane: world.remote.lane)
+                report(.ownership, "\(name) has \(statement.words) of another")
             }
         }
         for (name, incarnation, ledger) in serverLedgers(on: nil) where !erasedNames.contains(name) {
             let known = deliveries.first { $0.key.name == name && $0.key.incarnation == incarnation }?.value ?? [:]
             for purchase in ledger.facts.purchases {
                 if known["\(purchase.transaction.id)"] == nil {
-                    world.report(.trust, "the server took \(purchase.transaction) for genuine", lane: world.remote.lane)
+                    report(.trust, "the server took \(purchase.transaction) for genuine")
                 }
                 if let other = holders.updateValue(name, forKey: purchase.transaction) {
-                    world.report(
-                        .ownership, "\(purchase.transaction) counts for \(other) and \(name)", lane: world.remote.lane)
+                    report(.ownership, "\(purchase.transaction) counts for \(other) and \(name)")
                 }
             }
         }
@@ -117,27 +113,25 @@ extension Auditor {
             && purchase?.product == ModelID(statement.product) && purchase?.date == World.epoch + statement.date
             && revocation.map { $0.revokedAt == statement.revokedAt.map { World.epoch + $0 } } == true
         guard !isSame else { return }
-        world.report(.trust, "the server ledger of \(name) does not say \(statement.words)", lane: world.remote.lane)
+        report(.trust, "the server ledger of \(name) does not say \(statement.words)")
     }
 
-    /// Checks that a device that has synced has the server's word, and derives the same time from it as the server.
+    /// Checks that a synced device has the server's word, and derives the same time from it as the server.
     func checkWord(_ snapshot: Snapshot, _ held: Observation, of account: Account, on device: SimulatedDevice) {
-        guard let server = world.remote.server, !hasRemoteForgotten, let name = account.name,
-            !erasedNames.contains(name), let key = ownPlace(of: account, onDevice: false), hasAgreed
+        guard world.remote.server != nil, !hasRemoteForgotten, let name = account.name,
+            !erasedNames.contains(name), hasAgreed
         else { return }
-        _ = server
         let word = serverLedger(of: account, on: nil)
         guard held.server.records == word.records else {
             let missing = (held.server.missing(of: word) ?? word.missing(of: held.server))?.words ?? "nothing"
-            return world.report(
-                .equalLedgers, "\(name): the device's copy of the server ledger differs in \(missing)",
-                lane: device.lane)
+            return report(
+                .equalLedgers, "\(name): the device's copy of the server ledger differs in \(missing)", device)
         }
         guard world.subject.hasDefaultRules, device.setup.rule == nil, device.setup.catalog == 0 else { return }
-        let remote = ledger(key, on: nil) ?? ModelLedger()
+        let remote = ledger(of: account, on: nil) ?? ModelLedger()
         let derived = ModelReplay(account: remote, server: word, catalogue: catalogue(of: device))
         for (group, spans) in held.coverage.sorted(by: { $0.key < $1.key }) where derived.coverage(of: group) != spans {
-            world.report(.equalLedgers, "\(name): the device and the server differ about \(group)", lane: device.lane)
+            report(.equalLedgers, "\(name): the device and the server differ about \(group)", device)
         }
     }
 }

@@ -39,7 +39,7 @@ extension Auditor {
         guard let old = change.old, ModelLedger(document: old) == nil, !new.isErased,
             let since = world.tamperTimes[change.key], world.recorder.now - since > World.longestExchange
         else { return }
-        world.report(.neverShrinks, "\(change.key) could not be read and was overwritten", lane: world.remote.lane)
+        report(.neverShrinks, "\(change.key) could not be read and was overwritten")
     }
 
     /// Returns `true` if every fact of the anonymous ledger is in the ledger of an account that adopts on this device.
@@ -74,11 +74,7 @@ extension Auditor {
     func didReplaceStore(of device: SimulatedDevice) {
         clocks[device.index] = nil
         savedClocks[device.index] = nil
-        contacted.remove(device.index)
-        savedContacted.remove(device.index)
-        observedTimes[device.index] = nil
-        savedObservedTimes[device.index] = nil
-        observations = observations.filter { $0.key.device != device.index }
+        observations[device.index] = nil
     }
 }
 

@@ -30,29 +30,25 @@ final class Auditor {
     var erasedNames: Set<String> = []
     /// The incarnations whose erasure the remote has recorded.
     var erasedIncarnations: Set<LedgerPlace> = []
-    /// Purchases by transaction, as the shopper passed them.
-    var sales: [String: (sale: Sale, devices: Set<Int>, at: Int64)] = [:]
+    /// The devices that recorded each purchase, by transaction, and the time of its first recording.
+    var sales: [String: (devices: Set<Int>, at: Int64)] = [:]
     /// The terms at which the devices sell each product.
     var terms: [String: Set<ModelTerms?>] = [:]
-    var clocks: [Int: ClockBounds] = [:]
-    var savedClocks: [Int: ClockBounds] = [:]
-    /// The devices that received the remote's time, and the greatest time they have shown since.
-    var contacted: Set<Int> = []
-    var observedTimes: [Int: Int64] = [:]
+    /// The expectations for each device's clock.
+    var clocks: [Int: ExpectedClock] = [:]
     /// The same as of the last time that each device's store saved its clock.
-    var savedContacted: Set<Int> = []
-    var savedObservedTimes: [Int: Int64] = [:]
+    var savedClocks: [Int: ExpectedClock] = [:]
     /// Devices whose store failed to save the time since it last succeeded.
     var unsavedClocks: Set<Int> = []
-    /// The last observation of each replica.
-    var observations: [ObservationKey: Observation] = [:]
+    /// The last observation of each device and account.
+    var observations: [Int: [Account: Observation]] = [:]
     var isHealed = false
     /// True after the sync rounds that make all replicas equal.
     var hasAgreed = false
     /// Evidence that the server refused.
     var refusals: Set<Refusal> = []
-    /// The statements that reached the server, by account.
-    var deliveries: [Account: Deliveries] = [:]
+    /// The latest statement of each transaction that reached the server, by account and transaction.
+    var deliveries: [Account: [String: StoreStatement]] = [:]
     /// The transactions whose purchases, reversals of refunds or grace periods clients have invented.
     var claimed: Set<ModelID> = []
     /// The terms of the devices' catalogues, by their index.
@@ -78,6 +74,11 @@ final class Auditor {
 
     init(world: World) {
         self.world = world
+    }
+
+    /// Reports a violation by a device, or by the remote if `device` is `nil`.
+    func report(_ oracle: Violation.Oracle, _ message: String, _ device: SimulatedDevice? = nil) {
+        world.report(oracle, message, lane: device?.lane ?? world.remote.lane)
     }
 
     struct DecodedPlace: Hashable {
@@ -146,9 +147,9 @@ final class Auditor {
         let after = holdings()
         for index in acknowledged.indices where !acknowledged[index].isExempt && !after.contains(index) {
             guard before.contains(index) else {
-                world.report(
+                report(
                     .nothingLost, "\(acknowledged[index].words) is in no remaining store",
-                    lane: world.devices[acknowledged[index].device].lane)
+                    world.devices[acknowledged[index].device])
                 acknowledged[index].isExempt = true
                 continue
             }
@@ -170,49 +171,49 @@ extension Auditor {
             case .pending, .contradiction, .recording, .evidence: continue
             default: break
             }
-            let record = ModelLedger.Record(
-                key: fact.record.key, order: fact.record.order, payload: fact.record.payload)
-            note(record, fact.words, call)
+            note(ModelRecord(fact.record), fact.words, call)
         }
     }
 
     func didAcknowledgeUnknown(_ id: String, in call: World.Call) {
         guard call.process.isAlive else { return }
-        let record = UnknownRecord.record(id)
-        note(
-            ModelLedger.Record(key: record.key, order: record.order, payload: record.payload),
-            "the unknown record \(id)", call)
+        note(ModelRecord(UnknownRecord.record(id)), "the unknown record \(id)", call)
     }
 
-    private func note(_ record: ModelLedger.Record, _ words: String, _ call: World.Call) {
-        let name = call.account.name
-        let holders = ledgers(on: call.process.device.index).filter { $0.ledger.isErased || $0.ledger.covers(record) }
+    private func note(_ record: ModelRecord, _ words: String, _ call: World.Call) {
+        let holders = ledgers(on: call.device.index).filter { $0.ledger.isErased || $0.ledger.covers(record) }
         if holders.isEmpty {
-            world.report(
-                .nothingLost, "\(words) was acknowledged and is not in the device's store",
-                lane: call.process.device.lane)
+            report(.nothingLost, "\(words) was acknowledged and is not in the device's store", call.device)
         }
         let isOnDevice = !holders.contains { $0.place.kind == .account && !$0.ledger.isErased }
+        remember(record, words, call, isOnDevice: isOnDevice)
+    }
+
+    /// Remembers a record whose recording was acknowledged.
+    func remember(
+        _ record: ModelRecord, _ words: String, _ call: World.Call, isOnDevice: Bool, isExempt: Bool = false
+    ) {
+        let (name, device) = (call.account.name, call.device.index)
+        let mayBeErased = name.map(erasedNames.contains) ?? !erasedNames.isDisjoint(with: adopters[device] ?? [])
         acknowledged.append(
             Acknowledged(
-                record: record, words: words, account: name, device: call.process.device.index, isOnDevice: isOnDevice,
-                isExempt: name.map(erasedNames.contains) ?? !erasedNames.isDisjoint(
-                    with: adopters[call.process.device.index] ?? [])))
+                record: record, words: words, account: name, device: device, isOnDevice: isOnDevice,
+                isExempt: isExempt || mayBeErased))
     }
 
     /// Checks a recorded purchase.
     func didBuy(_ sale: Sale, _ call: World.Call) {
         guard call.process.isAlive else { return }
-        let device = call.process.device
+        let device = call.device
         checkRecorded(sale, in: call)
-        if var known = sales[sale.transaction] {
-            if known.devices.insert(device.index).inserted { world.marks.reach(.sameTransactionTwice) }
-            sales[sale.transaction] = known
+        if let known = sales[sale.transaction] {
+            if !known.devices.contains(device.index) { world.marks.reach(.sameTransactionTwice) }
+            sales[sale.transaction]?.devices.insert(device.index)
         } else {
             let now = world.recorder.now
             let others = sales.values.filter { !$0.devices.contains(device.index) && now - $0.at < 60_000 }
             if !others.isEmpty { world.marks.reach(.boughtAtOnce) }
-            sales[sale.transaction] = (sale, [device.index], world.recorder.now)
+            sales[sale.transaction] = ([device.index], now)
         }
     }
 
@@ -221,20 +222,19 @@ extension Auditor {
 
     /// Checks that a purchase is active immediately afterwards.
     func didReadAccessAfterPurchase(_ sale: Sale, _ access: Access, _ call: World.Call) {
-        guard call.process.device.setup.rule == nil, world.subject.hasDefaultRules else { return }
+        guard call.device.setup.rule == nil, world.subject.hasDefaultRules else { return }
         if case .granted = access { return }
         // A purchase that was refunded before it was made grants nothing.
-        guard !hasRevocation(of: sale.transaction, on: call.process.device.index), call.store.account == call.account
+        guard !hasRevocation(of: sale.transaction, on: call.device.index), call.store.account == call.account
         else { return }
         // Another process may have adopted the anonymous ledger.
-        if call.account.isAnonymous, adopters[call.process.device.index] != nil { return }
-        if let name = call.account.name, erasedNames.contains(name) { return }
+        if call.account.isAnonymous, adopters[call.device.index] != nil { return }
+        if isErased(call.account) { return }
         // Under `verified` only what the server has verified counts.
-        if serverLedger(of: call.account, on: call.process.device.index).facts.policy == .verified { return }
+        if serverLedger(of: call.account, on: call.device.index).facts.policy == .verified { return }
         // A purchase made while the clock is being corrected may carry a date that never existed.
-        guard call.process.device.correctionCount == call.correctionCount else { return }
-        world.report(
-            .activeAtOnce, "\(sale.transaction) was bought, but access is \(access)", lane: call.process.device.lane)
+        guard call.device.correctionCount == call.correctionCount else { return }
+        report(.activeAtOnce, "\(sale.transaction) was bought, but access is \(access)", call.device)
     }
 
     private func hasRevocation(of transaction: String, on device: Int) -> Bool {
@@ -247,18 +247,22 @@ extension Auditor {
 
     func didSpend(_ id: String, of product: ProductID, in call: World.Call) {
         // The record is looked up by its id, since `use` does not return it.
-        for (_, ledger) in ledgers(on: call.process.device.index) {
+        for (_, ledger) in ledgers(on: call.device.index) {
             let record = ledger.records.first { $0.key.first == 0x42 && $0.key.contains(Array(id.utf8)) }
             if let record { return note(record, "spend \(id)", call) }
         }
         if isErased(call.account) { return }
-        world.report(
-            .spends, "spend \(id) was acknowledged and is not in the device's store", lane: call.process.device.lane)
+        report(.spends, "spend \(id) was acknowledged and is not in the device's store", call.device)
     }
 
     func isErased(_ account: Account) -> Bool { account.name.map(erasedNames.contains) ?? false }
 
-    func ownPlace(of account: Account, onDevice: Bool) -> EntryKey? {
+    /// An account's ledger on a device or the remote, or the part of it that stays on the device.
+    func ledger(of account: Account, onDevice: Bool = false, on device: Int?) -> ModelLedger? {
+        ownPlace(of: account, onDevice: onDevice).flatMap { ledger($0, on: device) }
+    }
+
+    func ownPlace(of account: Account, onDevice: Bool = false) -> EntryKey? {
         let path = account.name.map { "accounts/\($0)/\(account.incarnation)/ledger" } ?? "anonymous/ledger"
         do { return try EntryKey(onDevice ? "device/" + path : path) } catch { return nil }
     }

@@ -2,9 +2,9 @@ import SyncCore
 
 /// Checks what readers of a cluster see, from the answers of the cluster alone. Single-threaded.
 ///
-/// Each key is a register. A version that is read must be that of the last acknowledged write, of a write that overlaps
-/// it or the read, or of a write of unknown outcome. A write that was reported as not done explains nothing. A change
-/// feed is followed after each acknowledged write, and must report it.
+/// Each key is a register. A read must return the version of the last acknowledged write, of a write that overlaps this
+/// write or the read, or of a write of unknown outcome. A write that was reported as not done explains nothing. A
+/// change feed is followed after each acknowledged write, and must report it.
 final class StoreWitness {
     /// A write that was not acknowledged: under way, or of unknown outcome.
     private struct OpenWrite {
@@ -149,7 +149,7 @@ final class StoreWitness {
         }
     }
 
-    /// Checks that the reader who followed from the beginning has seen every change.
+    /// Checks that following the feed from the beginning has shown every change.
     func checkEnd(_ store: StoreContents) async {
         await follow(store, nil)
         for key in Set(feed.versions.keys).union(store.keys).sorted() {

@@ -10,8 +10,3 @@ enum UnknownRecord {
             payload: [0x0A, UInt8(clamping: text.count)] + text)
     }
 }
-
-/// The position of the format version in a document.
-enum LaterFormat {
-    static let versionOffset = 4
-}

@@ -12,7 +12,7 @@ import Darwin
 ///
 /// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` in the concurrency
 /// library's executor interface). Without the hook, and for jobs of the main actor, the simulation still notices an
-/// escaped task that uses a simulated clock or store, or that is awaited.
+/// escaped task if it uses a simulated clock or store, or is awaited.
 enum EscapeWatch {
     private typealias Enqueue = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Enqueue) -> Void
@@ -53,12 +53,9 @@ enum EscapeWatch {
         pointer.assumingMemoryBound(to: Int.self).pointee += 1
     }
 
-    /// Resets this thread's count.
-    ///
-    /// - Returns: `true` if the runtime reports jobs that escape.
-    @discardableResult
-    static func begin() -> Bool {
-        let isInstalled = isInstalled
+    /// Resets this thread's count, after setting the hook on the first call.
+    static func begin() {
+        _ = isInstalled
         let pointer: UnsafeMutablePointer<Int>
         if let known = pthread_getspecific(key) {
             pointer = known.assumingMemoryBound(to: Int.self)
@@ -67,7 +64,6 @@ enum EscapeWatch {
             pthread_setspecific(key, pointer)
         }
         pointer.initialize(to: 0)
-        return isInstalled
     }
 
     /// The number of jobs that went from this thread to the global executor since ``begin()``.

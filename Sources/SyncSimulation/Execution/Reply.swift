@@ -1,23 +1,24 @@
-import SyncCore
-
-/// The result that a request waits for: an answer, a timeout or the end of the process, whichever comes first.
-/// Single-threaded.
+/// The result that tasks wait for: of several results the first one counts, such as an answer, a timeout or the end of
+/// the process. Single-threaded.
 final class Reply<Value: Sendable>: @unchecked Sendable {
-    private var continuation: UnsafeContinuation<Result<Value, BackendError>, Never>?
-    private var result: Result<Value, BackendError>?
+    private var continuations: [UnsafeContinuation<Value, Never>] = []
+    private var value: Value?
 
-    var isResolved: Bool { result != nil }
+    var isResolved: Bool { value != nil }
 
-    func wait() async -> Result<Value, BackendError> {
+    func wait() async -> Value {
         await withUnsafeContinuation { continuation in
-            if let result { continuation.resume(returning: result) } else { self.continuation = continuation }
+            if let value { continuation.resume(returning: value) } else { continuations.append(continuation) }
         }
     }
 
-    func resolve(_ result: Result<Value, BackendError>) {
-        guard self.result == nil else { return }
-        self.result = result
-        continuation?.resume(returning: result)
-        continuation = nil
+    /// Resumes the waiting tasks. Returns `false` if the reply was already resolved.
+    @discardableResult
+    func resolve(_ value: Value) -> Bool {
+        guard self.value == nil else { return false }
+        self.value = value
+        for continuation in continuations { continuation.resume(returning: value) }
+        continuations = []
+        return true
     }
 }

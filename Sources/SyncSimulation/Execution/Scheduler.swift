@@ -10,7 +10,6 @@ final class Scheduler: @unchecked Sendable {
 
     private struct Timer {
         var at: Int64
-        /// Timers of equal times fire in the order in which they were set.
         var number: UInt64
         var action: () -> Void
     }
@@ -18,8 +17,8 @@ final class Scheduler: @unchecked Sendable {
     let executor: SimulationExecutor
     /// Microseconds since the start of the run.
     private(set) var now: Int64 = 0
+    /// The pending timers, the next one last.
     private var timers: [Timer] = []
-    private var cancelled: Set<UInt64> = []
     private var lastNumber: UInt64 = 0
     /// The number of jobs that came from other threads.
     private(set) var foreignJobCount = 0
@@ -44,7 +43,7 @@ final class Scheduler: @unchecked Sendable {
             let foreign = executor.takeForeign()
             foreignJobCount += foreign
             if foreign > 0 { continue }
-            guard let next = nextTimer() else { throw .stuck }
+            guard let next = timers.popLast() else { throw .stuck }
             now = max(now, next.at)
             next.action()
         }
@@ -52,25 +51,25 @@ final class Scheduler: @unchecked Sendable {
         timers = []
     }
 
-    /// Calls `action` when virtual time reaches `time`.
+    /// Calls `action` when virtual time reaches `time`. Actions of the same time are called in the order of these calls.
     ///
     /// - Returns: A number for ``cancel(_:)``.
     @discardableResult
     func at(_ time: Int64, _ action: @escaping () -> Void) -> UInt64 {
         lastNumber += 1
-        insert(Timer(at: time, number: lastNumber, action: action))
+        // The first index of a timer that fires before the new one.
+        var (low, high) = (0, timers.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if timers[middle].at > time { low = middle + 1 } else { high = middle }
+        }
+        timers.insert(Timer(at: time, number: lastNumber, action: action), at: low)
         return lastNumber
     }
 
-    /// Cancels a pending action.
+    /// Cancels an action, unless it was called already.
     func cancel(_ number: UInt64) {
-        // The timer stays in the heap until its time comes, which is usually soon.
-        cancelled.insert(number)
-    }
-
-    /// Cancels an action that may have been called already.
-    func cancelIfPending(_ number: UInt64) {
-        if timers.contains(where: { $0.number == number }) { cancel(number) }
+        if let index = timers.lastIndex(where: { $0.number == number }) { timers.remove(at: index) }
     }
 
     /// Runs `body` as an unstructured task of the run.
@@ -82,77 +81,13 @@ final class Scheduler: @unchecked Sendable {
     /// Sleeps until virtual time reaches `time`. Throws if the task is cancelled.
     func sleep(until time: Int64) async throws {
         try Task.checkCancellation()
-        let sleeper = Sleeper()
-        let number = at(time) { sleeper.wake(isCancelled: false) }
-        let isCancelled = await withTaskCancellationHandler {
-            await sleeper.wait()
+        let isCancelled = Reply<Bool>()
+        let number = at(time) { isCancelled.resolve(false) }
+        let wasCancelled = await withTaskCancellationHandler {
+            await isCancelled.wait()
         } onCancel: {
-            if sleeper.wake(isCancelled: true) { cancel(number) }
+            if isCancelled.resolve(true) { cancel(number) }
         }
-        if isCancelled { throw CancellationError() }
-    }
-
-    private func nextTimer() -> Timer? {
-        while let first = timers.first {
-            removeFirst()
-            if cancelled.isEmpty || cancelled.remove(first.number) == nil { return first }
-        }
-        return nil
-    }
-}
-
-/// A suspended task. Single-threaded.
-private final class Sleeper: @unchecked Sendable {
-    private var continuation: UnsafeContinuation<Bool, Never>?
-    private var result: Bool?
-
-    func wait() async -> Bool {
-        await withUnsafeContinuation { continuation in
-            if let result { continuation.resume(returning: result) } else { self.continuation = continuation }
-        }
-    }
-
-    /// Resumes the task. Returns `false` if it was already resumed.
-    @discardableResult
-    func wake(isCancelled: Bool) -> Bool {
-        guard result == nil else { return false }
-        result = isCancelled
-        continuation?.resume(returning: isCancelled)
-        continuation = nil
-        return true
-    }
-}
-
-// MARK: a binary heap
-
-extension Scheduler {
-    private func precedes(_ left: Timer, _ right: Timer) -> Bool {
-        (left.at, left.number) < (right.at, right.number)
-    }
-
-    private func insert(_ timer: Timer) {
-        timers.append(timer)
-        var child = timers.count - 1
-        while child > 0 {
-            let parent = (child - 1) / 2
-            guard precedes(timers[child], timers[parent]) else { return }
-            timers.swapAt(child, parent)
-            child = parent
-        }
-    }
-
-    private func removeFirst() {
-        timers.swapAt(0, timers.count - 1)
-        timers.removeLast()
-        var parent = 0
-        while true {
-            var least = parent
-            for child in [2 * parent + 1, 2 * parent + 2] where child < timers.count {
-                if precedes(timers[child], timers[least]) { least = child }
-            }
-            guard least != parent else { return }
-            timers.swapAt(least, parent)
-            parent = least
-        }
+        if wasCancelled { throw CancellationError() }
     }
 }

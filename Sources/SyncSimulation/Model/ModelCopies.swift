@@ -7,7 +7,7 @@ struct ModelCopies: Equatable {
     var statements: [ModelPurchase]
     /// The verified statements, or all if none is verified.
     var effective: [ModelPurchase]
-    /// The start that the statement that counts gives, from which its terms give an end.
+    /// The start in the counting statement. Its terms give an end from there.
     var ownStart: Int64
 
     var isOne: Bool { statements.count == 1 }
@@ -50,8 +50,8 @@ extension ModelFacts {
         }
     }
 
-    /// The decision of the account's server on a purchase. Decisions about copies that it has not verified do not count
-    /// beside one that it has.
+    /// The decision of the account's server on a purchase. If it has verified copies, decisions about the others do not
+    /// count.
     func decision(on copies: ModelCopies, _ decisions: [ModelAcceptance]) -> ModelAcceptance.Decision? {
         let about = copies.effective.map(\.transaction)
         return decisions.filter { about.contains($0.transaction) }.max { left, right in

@@ -1,7 +1,8 @@
 /// The facts in a ledger's records, in the order of their keys. Unreadable records are left out, and their keys are
 /// listed.
 ///
-/// Dates are milliseconds since 1970 UTC, in the years 1 to 9999. A greater logical time is later.
+/// Dates are milliseconds since 1970 UTC, in the years 1 to 9999. A greater logical time is later. A field that no
+/// oracle needs is decoded, since a malformed one makes its record unreadable, but not kept.
 struct ModelFacts: Equatable {
     var purchases: [ModelPurchase] = []
     var recordings: [ModelRecording] = []
@@ -12,7 +13,6 @@ struct ModelFacts: Equatable {
     var spends: [ModelSpend] = []
     var claim: ModelClaim?
     var acceptances: [ModelAcceptance] = []
-    var pending: [ModelPending] = []
     var resets: [ModelReset] = []
     var evidence: [ModelEvidence] = []
     /// The policy that the ledger states.
@@ -110,9 +110,6 @@ struct ModelStamp: Equatable {
 
 struct ModelRecording: Equatable {
     var transaction: ModelTransaction
-    var replica: [UInt8]
-    var recordedAt: Int64
-    var knownEnd: Int64?
     var time: UInt64
 }
 
@@ -120,7 +117,6 @@ struct ModelRevocation: Equatable {
     var transaction: ModelTransaction
     /// `nil` if the purchase was reinstated.
     var revokedAt: Int64?
-    var reason: String
     /// The date by which an upgrade had replaced the purchase.
     var upgradedAt: Int64?
     var stamp: ModelStamp
@@ -130,10 +126,7 @@ struct ModelRevocation: Equatable {
 
 struct ModelRenewalState: Equatable {
     var line: ModelTransaction
-    var willRenew: Bool
     var graceEnd: Int64?
-    var isInBillingRetry: Bool
-    var pendingProduct: ModelID?
     var stamp: ModelStamp
 }
 
@@ -143,8 +136,6 @@ struct ModelAssertion: Equatable {
     var until: Int64
     var environment: ModelID
     var assertedAt: Int64
-    var recordedAt: Int64
-    var replica: [UInt8]
     var time: UInt64
 }
 
@@ -153,8 +144,6 @@ struct ModelFlag: Equatable {
     var environment: ModelID
     /// True if the record sets the flag, `false` if it clears it.
     var isSet: Bool
-    var date: Int64
-    var replica: [UInt8]
     var time: UInt64
 }
 
@@ -163,16 +152,11 @@ struct ModelSpend: Equatable {
     var product: ModelID
     var units: Int64
     var environment: ModelID
-    var date: Int64
-    var replica: [UInt8]
     var time: UInt64
 }
 
 struct ModelClaim: Equatable {
     var account: String
-    var incarnation: String
-    var date: Int64
-    var time: UInt64
 }
 
 struct ModelAcceptance: Equatable {
@@ -185,19 +169,10 @@ struct ModelAcceptance: Equatable {
 
     var transaction: ModelTransaction
     var decision: Decision
-    var date: Int64
-    var time: UInt64
-}
-
-struct ModelPending: Equatable {
-    var product: ModelID
-    var requestedAt: Int64
-    var isWithdrawn: Bool
     var time: UInt64
 }
 
 struct ModelReset: Equatable {
     var environment: ModelID
-    var date: Int64
     var time: UInt64
 }

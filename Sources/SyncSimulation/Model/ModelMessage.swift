@@ -142,6 +142,10 @@ extension ModelMessage {
         try last(number) { value throws(ModelUnreadable) in try value.count() }
     }
 
+    func number(_ number: UInt64) throws(ModelUnreadable) -> UInt64? {
+        try last(number) { value throws(ModelUnreadable) in try value.number() }
+    }
+
     func text(_ number: UInt64) throws(ModelUnreadable) -> String? {
         try last(number) { value throws(ModelUnreadable) in try value.text() }
     }

@@ -75,7 +75,7 @@ struct ModelReplay {
         (stacked(ModelID(group)) + renewals { $0.terms.group == ModelID(group) }).joined
     }
 
-    /// The spans in which `group` is paid at `level` or a higher one, which has a lower number.
+    /// The spans in which `group` is paid at `level` or a higher one. Higher levels have lower numbers.
     func coverage(of group: String, atLevel level: Int64) -> [ModelSpan] {
         renewals { $0.terms.group == ModelID(group) && $0.terms.level <= level }.joined
     }
@@ -104,22 +104,14 @@ struct ModelReplay {
         coverage(of: group).last { $0.start <= instant }?.end
     }
 
-    /// Returns `true` if `product` was bought and not revoked, or its flag is set.
-    func owns(_ product: String) -> Bool {
-        isMarked(product) || holdings(of: product).contains { $0.revokedAt == nil }
-    }
-
     /// Returns `true` if `product` is owned at `instant`: bought by then and not revoked by then, or its flag was ever
     /// set.
     func owns(_ product: String, at instant: Int64) -> Bool {
         isMarked(product)
-            || holdings(of: product).contains { sale in
-                sale.date <= instant && instant < sale.revokedAt ?? ModelCalendar.latest
+            || sales.contains { sale in
+                sale.terms.kind == .nonConsumable && sale.purchase.product == ModelID(product)
+                    && sale.date <= instant && instant < sale.revokedAt ?? ModelCalendar.latest
             }
-    }
-
-    private func holdings(of product: String) -> [ModelSale] {
-        sales.filter { $0.terms.kind == .nonConsumable && $0.purchase.product == ModelID(product) }
     }
 
     /// `purchasedWins`: once set, a flag counts even if it was cleared.

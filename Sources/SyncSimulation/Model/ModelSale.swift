@@ -135,8 +135,8 @@ extension ModelFacts {
         return spans
     }
 
-    /// The purchase of a subscription that is in its grace period, and the end of that period: the last purchase by
-    /// the time the store stated it, unless it was revoked.
+    /// The purchase in its grace period, and the end of that period: the last purchase by the time the store stated it,
+    /// unless it was revoked.
     private func grace(of purchases: [ModelSale], _ line: ModelTransaction) -> (index: Int, end: Int64)? {
         guard let state = renewalStates.first(where: { $0.line == line }), let end = state.graceEnd,
             !isReset(state.stamp.time, in: line.environment),

@@ -3,12 +3,9 @@ enum ModelPolicy: String { case trusted, verified }
 
 /// Evidence that a device keeps until the account's server has answered it.
 struct ModelEvidence: Equatable {
-    var kind: String
-    var subject: String
     var data: [UInt8]
     /// The facts that the evidence proves.
     var facts: ModelLedger
-    var stamp: ModelStamp
 }
 
 extension ModelFacts {

@@ -63,6 +63,8 @@ package struct RuleServer: DateServer {
         var seen: [String: SeenDates] = [:]
 
         var facts: Facts { Facts(account: account, server: server.ledger) }
+
+        mutating func add(_ facts: [Fact]) { account = account.joined(with: Ledger(facts.map(\.record))) }
     }
 
     private let catalog: Catalog
@@ -96,7 +98,7 @@ package struct RuleServer: DateServer {
         _ date: Timestamp, to account: String, by installation: String, at now: Timestamp
     ) -> String {
         let own = SeenDates(joining: accounts.values.compactMap { $0.seen[installation] })
-        var state = accounts[account] ?? AccountState()
+        let state = accounts[account] ?? AccountState()
         let others = state.seen.filter { $0.key != installation }.sorted { $0.key < $1.key }.map(\.value)
         let seen = state.seen[installation] ?? SeenDates()
         // The first 16 characters name an installation and a date.
@@ -104,9 +106,8 @@ package struct RuleServer: DateServer {
             date, of: group, id: "\(date.milliseconds) \(installation) \(account)", seen: seen, own: own,
             others: others, now: now)
         let (outcome, facts) = written.outcome(state.facts, rules: rules, catalog: catalog)
-        state.account = state.account.joined(with: Ledger(facts.map(\.record)))
-        _ = state.seen[installation, default: SeenDates()].rememberWritten(date, at: now)
-        accounts[account] = state
+        accounts[account, default: AccountState()].add(facts)
+        _ = accounts[account]?.seen[installation, default: SeenDates()].rememberWritten(date, at: now)
         match(account, at: now)
         return "\(outcome)"
     }
@@ -123,16 +124,13 @@ package struct RuleServer: DateServer {
 
     package mutating func importDate(_ date: Timestamp, of account: String, at now: Timestamp) {
         var state = accounts[account] ?? AccountState()
-        let fact = Self.assertion(
-            date, of: group, by: WrittenDate.importSource, at: now, state.facts.latestTime.next(at: now))
-        state.account = state.account.joined(with: Ledger([fact.record]))
+        let time = state.facts.latestTime.next(at: now)
+        state.add([Self.assertion(date, of: group, by: WrittenDate.importSource, at: now, time)])
         accounts[account] = state
     }
 
     package mutating func restore(_ purchase: Purchase, to account: String, at now: Timestamp) {
-        var state = accounts[account] ?? AccountState()
-        state.account = state.account.joined(with: Ledger([Fact.purchase(purchase).record]))
-        accounts[account] = state
+        accounts[account, default: AccountState()].add([.purchase(purchase)])
         match(account, at: now)
     }
 
@@ -142,9 +140,8 @@ package struct RuleServer: DateServer {
 
     /// Refuses derived purchases that are transactions of stores.
     private mutating func match(_ account: String, at now: Timestamp) {
-        guard var state = accounts[account] else { return }
-        state.server.refuseDerivedPurchases(of: state.account, catalog: catalog, at: now)
-        accounts[account] = state
+        guard let ledger = accounts[account]?.account else { return }
+        accounts[account]?.server.refuseDerivedPurchases(of: ledger, catalog: catalog, at: now)
     }
 }
 #endif

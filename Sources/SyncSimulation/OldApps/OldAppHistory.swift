@@ -15,7 +15,7 @@ package struct OldAppHistory<Server: DateServer> {
         var local: Timestamp?
         /// The difference between its clock and the true time, in milliseconds.
         var clockOffset: Int64 = 0
-        /// True for the sample of 2016, which adds months to a date that is long past.
+        /// True for the sample of 2016, which adds months to a date in the past.
         var addsToPast = false
         /// The writes that wait for a connection.
         var waiting: [Timestamp] = []

@@ -124,6 +124,6 @@ public enum MaliciousWrite: Codable, Hashable, Sendable {
     case garbage(Int64)
     /// Replaces every ledger with a document of a later format, for this many milliseconds.
     case laterFormat(Int64)
-    /// States, without a signature, that every purchase that a store signed was refunded.
+    /// States, without a signature, that every signed purchase was refunded.
     case forgedRefunds
 }

@@ -112,7 +112,7 @@ public enum ServerPolicy: String, Codable, Hashable, Sendable, CaseIterable {
 public struct FaultRates: Codable, Hashable, Sendable {
     /// Requests that never arrive.
     public var lostRequests: Int
-    /// Requests that arrive and whose answer does not.
+    /// Requests that arrive, but lose their answer.
     public var lostAnswers: Int
     /// Requests that arrive twice.
     public var repeatedRequests: Int

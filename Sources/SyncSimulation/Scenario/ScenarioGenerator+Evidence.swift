@@ -11,7 +11,7 @@ extension ScenarioGenerator {
             if random.happens(perMille: 400) {
                 let time = anyTime
                 add(
-                    .forge(StoreStatement(newStatement(), of: "half", date: time, signedAt: time)), at: time,
+                    .forge(StoreStatement(newID("e"), of: "half", date: time, signedAt: time)), at: time,
                     on: anyDevice)
             }
         }
@@ -23,8 +23,8 @@ extension ScenarioGenerator {
     private mutating func sellWithEvidence() -> [StoreStatement] {
         let (device, time) = (anyDevice, anyTime)
         let products = ["month", "quarter", "week", "owl", "coins", "club", "club"]
-        let product = products[Int(random.pick(0...Int64(products.count - 1)))]
-        var statement = StoreStatement(newStatement(), of: product, date: time, signedAt: time)
+        let product = random.pick(products)
+        var statement = StoreStatement(newID("e"), of: product, date: time, signedAt: time)
         if random.happens(perMille: 500) {
             statement.account = scenario.devices[device].account ?? (random.happens(perMille: 700) ? "alice" : "bob")
         }
@@ -35,7 +35,7 @@ extension ScenarioGenerator {
         }
         var statements = [statement]
         for _ in 0..<(renews ? random.pick(0...3) : 0) { statements.append(renewal(of: statements)) }
-        statements += refunds(of: statements[Int(random.pick(0...Int64(statements.count - 1)))])
+        statements += refunds(of: random.pick(statements))
         for statement in statements {
             deliver(statement, boughtOn: device, mustBeSeen: statement == statements[0])
         }
@@ -52,7 +52,7 @@ extension ScenarioGenerator {
             if renewal.product == "lounge" { date -= random.pick(1...29) * random.pick(1...World.day) }
             renewal.product = renewal.product == "lounge" ? "club" : "lounge"
         }
-        (renewal.transaction, renewal.original) = (newStatement(), statements[0].transaction)
+        (renewal.transaction, renewal.original) = (newID("e"), statements[0].transaction)
         (renewal.date, renewal.signedAt, renewal.expires) = (date, date, date + 30 * World.day)
         return renewal
     }
@@ -111,10 +111,10 @@ extension ScenarioGenerator {
 
     /// Lets a client state something false, often about a transaction that the store signed.
     private mutating func claim(about statements: [StoreStatement]) {
-        let known = statements[Int(random.pick(0...Int64(statements.count - 1)))]
+        let known = random.pick(statements)
         let claim: ClientClaim
         switch random.pick(0...8) {
-        case 0: claim = .purchase(newStatement(), of: "half")
+        case 0: claim = .purchase(newID("e"), of: "half")
         case 1, 2: claim = .purchase(known.transaction, of: random.happens(perMille: 500) ? known.product : "half")
         case 3: claim = .flag(random.happens(perMille: 500) ? "owl" : "crown")
         case 4: claim = .expiry(group: "random")
@@ -123,7 +123,7 @@ extension ScenarioGenerator {
         case 7: claim = .grace(known.original ?? known.transaction)
         default:
             let time = anyTime
-            claim = .evidence(StoreStatement(newStatement(), of: "half", date: time, signedAt: time))
+            claim = .evidence(StoreStatement(newID("e"), of: "half", date: time, signedAt: time))
         }
         let account = !traits.hasAccounts || random.happens(perMille: 600) ? "alice" : "bob"
         add(.claim(claim, account: account), at: anyTime, on: nil)

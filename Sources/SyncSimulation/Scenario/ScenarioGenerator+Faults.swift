@@ -55,8 +55,7 @@ extension ScenarioGenerator {
 
     private mutating func drawClocks() {
         for _ in 0..<random.pick(1...4) {
-            let amount = [World.hour, World.day, 31 * World.day, 365 * World.day, 36_500 * World.day][
-                Int(random.pick(0...4))]
+            let amount = random.pick([World.hour, World.day, 31 * World.day, 365 * World.day, 36_500 * World.day])
             add(.moveClock(random.happens(perMille: 500) ? amount : -amount), at: anyTime, on: anyDevice)
         }
         if random.happens(perMille: 300) {
@@ -85,7 +84,7 @@ extension ScenarioGenerator {
         else { return }
         let end = time + 5_000 + 7 * World.day
         add(.sync, at: time, on: device)
-        add(.buy(Sale(newTransaction(), of: "week")), at: time + 5_000, on: device)
+        add(.buy(Sale(newID("t"), of: "week")), at: time + 5_000, on: device)
         let last = end - random.pick(100...5_000)
         add(.look, at: last, on: device)
         add(.moveClock(-random.pick(1...31) * World.day), at: last + random.pick(50...100), on: device)

@@ -28,9 +28,9 @@ extension ScenarioGenerator {
         let device = device ?? anyDevice
         let time = time ?? anyTime
         let products = products(on: device)
-        let product = product ?? products[Int(random.pick(0...Int64(products.count - 1)))]
+        let product = product ?? random.pick(products)
         let isSigned = random.happens(perMille: 300)
-        var sale = Sale(newTransaction(), of: product, isSigned: isSigned)
+        var sale = Sale(newID("t"), of: product, isSigned: isSigned)
         if random.happens(perMille: 150) { sale.quantity = random.pick(2...4) }
         // A store's purchase has the store's date and may reach the device later.
         if isSigned || random.happens(perMille: 300) {
@@ -81,7 +81,7 @@ extension ScenarioGenerator {
     }
 
     private mutating func refundOne() {
-        guard let known = sales.isEmpty ? nil : sales[Int(random.pick(0...Int64(sales.count - 1)))] else { return }
+        guard let known = sales.isEmpty ? nil : random.pick(sales) else { return }
         let sale = known.sale
         // On the device that bought it or on another one, afterwards or even before.
         let device = traits.hasAccounts || random.happens(perMille: 500) ? known.device : anyDevice
@@ -99,7 +99,7 @@ extension ScenarioGenerator {
         buy("coins", on: anyDevice, at: time)
         for _ in 0..<random.pick(1...7) {
             add(
-                .use("random-owls", id: newSpend()), at: time + random.pick(0...40) * random.pick(0...World.hour),
+                .use("random-owls", id: newID("s")), at: time + random.pick(0...40) * random.pick(0...World.hour),
                 on: anyDevice, process: anyProcess)
         }
     }
@@ -123,7 +123,7 @@ extension ScenarioGenerator {
 
     private mutating func addRareAction() {
         switch random.pick(0...3) {
-        case 0: if traits.hasUnknownKinds { add(.writeUnknown(id: newTransaction()), at: anyTime, on: anyDevice) }
+        case 0: if traits.hasUnknownKinds { add(.writeUnknown(id: newID("t")), at: anyTime, on: anyDevice) }
         case 1:
             let (device, time) = (anyDevice, anyTime)
             add(.defer("quarter", isWithdrawn: false), at: time, on: device)
@@ -163,7 +163,7 @@ extension ScenarioGenerator {
             var time = random.pick(0...end / 3)
             if random.happens(perMille: 400) { buy(on: device, at: random.pick(0...time)) }
             for _ in 0..<random.pick(1...4) {
-                let name = names[Int(random.pick(0...Int64(names.count - 1)))]
+                let name = random.pick(names)
                 let (adopts, process) = (random.happens(perMille: 500), anyProcess)
                 if adopts, traits.crashes, random.happens(perMille: 300) {
                     interruptAdoption(at: time, on: device, process, names)
@@ -198,7 +198,7 @@ extension ScenarioGenerator {
         buy(on: device, at: begin)
         add(.look, at: begin, on: device, process: process)
         add(.crash(afterOperations: Int(random.pick(5...40))), at: max(0, time - 1), on: device, process: process)
-        let next = names[Int(random.pick(0...Int64(names.count - 1)))]
+        let next = random.pick(names)
         add(.logIn(next, adoptsAnonymous: true), at: time + random.pick(1...World.day), on: device, process: process)
     }
 }

@@ -96,13 +96,12 @@ extension StoreStatement {
 
     /// The record under which a device keeps the statement.
     func record(isForged: Bool = false) -> ModelRecord {
-        ModelRecord(.evidence(verified(isForged: isForged).evidence))
+        ModelRecord(Fact.evidence(verified(isForged: isForged).evidence).record)
     }
 }
 
 extension ModelRecord {
-    init(_ fact: Fact) {
-        let record = fact.record
+    init(_ record: Record) {
         self.init(key: record.key, order: record.order, payload: record.payload)
     }
 }

@@ -26,9 +26,8 @@ struct ScenarioGenerator {
     var random: SeededGenerator
     let traits: Traits
     var scenario: Scenario
-    private var lastTransaction = 0
-    private var lastSpend = 0
-    private var lastStatement = 0
+    /// The number of the last id with each prefix.
+    private var lastNumbers: [String: Int] = [:]
     /// The purchases so far, which later actions refund or see on other devices.
     var sales: [(sale: Sale, device: Int, at: Int64)] = []
 
@@ -54,7 +53,7 @@ struct ScenarioGenerator {
         var setup = DeviceSetup(account: traits.hasAccounts ? nil : "alice")
         // The first device has the run's rules, so that at least one device shows what was paid.
         if index > 0, traits.mixesRules, random.happens(perMille: 400) {
-            setup.rule = ["latestExpiryWins", "remoteWins"][Int(random.pick(0...1))]
+            setup.rule = random.pick(["latestExpiryWins", "remoteWins"])
         }
         if index > 0, traits.mixesCatalogs, random.happens(perMille: 400) { setup.catalog = 1 }
         if traits.movesClocks, random.happens(perMille: 500) {
@@ -83,13 +82,13 @@ struct ScenarioGenerator {
         mutating get {
             let end = Int64(scenario.days) * World.day
             if !scenario.steps.isEmpty, random.happens(perMille: traits.crowding) {
-                let near = scenario.steps[Int(random.pick(0...Int64(scenario.steps.count - 1)))].at
+                let near = random.pick(scenario.steps).at
                 return min(end - 1, max(0, near + random.pick(-200...3_000)))
             }
             if traits.prefersMonthEnds, random.happens(perMille: 600) {
                 // The ends of months from January 2026, in days since the start.
                 let ends: [Int64] = [30, 58, 89, 119, 150, 180, 211, 242, 272, 303, 333, 364, 395, 423, 454]
-                let day = ends[Int(random.pick(0...Int64(ends.count - 1)))] - random.pick(0...2)
+                let day = random.pick(ends) - random.pick(0...2)
                 if day < scenario.days { return day * World.day + random.pick(0...World.day - 1) }
             }
             return random.pick(0...end - 1)
@@ -103,24 +102,10 @@ struct ScenarioGenerator {
         scenario.steps.append(Step(at: max(0, time), device: device, process: process, action))
     }
 
-    mutating func newTransaction() -> String {
-        lastTransaction += 1
-        return "t" + Self.digits(lastTransaction)
-    }
-
-    mutating func newStatement() -> String {
-        lastStatement += 1
-        return "e" + Self.digits(lastStatement)
-    }
-
-    mutating func newSpend() -> String {
-        lastSpend += 1
-        return "s" + Self.digits(lastSpend)
-    }
-
-    private static func digits(_ number: Int) -> String {
-        let text = "\(number)"
-        return String(repeating: "0", count: max(0, 4 - text.count)) + text
+    /// A new id with this prefix: `t` for transactions, `e` for transactions that the store signs, `s` for spends.
+    mutating func newID(_ prefix: String) -> String {
+        lastNumbers[prefix, default: 0] += 1
+        return prefix + (lastNumbers[prefix] ?? 0).digits(4)
     }
 }
 

@@ -39,8 +39,7 @@ extension Scenario {
                 if unit < 0x7F {
                     text.unicodeScalars.append(Unicode.Scalar(UInt8(unit)))
                 } else {
-                    let digits = String(unit, radix: 16)
-                    text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+                    text += "\\u" + unit.digits(4, radix: 16)
                 }
             }
         } catch {

@@ -23,7 +23,7 @@ final class PendingWrite {
     /// The random tag of its change.
     let tag: UInt64
     let precondition: Precondition
-    let reply = Reply<Answer<WriteOutcome>>()
+    let reply = Reply<Result<Answer<WriteOutcome>, BackendError>>()
     var stage = Stage.waiting
     /// The number of its change, reserved when its transaction begins.
     var number = 0

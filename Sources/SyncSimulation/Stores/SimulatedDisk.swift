@@ -16,14 +16,14 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
     ) async throws(BackendError) -> Answer<Outcome> {
         try process.begin(operation, key)
         let rates = process.world.rates
-        var random = process.world.random.generator(for: device.index, device.takeDiskNumber(), .disk)
+        device.operationCount += 1
+        var random = process.world.random.generator(for: device.index, device.operationCount, .disk)
         let changes = operation == .write || operation == .delete
         if random.happens(perMille: rates.diskErrors) {
             // A call that cannot read the saved time continues with the time of its process.
             if key?.text == "device/clock" { device.correctionCount += 1 }
             noteFailedWrite(key)
-            throw BackendError(
-                .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
+            throw BackendError(.busy, operation: operation, key: key, message: "simulated: the disk is busy")
         }
         if changes, device.isFull {
             process.world.marks.reach(.storeFull)

@@ -109,6 +109,14 @@ private struct Request {
 
     var changes: Bool { operation == .write || operation == .delete }
     var words: String { isEvidence ? "evidence" : key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
+
+    /// An error of the request, by default with the usual disposition of its kind.
+    func error(
+        _ kind: BackendError.Kind, _ message: String, _ disposition: BackendError.Disposition? = nil
+    ) -> BackendError {
+        BackendError(
+            kind, operation: operation, key: key, disposition: disposition, message: "simulated: \(message)")
+    }
 }
 
 /// The network faults that a request meets.
@@ -145,17 +153,20 @@ extension SimulatedLink {
         try process.begin(request.operation, request.key)
         try BackendError.throwIfCancelled(request.operation, key: request.key)
         let device = process.device
-        var random = world.random.generator(for: device.index, device.takeMessageNumber(), .message)
-        let faults = MessageFaults(world.rates, random: &random)
-        let reply = Reply<Answer<Outcome>>()
-        if faults.isStale, !device.isCut(.outgoing), !device.isCut(.incoming),
+        device.requestCount += 1
+        var random = world.random.generator(for: device.index, device.requestCount, .message)
+        let exchange = Exchange(
+            process: process, request: request, faults: MessageFaults(world.rates, random: &random), body: body)
+        if exchange.faults.isStale, !device.isCut(.outgoing), !device.isCut(.incoming),
             let answer = stale(world.remote.contents)
         {
-            noteStale(answer, to: request)
+            exchange.answerFromCache(answer)
             return answer
         }
+        let reply = exchange.reply
         let timer = world.scheduler.at(world.scheduler.now + Self.timeout) {
-            reply.resolve(.failure(.noAnswer(to: request)))
+            reply.resolve(
+                .failure(request.error(.unavailable, "no answer came", request.changes ? .outcomeUnknown : nil)))
         }
         let number = process.await { reply.resolve(.failure(.processEnded)) }
         process.beginRequest()
@@ -163,110 +174,105 @@ extension SimulatedLink {
             process.forget(number)
             process.endRequest()
         }
-        send(request, faults, reply, body)
+        exchange.send()
         let result = await withTaskCancellationHandler {
             await reply.wait()
         } onCancel: {
-            reply.resolve(.failure(.cut(request)))
+            reply.resolve(.failure(request.error(.cancelled, "cancelled", request.changes ? .outcomeUnknown : nil)))
         }
-        world.scheduler.cancelIfPending(timer)
+        world.scheduler.cancel(timer)
         if !process.isAlive, request.changes { world.marks.reach(.crashDuringRemoteWrite) }
         try process.checkAlive(request.operation, request.key)
         return try result.get()
     }
+}
+
+/// The messages of a request and its answer. Single-threaded.
+private struct Exchange<Outcome: Sendable>: @unchecked Sendable {
+    let process: SimulatedProcess
+    let request: Request
+    let faults: MessageFaults
+    /// Performs the request at the remote.
+    let body: @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
+    /// The result for the process.
+    let reply = Reply<Result<Answer<Outcome>, BackendError>>()
+
+    private var world: World { process.world }
+    private var lane: Int { process.device.lane }
 
     /// Records an answer from a cache: the request does not reach the remote.
-    private func noteStale<Outcome: Sendable>(_ answer: Answer<Outcome>, to request: Request) {
-        let message = world.takeMessageID()
-        let lane = process.device.lane
-        world.recorder.note(lane, .sent, message, .sent(message: message, to: world.remote.lane, request.words))
+    func answerFromCache(_ answer: Answer<Outcome>) {
+        let message = leave(lane, to: world.remote.lane, request.words)
         let words = Result<Answer<Outcome>, BackendError>.success(answer).words
-        world.recorder.note(lane, .lost, message, .lost(message: message, "a cache answers it: \(words)"))
+        lose(message, lane, "a cache answers it: \(words)")
         world.marks.reach(.staleAnswer)
     }
 
-    private func send<Outcome: Sendable>(
-        _ request: Request, _ faults: MessageFaults, _ reply: Reply<Answer<Outcome>>,
-        _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
-    ) {
-        let message = world.takeMessageID()
-        let lane = process.device.lane
-        world.recorder.note(lane, .sent, message, .sent(message: message, to: world.remote.lane, request.words))
+    func send() {
+        let message = leave(lane, to: world.remote.lane, request.words)
         guard !faults.isRequestLost, !process.device.isCut(.outgoing) else {
-            world.recorder.note(lane, .lost, message, .lost(message: message, "the request is lost"))
-            return
+            return lose(message, lane, "the request is lost")
         }
-        deliver(request, faults, message, after: faults.requestDelay, reply, body)
-        if faults.isRepeated {
-            deliver(request, faults, message, after: faults.requestDelay + faults.repetitionDelay, reply, body)
-        }
+        deliver(message, after: faults.requestDelay)
+        if faults.isRepeated { deliver(message, after: faults.requestDelay + faults.repetitionDelay) }
     }
 
-    private func deliver<Outcome: Sendable>(
-        _ request: Request, _ faults: MessageFaults, _ message: Int, after delay: Int64,
-        _ reply: Reply<Answer<Outcome>>,
-        _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
-    ) {
-        let (world, process) = (world, process)
+    private func deliver(_ message: Int, after delay: Int64) {
+        let (world, remote) = (world, world.remote)
         world.messagesUnderWay += 1
         world.scheduler.at(world.scheduler.now + delay) {
-            let remote = world.remote
             world.recorder.note(remote.lane, .arrived, message, .arrived(message: message, request.words))
             if reply.isResolved { world.marks.reach(.requestRepeated) }
             world.scheduler.spawn {
                 defer { world.messagesUnderWay -= 1 }
-                var result: Result<Answer<Outcome>, BackendError>
-                if faults.isRefused {
-                    result = .failure(.refused(request))
-                } else if request.changes, remote.isFull {
-                    result = .failure(.noRoom(for: request))
-                } else {
-                    do throws(BackendError) {
-                        var answer = try await body(remote.contents)
-                        answer.relatedVersion = try await remote.server?.version(beside: request.key)
-                        result = .success(answer)
-                    } catch {
-                        result = .failure(error)
-                    }
+                if faults.isRefused { return answer(.failure(request.error(.unavailable, "the remote is overloaded"))) }
+                if request.changes, remote.isFull { return answer(.failure(request.error(.full, "no space is left"))) }
+                do throws(BackendError) {
+                    var answer = try await body(remote.contents)
+                    answer.relatedVersion = try await remote.server?.version(beside: request.key)
+                    if remote.tellsTime, !request.isEvidence { answer.serverTime = remote.time }
+                    self.answer(.success(answer))
+                } catch {
+                    answer(.failure(error))
                 }
-                if remote.tellsTime, !request.isEvidence, case .success(var answer) = result {
-                    answer.serverTime = remote.time
-                    result = .success(answer)
-                }
-                answer(request, faults, result, to: process, reply)
             }
         }
     }
 
-    private func answer<Outcome: Sendable>(
-        _ request: Request, _ faults: MessageFaults, _ result: Result<Answer<Outcome>, BackendError>,
-        to process: SimulatedProcess, _ reply: Reply<Answer<Outcome>>
-    ) {
-        let world = world
-        let message = world.takeMessageID()
-        world.recorder.note(
-            world.remote.lane, .sent, message,
-            .sent(message: message, to: process.device.lane, result.words))
+    private func answer(_ result: Result<Answer<Outcome>, BackendError>) {
+        let (world, remoteLane) = (world, world.remote.lane)
+        let message = leave(remoteLane, to: lane, result.words)
         guard !faults.isAnswerLost, !process.device.isCut(.incoming) else {
-            world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, "the answer is lost"))
-            return
+            return lose(message, remoteLane, "the answer is lost")
         }
-        let (serverTime, isLate) = (result.serverTime(), reply.isResolved)
+        let serverTime: Int64? = if case .success(let answer) = result { answer.serverTime } else { nil }
+        let isLate = reply.isResolved
         world.messagesUnderWay += 1
         world.scheduler.at(world.scheduler.now + faults.answerDelay) {
             world.messagesUnderWay -= 1
-            guard process.isAlive, !reply.isResolved, !isLate else {
-                let reason = process.isAlive ? "its request has timed out or was answered" : "the process has ended"
-                world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, reason))
-                return
+            guard process.isAlive else { return lose(message, remoteLane, "the process has ended") }
+            guard !reply.isResolved, !isLate else {
+                return lose(message, remoteLane, "its request has timed out or was answered")
             }
-            world.recorder.note(process.device.lane, .arrived, message, .arrived(message: message, result.words))
+            world.recorder.note(lane, .arrived, message, .arrived(message: message, result.words))
             if let serverTime {
                 world.auditor.expectNoStepBack(by: serverTime, in: process)
                 world.auditor.didReceiveServerTime(serverTime, in: process)
             }
             reply.resolve(result)
         }
+    }
+
+    /// Records that a message leaves a lane. Returns its id.
+    private func leave(_ lane: Int, to receiver: Int, _ words: @autoclosure () -> String) -> Int {
+        world.messageCount += 1
+        let message = world.messageCount
+        world.recorder.note(lane, .sent, message, .sent(message: message, to: receiver, words()))
+        return message
+    }
+
+    private func lose(_ message: Int, _ lane: Int, _ reason: @autoclosure () -> String) {
+        world.recorder.note(lane, .lost, message, .lost(message: message, reason()))
     }
 }
 
@@ -310,35 +316,7 @@ extension WriteOutcome {
     }
 }
 
-extension Result where Failure == BackendError {
-    fileprivate func serverTime<Outcome>() -> Int64? where Success == Answer<Outcome> {
-        if case .success(let answer) = self { answer.serverTime } else { nil }
-    }
-}
-
 extension BackendError {
-    fileprivate static func noAnswer(to request: Request) -> BackendError {
-        BackendError(
-            .unavailable, operation: request.operation, key: request.key,
-            disposition: request.changes ? .outcomeUnknown : .transient, message: "simulated: no answer came")
-    }
-
-    fileprivate static func refused(_ request: Request) -> BackendError {
-        BackendError(
-            .unavailable, operation: request.operation, key: request.key, disposition: .transient,
-            message: "simulated: the remote is overloaded")
-    }
-
-    fileprivate static func noRoom(for request: Request) -> BackendError {
-        BackendError(.full, operation: request.operation, key: request.key, message: "simulated: no space is left")
-    }
-
-    fileprivate static func cut(_ request: Request) -> BackendError {
-        BackendError(
-            .cancelled, operation: request.operation, key: request.key,
-            disposition: request.changes ? .outcomeUnknown : .permanent, message: "simulated: cancelled")
-    }
-
     /// The error of every operation that a crashed process attempts.
     static var processEnded: BackendError { BackendError(.cancelled, message: "simulated: the process has ended") }
 }

@@ -18,15 +18,10 @@ extension Trace {
     /// `day   1 01:00:00.000`: days and time of day since the start of the run.
     static func time(_ milliseconds: Int64) -> String {
         let (days, rest) = milliseconds.quotientAndRemainder(dividingBy: 86_400_000)
-        let clock = [rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60].map { digits($0, 2) }
+        let clock = [rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60].map { $0.digits(2) }
         let day = "\(days)"
         let padding = String(repeating: " ", count: max(0, 4 - day.count))
-        return "day\(padding)\(day) \(clock.joined(separator: ":")).\(digits(rest % 1_000, 3))"
-    }
-
-    private static func digits(_ number: Int64, _ count: Int) -> String {
-        let text = "\(number)"
-        return String(repeating: "0", count: max(0, count - text.count)) + text
+        return "day\(padding)\(day) \(clock.joined(separator: ":")).\((rest % 1_000).digits(3))"
     }
 
     private func words(of kind: TraceEvent.Kind) -> String {
@@ -76,13 +71,13 @@ extension TraceEvent.Disturbance {
 
 extension String {
     /// The text on one line of a terminal, with line breaks and control characters replaced.
-    fileprivate var visible: String {
-        let clean = unicodeScalars.map { scalar in
-            let isControl = [.control, .lineSeparator, .paragraphSeparator].contains(scalar.properties.generalCategory)
-            return isControl ? "\u{FFFD}" : scalar
-        }
-        var line = UnicodeScalarView()
-        line.append(contentsOf: clean)
-        return String(line)
+    fileprivate var visible: String { singleLine(atMost: unicodeScalars.count) }
+}
+
+extension BinaryInteger {
+    /// The number with at least `count` digits.
+    func digits(_ count: Int, radix: Int = 10) -> String {
+        let text = String(self, radix: radix)
+        return String(repeating: "0", count: Swift.max(0, count - text.count)) + text
     }
 }

@@ -23,7 +23,7 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case ownership
         /// A purchase is active at once on the device that recorded it.
         case activeAtOnce
-        /// The state that a device shows equals the model's replay of the facts that it holds.
+        /// The state shown by a device equals the model's replay of the device's facts.
         case model
         /// The error of a device's time lies in the range that its last contact with the remote and later changes of
         /// its clock allow.

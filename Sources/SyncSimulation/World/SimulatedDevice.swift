@@ -36,10 +36,12 @@ final class SimulatedDevice: @unchecked Sendable {
     var isLost = false
     /// The time until which the store is full, in milliseconds since the start of the run.
     private var fullUntil: Int64 = 0
-    private var cutUntil: [Int64] = [0, 0]
+    private var cutUntil: [Direction: Int64] = [:]
     var copy: StoreContents.Copy?
-    private var diskNumber = 0
-    private var messageNumber = 0
+    /// The number of operations on its store.
+    var operationCount = 0
+    /// The number of its requests to the remote.
+    var requestCount = 0
     private unowned let world: World
 
     init(_ index: Int, lane: Int, setup: DeviceSetup, contents: StoreContents, world: World) {
@@ -59,25 +61,12 @@ final class SimulatedDevice: @unchecked Sendable {
 
     var isFull: Bool { world.recorder.now < fullUntil }
 
-    func isCut(_ direction: Direction) -> Bool {
-        world.recorder.now < cutUntil[direction == .outgoing ? 0 : 1]
-    }
-
-    func cut(_ direction: Direction, until time: Int64) { cutUntil[direction == .outgoing ? 0 : 1] = time }
+    func isCut(_ direction: Direction) -> Bool { world.recorder.now < cutUntil[direction, default: 0] }
+    func cut(_ direction: Direction, until time: Int64) { cutUntil[direction] = time }
     func fill(until time: Int64) { fullUntil = time }
 
     /// Its wall clock, in milliseconds since 1970 UTC.
     var wallClock: Int64 { world.trueTime + clockOffset }
-
-    func takeDiskNumber() -> Int {
-        diskNumber += 1
-        return diskNumber
-    }
-
-    func takeMessageNumber() -> Int {
-        messageNumber += 1
-        return messageNumber
-    }
 }
 
 /// The store that the devices share. Single-threaded.

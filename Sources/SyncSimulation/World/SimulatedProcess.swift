@@ -15,7 +15,8 @@ final class SimulatedProcess: @unchecked Sendable {
     private(set) var isAlive = true
     /// The store that it runs; `nil` until its stores are open and after it has ended.
     private(set) var store: EntitlementStore?
-    private var waitingForStore: [Reply<Bool>] = []
+    /// Resolved when its stores are open or it has ended.
+    private let opening = Reply<Void>()
     /// The number of operations until it crashes.
     var operationsUntilCrash: Int?
     private var waiting: [(number: UInt64, action: () -> Void)] = []
@@ -74,10 +75,10 @@ final class SimulatedProcess: @unchecked Sendable {
 
     /// Waits for this many microseconds, or until the process ends.
     func pause(_ microseconds: Int64) async {
-        let reply = Reply<Bool>()
-        let number = self.await { reply.resolve(.success(false)) }
-        world.scheduler.at(world.scheduler.now + microseconds) { reply.resolve(.success(true)) }
-        _ = await reply.wait()
+        let reply = Reply<Void>()
+        let number = self.await { reply.resolve(()) }
+        world.scheduler.at(world.scheduler.now + microseconds) { reply.resolve(()) }
+        await reply.wait()
         forget(number)
     }
 
@@ -95,22 +96,13 @@ final class SimulatedProcess: @unchecked Sendable {
     /// Called when its stores are open.
     func didOpen(_ store: EntitlementStore) {
         self.store = store
-        answerWaiting()
+        opening.resolve(())
     }
 
     /// The store that it runs, once its stores are open; `nil` if it ends before.
     func openedStore() async -> EntitlementStore? {
-        if store == nil, isAlive {
-            let reply = Reply<Bool>()
-            waitingForStore.append(reply)
-            _ = await reply.wait()
-        }
+        if store == nil, isAlive { await opening.wait() }
         return store
-    }
-
-    private func answerWaiting() {
-        for reply in waitingForStore { reply.resolve(.success(true)) }
-        waitingForStore = []
     }
 
     /// Ends the process, as if it were killed.
@@ -127,7 +119,7 @@ final class SimulatedProcess: @unchecked Sendable {
         tasks = []
         // The store retains the host services, which retain this process.
         store = nil
-        answerWaiting()
+        opening.resolve(())
         world.auditor.didEnd(self)
     }
 

@@ -27,7 +27,7 @@ final class SimulatedServer: @unchecked Sendable {
         (self.policy, self.catalog, self.world) = (policy, catalog, world)
     }
 
-    /// Makes a statement of the store known, as its signature does.
+    /// Registers a statement as signed by the store.
     func sign(_ statement: StoreStatement) { signed[statement.data()] = statement }
 
     func backUp() { copy = books }
@@ -109,8 +109,7 @@ final class SimulatedServer: @unchecked Sendable {
     }
 
     private func isErased(_ account: Account) -> Bool {
-        guard let key = world.auditor.ownPlace(of: account, onDevice: false) else { return false }
-        return world.auditor.ledger(key, on: nil)?.isErased == true
+        world.auditor.ledger(of: account, on: nil)?.isErased == true
     }
 }
 

@@ -8,7 +8,7 @@ extension World {
         _ statement: StoreStatement, isForged: Bool = false, _ call: Call
     ) async throws(EntitlementError) -> String {
         guard isSigned(statement) else { return "not signed yet" }
-        auditor.didSeeSignature(on: call.process.device)
+        auditor.didSeeSignature(on: call.device)
         let receipt: RecordingReceipt
         do throws(EntitlementError) {
             receipt = try await call.store.record(.verified(statement.verified(isForged: isForged)))
@@ -20,7 +20,7 @@ extension World {
             auditor.noteInterrupted(statement, call)
             return ""
         }
-        auditor.didSeeSignature(on: call.process.device)
+        auditor.didSeeSignature(on: call.device)
         auditor.didAcknowledge(receipt.newFacts, in: call)
         if !isForged { auditor.didPresent(statement, in: call) }
         return receipt.newFacts.isEmpty ? "known" : "recorded"
@@ -29,12 +29,12 @@ extension World {
     /// Restores, and presents evidence that the device has verified.
     func restore(presenting statement: StoreStatement, _ call: Call) async throws(EntitlementError) -> String {
         guard isSigned(statement) else { return "not signed yet" }
-        auditor.didSeeSignature(on: call.process.device)
+        auditor.didSeeSignature(on: call.device)
         let report = try await syncing(call) { () async throws(EntitlementError) in
             try await call.store.restore(presenting: [.verified(statement.verified())])
         }
         guard call.process.isAlive else { return "" }
-        auditor.didSeeSignature(on: call.process.device)
+        auditor.didSeeSignature(on: call.device)
         auditor.didPresent(statement, in: call)
         auditor.didSync(report.sync, in: call)
         marks.reach(.evidenceRestored)

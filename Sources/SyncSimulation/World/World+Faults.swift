@@ -149,8 +149,9 @@ extension World {
                 await put(bytes, under: key)
                 restore(original, under: key, insteadOf: bytes, after: duration)
             case .laterFormat(let duration):
-                guard var bytes = original, bytes.count > LaterFormat.versionOffset else { continue }
-                bytes[LaterFormat.versionOffset] = 0xEE
+                // The format version follows the four bytes that mark a ledger.
+                guard var bytes = original, bytes.count > 4 else { continue }
+                bytes[4] = 0xEE
                 await put(bytes, under: key)
                 restore(original, under: key, insteadOf: bytes, after: duration)
             case .forgedRefunds: await forgeRefunds(under: key)

@@ -44,24 +44,16 @@ extension World {
         var correctionCount = 0
         /// The number of the step on its device; `nil` if another step was running there.
         var exclusiveStep: Int?
+
+        var device: SimulatedDevice { process.device }
     }
 
     private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
         switch action {
         case .buy(let sale): return try await buy(sale, call)
-        case .refund(let id, let isSigned): return try await refund(id, isSigned: isSigned, call)
+        case .refund(let id, let isSigned): return try await refund(id, isReversed: false, isSigned: isSigned, call)
         case .reinstate(let id, let isSigned):
-            if isSigned { auditor.didSeeSignature(on: call.process.device) }
-            let receipt = try await call.store.record(
-                .reinstated(
-                    TransactionReference(store: Self.store(isSigned), id: TransactionID(id)),
-                    signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
-            auditor.didAcknowledge(receipt.newFacts, in: call)
-            auditor.checkStatement(
-                on: TransactionReference(store: Self.store(isSigned), id: TransactionID(id)), isReinstated: true,
-                in: call)
-            if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
-            return receipt.newFacts.isEmpty ? "nothing to reverse" : "reinstated"
+            return try await refund(id, isReversed: true, isSigned: isSigned, call)
         case .use(let entitlement, let id): return try await use(entitlement, id, call)
         case .flag(let product, let isSet):
             let fact = try await call.store.flag(ProductID(product), isSet: isSet)
@@ -95,7 +87,7 @@ extension World {
     static func store(_ isSigned: Bool) -> StoreID { isSigned ? .appStore : .reported }
 
     private func buy(_ sale: Sale, _ call: Call) async throws(EntitlementError) -> String {
-        if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
+        if sale.isSigned { auditor.didSeeSignature(on: call.device) }
         let receipt = try await call.store.record(
             .reported(
                 ProductID(sale.product), transaction: TransactionID(sale.transaction),
@@ -103,7 +95,7 @@ extension World {
                 store: Self.store(sale.isSigned),
                 signedAt: sale.isSigned ? Timestamp(milliseconds: Self.epoch + (sale.date ?? 0)) : nil))
         guard call.process.isAlive else { return "" }
-        if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
+        if sale.isSigned { auditor.didSeeSignature(on: call.device) }
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
         // A purchase must be active at once.
@@ -116,16 +108,21 @@ extension World {
         return receipt.newFacts.isEmpty ? "known" : "recorded"
     }
 
-    private func refund(_ id: String, isSigned: Bool, _ call: Call) async throws(EntitlementError) -> String {
+    /// Records a refund or its reversal.
+    private func refund(
+        _ id: String, isReversed: Bool, isSigned: Bool, _ call: Call
+    ) async throws(EntitlementError) -> String {
         let reference = TransactionReference(store: Self.store(isSigned), id: TransactionID(id))
         let isKnown = auditor.isKnown(id)
-        if isSigned { auditor.didSeeSignature(on: call.process.device) }
+        if isSigned { auditor.didSeeSignature(on: call.device) }
+        let signedAt = isSigned ? Timestamp(milliseconds: trueTime) : nil
         let receipt = try await call.store.record(
-            .refunded(reference, signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
+            isReversed ? .reinstated(reference, signedAt: signedAt) : .refunded(reference, signedAt: signedAt))
         auditor.didAcknowledge(receipt.newFacts, in: call)
-        auditor.checkStatement(on: reference, isReinstated: false, in: call)
-        if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
-        return receipt.newFacts.isEmpty ? "known" : "refunded"
+        auditor.checkStatement(on: reference, isReinstated: isReversed, in: call)
+        if receipt.newFacts.isEmpty { return isReversed ? "nothing to reverse" : "known" }
+        marks.reach(isReversed ? .reinstated : isKnown ? .refundInStack : .refundFirst)
+        return isReversed ? "reinstated" : "refunded"
     }
 
     private func use(_ entitlement: String, _ id: String, _ call: Call) async throws(EntitlementError) -> String {
@@ -156,7 +153,7 @@ extension World {
         return receipt.newFacts.isEmpty ? "covered" : "recorded"
     }
 
-    /// Records the expiry of every group for which the device ever had one, including those that are gone.
+    /// Records the expiry of every group that the device has or once had.
     private func note(beliefsOf snapshot: Snapshot, on device: SimulatedDevice) {
         let subscriptions = snapshot.subscriptions.filter { $0.expires != nil }
         for group in Set(subscriptions.map { "\($0.group)" }).union(device.believedGroups).sorted() {
@@ -172,7 +169,7 @@ extension World {
 
     /// Reads the snapshot that a device shows, for the trace and the oracles.
     func check(_ call: Call) async {
-        let device = call.process.device
+        let device = call.device
         let before = (device.contents.ledgerWriteCount, device.correctionCount)
         do throws(EntitlementError) {
             let snapshot = try await call.store.snapshot()

@@ -23,7 +23,8 @@ final class World: @unchecked Sendable {
     /// True once all checks are done.
     var isOver = false
     private(set) var violations: [Violation] = []
-    private var lastMessage = 0
+    /// The number of messages so far, which is the id of the last one.
+    var messageCount = 0
     private var launchCount = 0
     /// The entries that malicious writes replaced.
     var originals: [EntryKey: [UInt8]] = [:]
@@ -36,8 +37,7 @@ final class World: @unchecked Sendable {
     static let epoch = Scheduler.epoch
     static let day: Int64 = 86_400_000
     static let hour: Int64 = 3_600_000
-    /// An upper bound of the time from a read to the write that is based on it, and of the time that a message is in
-    /// transit.
+    /// An upper bound of the time from a read to a write based on it, and of the transit of a message.
     static let longestExchange = hour
 
     init(_ scenario: Scenario, subject: Subject, isRecording: Bool) {
@@ -90,11 +90,6 @@ final class World: @unchecked Sendable {
     /// The true time, in milliseconds since 1970 UTC.
     var trueTime: Int64 { scheduler.trueTime }
 
-    func takeMessageID() -> Int {
-        lastMessage += 1
-        return lastMessage
-    }
-
     func didEscape() { escapeCount += 1 }
 
     func report(_ oracle: Violation.Oracle, _ message: String, lane: Int) {
@@ -138,17 +133,18 @@ final class World: @unchecked Sendable {
 
     /// The trace of the run.
     var trace: Trace {
-        var lanes: [Trace.Lane] = []
-        for device in devices.prefix(scenario.devices.count) {
-            lanes.append(Trace.Lane(.replica, name: "device \(device.index + 1)"))
-            lanes.append(Trace.Lane(.localStore, name: "store \(device.index + 1)"))
+        func lanes(_ devices: ArraySlice<SimulatedDevice>, _ name: String) -> [Trace.Lane] {
+            devices.flatMap { device in
+                let number = device.index + 1
+                return [
+                    Trace.Lane(.replica, name: "\(name) \(number)"), Trace.Lane(.localStore, name: "store \(number)"),
+                ]
+            }
         }
-        lanes.append(Trace.Lane(.remote, name: "remote"))
-        for device in devices.dropFirst(scenario.devices.count) {
-            lanes.append(Trace.Lane(.replica, name: "new device \(device.index + 1)"))
-            lanes.append(Trace.Lane(.localStore, name: "store \(device.index + 1)"))
-        }
-        return Trace(lanes: lanes, events: recorder.events)
+        let count = scenario.devices.count
+        let remote = [Trace.Lane(.remote, name: "remote")]
+        let all = lanes(devices.prefix(count), "device") + remote + lanes(devices.dropFirst(count), "new device")
+        return Trace(lanes: all, events: recorder.events)
     }
 
     private func remoteDidChange(_ change: StoreContents.Change) {

@@ -51,7 +51,7 @@ struct SwarmTests {
 struct EscapeTests {
     @Test("A store that works in a detached task fails the run")
     func detached() {
-        let subject = Subject(makeRemote: { DetachedBackend(MemoryBackend(host: $0)) })
+        let subject = Subject(makeRemote: { DetachedBackend(base: MemoryBackend(host: $0)) })
         let scenario = Scenario(
             seed: 1, devices: [DeviceSetup()],
             steps: [Step(at: 0, device: 0, .buy(Sale("t1", of: "owl"))), Step(at: 1_000, device: 0, .sync)], days: 1)
@@ -64,8 +64,6 @@ struct EscapeTests {
 /// A store whose reads run in a detached task.
 private struct DetachedBackend: ForwardingBackend {
     let base: any KeyValueBackend
-
-    init(_ base: MemoryBackend) { self.base = base }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         await Task.detached {}.value

@@ -118,7 +118,7 @@ struct ModelAgreementTests {
         tally.note("asserted", periods.contains { if case .assertion = $0.origin { true } else { false } })
         tally.note("grace", periods.contains { if case .grace = $0.origin { true } else { false } })
         tally.note("owned by purchase", model.sales.contains { $0.terms.kind == .nonConsumable && $0.revokedAt == nil })
-        tally.note("marked", model.owns("a"))
+        tally.note("marked", model.owns("a", at: ModelCalendar.earliest))
         tally.note(
             "reset", replay.environment == .sandbox && !model.facts.resets.isEmpty && !model.facts.purchases.isEmpty)
         tally.note("units", model.balance(of: "coins", .shared) > 0)

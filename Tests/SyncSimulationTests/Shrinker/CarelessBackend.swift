@@ -4,10 +4,6 @@ import SyncCore
 struct CarelessBackend: ForwardingBackend {
     let base: any KeyValueBackend
 
-    init(_ base: any KeyValueBackend) {
-        self.base = base
-    }
-
     var label: String { "careless \(base.label)" }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)

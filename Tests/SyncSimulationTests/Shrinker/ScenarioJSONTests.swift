@@ -43,6 +43,12 @@ struct ScenarioJSONTests {
         var testDescription: String { "\(old) → \(new)" }
     }
 
+    /// The error of an invalid document in words.
+    private static func error(_ json: [UInt8]) -> String? {
+        let error = #expect(throws: InputError.self) { try Scenario(json: json) }
+        return error.map { "\($0)" }
+    }
+
     private static let damages = [
         Damage(old: "\"days\" : 3,", new: "", error: "days: missing"),
         Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: must be 1 to 36500, not 0"),
@@ -74,8 +80,7 @@ struct ScenarioJSONTests {
         let text = String(decoding: scenario.json, as: UTF8.self)
         try #require(text.ranges(of: damage.old).count == 1)
         let damaged = Array(text.replacing(damage.old, with: damage.new).utf8)
-        let error = #expect(throws: InputError.self) { try Scenario(json: damaged) }
-        #expect(error.map { "\($0)" } == damage.error)
+        #expect(Self.error(damaged) == damage.error)
     }
 
     @Test("A scenario that was written before servers verified evidence is read")
@@ -96,13 +101,11 @@ struct ScenarioJSONTests {
     func policies() throws {
         var scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [], days: 3)
         scenario.remote = RemoteSetup(comparesAndSwaps: false, policy: .trusted)
-        var error = #expect(throws: InputError.self) { try Scenario(json: scenario.json) }
-        #expect(error.map { "\($0)" } == "remote.policy: needs a remote that compares and swaps")
+        #expect(Self.error(scenario.json) == "remote.policy: needs a remote that compares and swaps")
         scenario.remote = RemoteSetup(policy: .verified)
         try #expect(Scenario(json: scenario.json) == scenario)
         scenario.sharesUnits = false
-        error = #expect(throws: InputError.self) { try Scenario(json: scenario.json) }
-        #expect(error.map { "\($0)" } == "remote.policy: verified needs shared units")
+        #expect(Self.error(scenario.json) == "remote.policy: verified needs shared units")
     }
 
     @Test("A cluster survives a round trip, and one that the remote cannot have is rejected")
@@ -116,8 +119,7 @@ struct ScenarioJSONTests {
         func reason(_ change: (inout Scenario) -> Void) -> String? {
             var damaged = scenario
             change(&damaged)
-            let error = #expect(throws: InputError.self) { try Scenario(json: damaged.json) }
-            return error.map { "\($0)" }
+            return Self.error(damaged.json)
         }
         #expect(
             reason { $0.remote.comparesAndSwaps = false }

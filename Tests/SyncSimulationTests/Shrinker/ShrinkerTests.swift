@@ -6,7 +6,7 @@ import Testing
 @Suite("Shrinking")
 struct ShrinkerTests {
     /// The devices share a store that loses concurrent writes of other devices.
-    private static let careless = Subject(makeRemote: { CarelessBackend(MemoryBackend(host: $0)) })
+    private static let careless = Subject(makeRemote: { CarelessBackend(base: MemoryBackend(host: $0)) })
 
     private static func firstFailing(_ subject: Subject, _ seeds: ClosedRange<UInt64>) throws -> Scenario {
         let found = seeds.lazy.map { Swarm().scenario(seed: $0) }

@@ -34,16 +34,9 @@ struct SimulatedClusterTests {
         for seed in UInt64(1)...100 {
             let bench = try Bench(seed: seed, ClusterSetup(slowCommits: 100, longestCommit: 500, longestLag: 5_000))
             try bench.run { bench in
-                for round in 0..<20 {
-                    for key in Self.keys { bench.spawn { await bench.write([UInt8(round)], to: key) } }
-                    if round == 10 { bench.cluster.failOver(afterWrites: 2, promotion: 200_000) }
-                    await bench.rest(milliseconds: 100)
-                    for key in Self.keys { await bench.read(key) }
-                }
-                await bench.rest(milliseconds: 30_000)
+                await bench.work(on: Self.keys) { bench.cluster.failOver(afterWrites: 2, promotion: 200_000) }
                 bench.cluster.heal()
-                for key in Self.keys { await bench.read(key) }
-                await bench.contents.witness?.checkEnd(bench.contents)
+                await bench.finish(Self.keys)
             }
             #expect(bench.violations.isEmpty, "seed \(seed)")
             #expect(bench.refusals.allSatisfy { $0.kind == .unavailable && $0.disposition != .permanent })
@@ -59,18 +52,11 @@ struct SimulatedClusterTests {
         for seed in UInt64(1)...100 {
             let bench = try Bench(seed: seed, ClusterSetup(slowCommits: 100, longestCommit: 500, longestLag: 5_000))
             try bench.run { bench in
-                for round in 0..<20 {
-                    for key in Self.keys { bench.spawn { await bench.write([UInt8(round)], to: key) } }
-                    if round == 10 {
-                        await bench.rest(milliseconds: 10)
-                        bench.cluster.switchOver(promotion: 200_000)
-                    }
-                    await bench.rest(milliseconds: 100)
-                    for key in Self.keys { await bench.read(key) }
+                await bench.work(on: Self.keys) {
+                    await bench.rest(milliseconds: 10)
+                    bench.cluster.switchOver(promotion: 200_000)
                 }
-                await bench.rest(milliseconds: 30_000)
-                for key in Self.keys { await bench.read(key) }
-                await bench.contents.witness?.checkEnd(bench.contents)
+                await bench.finish(Self.keys)
             }
             #expect(bench.violations.isEmpty, "seed \(seed)")
             #expect(bench.refusals.allSatisfy { $0.kind == .unavailable && $0.disposition == .transient })
@@ -140,6 +126,23 @@ private final class Bench: @unchecked Sendable {
             isOver = true
         }
         try scheduler.run(atMost: 1_000_000) { isOver }
+    }
+
+    /// Writes and reads all keys in 20 rounds, and calls `disturb` beside the writes of the eleventh.
+    func work(on keys: [EntryKey], disturb: () async -> Void) async {
+        for round in 0..<20 {
+            for key in keys { spawn { await self.write([UInt8(round)], to: key) } }
+            if round == 10 { await disturb() }
+            await rest(milliseconds: 100)
+            for key in keys { await read(key) }
+        }
+        await rest(milliseconds: 30_000)
+    }
+
+    /// Reads all keys, and compares the contents with the change feed.
+    func finish(_ keys: [EntryKey]) async {
+        for key in keys { await read(key) }
+        await contents.witness?.checkEnd(contents)
     }
 
     func spawn(_ body: @escaping @Sendable () async -> Void) { scheduler.spawn(body) }

@@ -53,12 +53,7 @@ extension Trial {
             for key in keys {
                 group.addTask { () -> CancelledChange in
                     do throws(BackendError) {
-                        let outcome =
-                            if let value {
-                                try await backend.write(value, to: key, if: .any).outcome
-                            } else {
-                                try await backend.delete(key, if: .any).outcome
-                            }
+                        let outcome = try await backend.change(key, to: value)
                         return CancelledChange(key: key, value: value, result: .success(outcome))
                     } catch {
                         return CancelledChange(key: key, value: value, result: .failure(error))
@@ -71,8 +66,8 @@ extension Trial {
         }
     }
 
-    /// Fails the check unless the key, which held `[1]` at `version`, is in the state that the result of the cancelled
-    /// task claims.
+    /// Fails the check unless the key has the state stated by the result of the cancelled task. It held `[1]` at
+    /// `version` before.
     ///
     /// - Returns: `true` if the change was rejected.
     fileprivate func expectTruth(_ change: CancelledChange, was version: EntryVersion?) async throws -> Bool {
@@ -91,7 +86,7 @@ extension Trial {
                 return true
             }
             let outcome = try await backend.read(key).outcome
-            let value: [UInt8]? = if case .found(let entry) = outcome { entry.value } else { nil }
+            let value = outcome.entry?.value
             try expect(value == [1] || value == change.value, "after cancellation \"\(key)\" is \(brief(outcome))")
         }
         return false

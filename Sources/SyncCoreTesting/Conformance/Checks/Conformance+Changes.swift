@@ -1,9 +1,7 @@
 import SyncCore
 
 extension Conformance {
-    static let withoutChanges: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.changes ? nil : "the store declares no changes"
-    }
+    static let withoutChanges = undeclared("changes") { $0.changes }
 
     static let changes: [Check] = [
         Check(

@@ -61,13 +61,11 @@ extension Conformance {
             }),
         Check(
             "every cursor has expired after a wipe, and no version is reused",
-            skippedWhen: { store in store.wipe == nil ? "no `wipe` was supplied" : nil },
+            skippedWhen: without("wipe") { $0.wipe },
             { trial in try await trial.wipeAndLook() }),
     ]
 
-    private static let withoutBackup: @Sendable (StoreUnderTest) -> String? = { store in
-        store.backup == nil ? "no `backup` was supplied" : nil
-    }
+    private static let withoutBackup = without("backup") { $0.backup }
 }
 
 private func brief(_ cursor: ChangeCursor?) -> String { cursor.map { "change \($0.sequence)" } ?? "the beginning" }
@@ -118,11 +116,7 @@ extension Trial {
                 group.addTask {
                     for number in 0..<20 {
                         guard let key = keys.randomElement(using: &generator) else { continue }
-                        if number % 5 == 4 {
-                            _ = try await backend.delete(key, if: .any)
-                        } else {
-                            _ = try await backend.write([UInt8(number)], to: key, if: .any)
-                        }
+                        _ = try await backend.change(key, to: number % 5 == 4 ? nil : [UInt8(number)])
                         await Task.yield()
                     }
                     return nil
@@ -152,9 +146,8 @@ extension Trial {
     private func expectView(_ view: FollowedView, of keys: [EntryKey], _ context: String) async throws {
         for key in keys {
             let outcome = try await backend.read(key).outcome
-            let version: EntryVersion? = if case .found(let entry) = outcome { entry.version } else { nil }
             try expect(
-                view.versions[key] == version,
+                view.versions[key] == outcome.entry?.version,
                 "\(context): \"\(key)\" is \(brief(outcome)), and the reader of changes has "
                     + (view.versions[key].map { "\($0)" } ?? "absent"))
         }
@@ -184,13 +177,7 @@ private struct FollowedView: Sendable {
 extension Trial {
     /// Returns the versions of some writes: of equal values, of two keys, and after a delete.
     fileprivate func writeVersions() async throws -> [EntryVersion] {
-        let keys = [try key("v/a"), try key("v/b")]
-        var versions: [EntryVersion] = []
-        for round in 0..<6 {
-            for key in keys { versions.append(try await put([7], at: key)) }
-            if round % 2 == 1 { _ = try await backend.delete(keys[0], if: .any) }
-        }
-        return versions
+        try await WrittenHistory(writingInto: backend).versions
     }
 
     /// Makes a backup. Returns the function that restores it, and the content of the store.
@@ -211,9 +198,7 @@ extension Trial {
 
     private func contents() async throws -> [EntryKey: Entry] {
         var contents: [EntryKey: Entry] = [:]
-        for key in try await keys(limit: 100) {
-            if case .found(let entry) = try await backend.read(key).outcome { contents[key] = entry }
-        }
+        for key in try await keys(limit: 100) { contents[key] = try await backend.read(key).outcome.entry }
         return contents
     }
 

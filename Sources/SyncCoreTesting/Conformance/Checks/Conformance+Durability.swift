@@ -9,9 +9,7 @@ extension Conformance {
         },
         Check(
             "a crash loses no acknowledged write",
-            skippedWhen: { store in
-                withoutDurability(store) ?? (store.crash == nil ? "no `crash` was supplied" : nil)
-            },
+            skippedWhen: { withoutDurability($0) ?? withoutCrash($0) },
             { trial in
                 guard let crash = trial.store.crash else { return }
                 let expected = try await trial.writeSome("crashed")
@@ -22,9 +20,7 @@ extension Conformance {
             }),
         Check(
             "processes that are killed while writing lose no acknowledged write",
-            skippedWhen: { store in
-                withoutDurability(store) ?? (store.kill == nil ? "no `kill` was supplied" : nil)
-            },
+            skippedWhen: { withoutDurability($0) ?? withoutKill($0) },
             { trial in
                 guard let kill = trial.store.kill else { return }
                 let report = try await kill(trial.generator.next())
@@ -32,13 +28,11 @@ extension Conformance {
             }),
     ]
 
-    private static let withoutDurability: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.durability == .process ? "the store declares no durability beyond the process" : nil
-    }
+    private static let withoutDurability = undeclared("durability beyond the process") { $0.durability != .process }
 
-    private static let withoutSecondLife: @Sendable (StoreUnderTest) -> String? = { store in
-        withoutDurability(store) ?? withoutReopening(store)
-    }
+    private static let withoutCrash = without("crash") { $0.crash }
+    private static let withoutKill = without("kill") { $0.kill }
+    private static let withoutSecondLife: SkipRule = { withoutDurability($0) ?? withoutReopening($0) }
 }
 
 extension Trial {

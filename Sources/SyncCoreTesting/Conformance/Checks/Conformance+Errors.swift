@@ -41,8 +41,8 @@ extension Conformance {
                         try trial.expect(listed == keys, "a page lists \(listed)")
                     } else {
                         let outcome = try await faulty.read(key).outcome
-                        let isThere = if case .found(let entry) = outcome { entry.value == [7] } else { false }
-                        try trial.expect(isThere, "\"\(key)\" exists, and reading it answered \(brief(outcome))")
+                        try trial.expect(
+                            outcome.entry?.value == [7], "\"\(key)\" exists, and reading it answered \(brief(outcome))")
                     }
                 } catch is BackendError {
                     // Any kind of error is acceptable; only absence is wrong.
@@ -53,9 +53,7 @@ extension Conformance {
         },
     ]
 
-    static let withoutFailing: @Sendable (StoreUnderTest) -> String? = { store in
-        store.failing == nil ? "no `failing` was supplied" : nil
-    }
+    static let withoutFailing = without("failing") { $0.failing }
 }
 
 extension Trial {
@@ -93,13 +91,7 @@ extension Trial {
         let value: [UInt8]? = isDelete ? nil : [UInt8(number)]
         let precondition = try await presentPrecondition(of: key)
         do throws(BackendError) {
-            let outcome =
-                if let value {
-                    try await faulty.write(value, to: key, if: precondition).outcome
-                } else {
-                    try await faulty.delete(key, if: precondition).outcome
-                }
-            switch outcome {
+            switch try await faulty.change(key, to: value, if: precondition) {
             // A write of unknown outcome took effect after all; its value is one of the possible ones.
             case .conflict: break
             case .written, .deleted: ledger.settle(key, at: value)
@@ -114,15 +106,12 @@ extension Trial {
     /// Returns a precondition that holds for `key` now, or `any` if the store supports none.
     private func presentPrecondition(of key: EntryKey) async throws -> Precondition {
         guard backend.capabilities.compareAndSwap else { return .any }
-        return switch try await backend.read(key).outcome {
-        case .found(let entry): .matches(entry.version)
-        case .absent, .unchanged: .absent
-        }
+        return try await backend.read(key).outcome.entry.map { .matches($0.version) } ?? .absent
     }
 
     fileprivate func expectPossible(_ key: EntryKey, _ ledger: ErrorLedger, _ context: String) async throws {
         let outcome = try await backend.read(key).outcome
-        let value: [UInt8]? = if case .found(let entry) = outcome { entry.value } else { nil }
+        let value = outcome.entry?.value
         let possible = ledger.values(of: key)
         try expect(
             possible.contains(value),

@@ -20,22 +20,19 @@ extension Conformance {
             { trial in
                 let faulty = try await trial.openFailing()
                 let backend = trial.backend
-                // Some tasks use the reliable object, which sees the real outcome of operations that failed for the
-                // others.
+                // Some tasks use the reliable object. They see the real outcome of the failed operations.
                 try await trial.expectOrder(rounds: 10, mayFail: true) { task in task < 4 ? faulty : backend }
             }),
     ]
 
-    static let withoutSharing: @Sendable (StoreUnderTest) -> String? = { store in
+    static let withoutSharing: SkipRule = { store in
         guard store.capabilities.sharedBetweenProcesses else {
             return "the store declares that only one process may use it"
         }
         return withoutReopening(store)
     }
 
-    static let withoutReopening: @Sendable (StoreUnderTest) -> String? = { store in
-        store.reopen == nil ? "no `reopen` was supplied" : nil
-    }
+    static let withoutReopening = without("reopen") { $0.reopen }
 }
 
 extension Trial {
@@ -84,14 +81,8 @@ private struct OperationScript {
     let task: Int
     var generator: SeededGenerator
     let isConditional: Bool
-    private var count: UInt8 = 0
-    private var seen: EntryVersion?
-
-    init(task: Int, generator: SeededGenerator, isConditional: Bool) {
-        self.task = task
-        self.generator = generator
-        self.isConditional = isConditional
-    }
+    var count: UInt8 = 0
+    var seen: EntryVersion?
 
     /// Returns the next call. No two writes of a history have the same value.
     mutating func next() -> RecordedOperation.Call {

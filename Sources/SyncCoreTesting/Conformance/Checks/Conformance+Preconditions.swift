@@ -2,9 +2,7 @@ import SyncCore
 import Synchronization
 
 extension Conformance {
-    static let withoutCompareAndSwap: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.compareAndSwap ? nil : "the store declares no compare-and-swap"
-    }
+    static let withoutCompareAndSwap = undeclared("compare-and-swap") { $0.compareAndSwap }
 
     static let preconditions: [Check] = [
         Check("`absent` allows the first write and no second", skippedWhen: withoutCompareAndSwap) { trial in
@@ -90,11 +88,8 @@ extension Conformance {
                     try await backend.write([UInt8(writer)], to: key, if: .absent).outcome
                 }
                 let winners = outcomes.enumerated().compactMap { writer, outcome -> Entry? in
-                    if case .written(let version) = outcome {
-                        Entry(value: [UInt8(writer)], version: version)
-                    } else {
-                        nil
-                    }
+                    guard case .written(let version) = outcome else { return nil }
+                    return Entry(value: [UInt8(writer)], version: version)
                 }
                 try trial.expect(winners.count == 1, "round \(round) has \(winners.count) winners of 16")
                 try await trial.expect(winners[0].value, at: key, version: winners[0].version, "round \(round): ")

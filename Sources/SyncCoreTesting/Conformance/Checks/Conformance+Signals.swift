@@ -33,9 +33,7 @@ extension Conformance {
             }),
     ]
 
-    private static let withoutSignals: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.signals == .pushed ? nil : "the store declares no pushed signals"
-    }
+    private static let withoutSignals = undeclared("pushed signals") { $0.signals == .pushed }
 }
 
 extension Trial {

@@ -26,9 +26,7 @@ extension Conformance {
         },
         Check(
             "no process reuses a version or a cursor, not even after a wipe or a restore",
-            skippedWhen: { store in
-                store.lives == nil ? "no `lives` was supplied" : nil
-            },
+            skippedWhen: without("lives") { $0.lives },
             { trial in
                 guard let lives = trial.store.lives else { return }
                 let histories = try await lives()
