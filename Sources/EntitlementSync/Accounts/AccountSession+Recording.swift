@@ -1,6 +1,11 @@
 import Entitlements
 import SyncCore
 
+extension EntitlementError {
+    /// The start of the message of an error after a write of unknown outcome and an adoption.
+    package static let mayHaveMoved = "the facts may have been written and moved to the account that was logged in"
+}
+
 extension AccountSession {
     /// The result of adding facts.
     struct Addition: Sendable {
@@ -34,7 +39,10 @@ extension AccountSession {
             if let unsettled, unsettled.replica != replica {
                 // An adoption has happened since the last attempt and may have moved the facts. This device cannot
                 // find out.
-                throw entries.busy(keys.ledger, isUnknown: true)
+                throw EntitlementError(
+                    BackendError(
+                        .busy, operation: .write, key: keys.ledger, disposition: .outcomeUnknown,
+                        message: "\(EntitlementError.mayHaveMoved); look there before you try again"))
             }
             let held = state[target]
             let facts: [Fact]

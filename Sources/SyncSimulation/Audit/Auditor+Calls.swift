@@ -99,9 +99,16 @@ extension Auditor {
         // Without preconditions an erased name cannot be used again.
         case .unsuitableStore: !erasedNames.isEmpty && !world.scenario.remote.comparesAndSwaps
         case .sync: !isHealed
-        case .storage: !isHealed && error.backendError.map { $0.message.hasPrefix("simulated") } == true
+        case .storage: !isHealed && error.backendError.map(isCausedByFaults) == true
         default: false
         }
+    }
+
+    private func isCausedByFaults(_ error: BackendError) -> Bool {
+        if error.message.hasPrefix("simulated") { return true }
+        // A write of unknown outcome, then an adoption by the device's other process.
+        return error.disposition == .outcomeUnknown && world.scenario.faults.diskUnknowns > 0
+            && error.message.hasPrefix(EntitlementError.mayHaveMoved)
     }
 
     /// Running out of attempts against other writers is a defect: no scenario has that many rivals.
