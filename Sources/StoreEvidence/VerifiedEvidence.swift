@@ -23,6 +23,8 @@ public enum EvidenceKind: String, Hashable, Sendable, CaseIterable {
     case googlePlayProduct = "google-play-product"
     /// An event of a Stripe webhook, signed with the endpoint's secret.
     case stripe = "stripe"
+    /// A statement of support in the server's name, which no store has signed.
+    case support = "support"
 }
 
 /// The facts that a piece of evidence proves.

@@ -103,10 +103,9 @@ package final class EntitlementService: RequestHandler {
             slots: DeviceSlots(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         let decoder = LedgerDecoder()
-        var writer = ServerLedgerWriter(
+        let writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
-            now: host.now)
-        writer.facade = configuration.facade
+            now: host.now, facade: configuration.facade)
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)

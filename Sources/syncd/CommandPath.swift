@@ -26,11 +26,12 @@ struct CommandPath {
             let subcommands = command.configuration.subcommands
             // The arguments of a command begin here.
             if subcommands.isEmpty && !isHelp { return }
-            guard let next = subcommands.first(where: { $0.name == word }) else {
+            guard let next = subcommands.first(where: { $0.name == word || $0.configuration.aliases.contains(word) })
+            else {
                 stray = word
                 return
             }
-            (command, names) = (next, names + [word])
+            (command, names) = (next, names + [next.name])
             words.removeFirst()
         }
         isIncomplete =

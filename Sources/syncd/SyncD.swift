@@ -18,7 +18,7 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(
                 name: "Ledger",
                 subcommands: [
-                    Record.self, Use.self, Check.self, Explain.self, Status.self, TimelineCommand.self,
+                    RecordCommand.self, Use.self, Check.self, Explain.self, Status.self, TimelineCommand.self,
                     FactsCommand.self, Conflicts.self,
                 ]),
             CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self, Run.self]),

@@ -23,7 +23,7 @@ extension Refusal {
     static let usage: [Refusal] = [
         Refusal(
             2, "record",
-            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, grant, flag, pending, "
+            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, credit, flag, pending, "
                 + "evidence. See 'syncd help record'."),
         Refusal(2, "catalog", "'syncd catalog' needs a subcommand: check, convert. See 'syncd help catalog'."),
         Refusal(2, "record purchase", "Missing expected argument '<product>'. See 'syncd help record purchase'."),
@@ -32,14 +32,16 @@ extension Refusal {
         Refusal(2, "import h.json", "Missing expected argument '--format <format>'. See 'syncd help import'."),
         Refusal(2, "status --wat", "Unknown option '--wat'. Did you mean '--at'? See 'syncd help status'."),
         Refusal(2, "status now", "Unexpected argument 'now'. See 'syncd help status'."),
-        Refusal(2, "record grant random", "pass either --until or --for. See 'syncd help record grant'."),
+        Refusal(2, "record credit random", "pass either --until or --for. See 'syncd help record credit'."),
+        // The former name of the command.
+        Refusal(2, "record grant random", "pass either --until or --for. See 'syncd help record credit'."),
         Refusal(
-            2, "record grant random --until 2027-01-01 --for P1M",
-            "pass either --until or --for. See 'syncd help record grant'."),
+            2, "record credit random --until 2027-01-01 --for P1M",
+            "pass either --until or --for. See 'syncd help record credit'."),
         Refusal(
-            2, "record grant random --for soon",
+            2, "record credit random --for soon",
             #"--for: "soon" is not a duration: it must begin with P (write P3M, P1W or P1D)"#),
-        Refusal(2, "record grant random --for P0D", #"--for must be longer than zero, not "P0D""#),
+        Refusal(2, "record credit random --for P0D", #"--for must be longer than zero, not "P0D""#),
         Refusal(
             2, "export --format xml",
             "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "

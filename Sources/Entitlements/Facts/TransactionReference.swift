@@ -85,7 +85,7 @@ public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible
         self.number = number
     }
 
-    /// Stands for the id of a store that has none yet, in checks that write nothing.
+    /// The replica of facts that no device states: those of support, and those of checks that write nothing.
     package static let placeholder = ReplicaID(number: 0)
 
     /// Orders ids byte by byte.

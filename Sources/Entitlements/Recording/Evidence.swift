@@ -128,23 +128,23 @@ public struct Evidence: Sendable {
 
 /// The parameters of reported evidence of a purchase.
 package struct ReportedPurchase: Sendable {
-    var product: ProductID
-    var transaction: TransactionID?
-    var date: Timestamp?
-    var quantity: Int64
-    var expires: Timestamp?
-    var original: TransactionID?
-    var isIntroductory: Bool
-    var store: StoreID
-    var environment: EnvironmentID?
-    var signedAt: Timestamp?
+    package var product: ProductID
+    package var transaction: TransactionID?
+    package var date: Timestamp?
+    package var quantity: Int64
+    package var expires: Timestamp?
+    package var original: TransactionID?
+    package var isIntroductory: Bool
+    package var store: StoreID
+    package var environment: EnvironmentID?
+    package var signedAt: Timestamp?
 }
 
 /// The parameters of an expiry date that another system keeps.
 package struct AssertedExpiry: Sendable {
-    var group: GroupID
-    var until: Timestamp
-    var source: SourceID
-    var assertedAt: Timestamp?
-    var environment: EnvironmentID?
+    package var group: GroupID
+    package var until: Timestamp
+    package var source: SourceID
+    package var assertedAt: Timestamp?
+    package var environment: EnvironmentID?
 }

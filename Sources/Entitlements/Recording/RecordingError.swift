@@ -13,7 +13,7 @@ package struct RecordingError: Error {
     /// One line: what is wrong, and what is expected.
     package let message: String
 
-    init(_ kind: Kind, _ message: String) {
+    package init(_ kind: Kind, _ message: String) {
         (self.kind, self.message) = (kind, message)
     }
 

@@ -39,11 +39,7 @@ extension RecordingPlan {
             }
             statements.append(Statement(content: .renewalState(state)))
         case .assertion(let asserted):
-            guard catalog.groups.contains(asserted.group) else {
-                throw RecordingError(
-                    .unknownProduct, "the catalogue has no group \"\(asserted.group.rawValue.singleLine)\"")
-            }
-            do { try asserted.source.validate() } catch { throw RecordingError(.invalid, "source: \(error)") }
+            try catalog.checkHasGroup(asserted.group, for: asserted.source)
             statements.append(Statement(content: .assertion(asserted)))
         case .reported, .deferred, .withdrawn, .verified:
             preconditionFailure("purchases and requests are handled elsewhere")
@@ -141,6 +137,16 @@ extension RecordingPlan {
                 Assertion.Reference(
                     group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
                 assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: time))
+    }
+}
+
+extension Catalog {
+    /// Throws unless `source` can state paid time for `group`.
+    package func checkHasGroup(_ group: GroupID, for source: SourceID) throws(RecordingError) {
+        guard groups.contains(group) else {
+            throw RecordingError(.unknownProduct, "the catalogue has no group \"\(group.rawValue.singleLine)\"")
+        }
+        do { try source.validate() } catch { throw RecordingError(.invalid, "source: \(error)") }
     }
 }
 

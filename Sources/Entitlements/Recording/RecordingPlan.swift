@@ -214,7 +214,7 @@ extension ReportedPurchase {
 
     /// Checks an unsigned report against the known purchase. Signed reports replace the known purchase and need no
     /// check.
-    fileprivate func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(RecordingError) {
+    package func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(RecordingError) {
         guard signedAt == nil else { return }
         if known.product != product { throw .contradiction(known.transaction, "product \(known.product)") }
         if let date, statedDate != date { throw .contradiction(known.transaction, "date \(statedDate)") }
@@ -240,7 +240,7 @@ extension ReportedPurchase {
 }
 
 extension RecordingError {
-    fileprivate static func contradiction(_ transaction: TransactionReference, _ known: String) -> RecordingError {
+    package static func contradiction(_ transaction: TransactionReference, _ known: String) -> RecordingError {
         RecordingError(
             .contradiction,
             "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(known)")

@@ -54,7 +54,7 @@ package final class ServerMetrics: Sendable {
 
     /// Counts a piece of evidence by its kind and outcome.
     package func count(_ note: EvidenceNote) {
-        let labels = "kind=\"\(note.kindName)\",outcome=\"\(note.outcome.name)\""
+        let labels = "kind=\"\(note.kindName)\",outcome=\"\(note.outcome.rawValue)\""
         state.withLock { $0.evidence[labels, default: 0] += 1 }
     }
 

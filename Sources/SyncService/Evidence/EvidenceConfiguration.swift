@@ -99,7 +99,7 @@ package struct AcknowledgementFailure: Error {
 /// The outcome of one piece of evidence, for metrics and the log. It never contains the evidence itself.
 package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     /// An outcome.
-    package enum Outcome: Hashable, Sendable {
+    package enum Outcome: String, Hashable, Sendable {
         /// Its facts were written.
         case recorded
         /// Its facts wait for the owner of their line.
@@ -107,47 +107,46 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
         /// It states no facts, or is of a type that the server does not use.
         case ignored
         /// It is about no known product, perhaps one of another app. Nothing was changed.
-        case unknownProduct
+        case unknownProduct = "unknown-product"
         /// The line belongs to another account.
-        case ownedByAnother
+        case ownedByAnother = "owned-by-another"
         /// A check failed.
-        case refused(EvidenceError.Check)
+        case refused
         /// The sender of a notification was not authenticated.
         case unauthenticated
         /// The server has no verifier for this kind.
-        case notConfigured
+        case notConfigured = "not-configured"
         /// The clocks of the store and the server differ too much. The sender tries again.
-        case clockSkew
+        case clockSkew = "clock-skew"
         /// A ledger, or the room for facts without an owner, is full.
         case full
-
-        /// The name in metrics.
-        package var name: String {
-            switch self {
-            case .recorded: "recorded"
-            case .parked: "parked"
-            case .ignored: "ignored"
-            case .unknownProduct: "unknown-product"
-            case .ownedByAnother: "owned-by-another"
-            case .refused: "refused"
-            case .unauthenticated: "unauthenticated"
-            case .notConfigured: "not-configured"
-            case .clockSkew: "clock-skew"
-            case .full: "full"
-            }
-        }
     }
 
     /// The kind of the evidence.
     package var kind: EvidenceKind
     /// The outcome.
     package var outcome: Outcome
+    /// The check that failed; `nil` for other outcomes than a refusal.
+    package var check: EvidenceError.Check?
     /// The sender's address.
     package var address: String
     /// The name of the account that sent it; `nil` for a store.
     package var account: String?
     /// The reason of a refusal, without the evidence.
     package var reason: String
+
+    init(
+        _ kind: EvidenceKind, _ outcome: Outcome, from address: String, account: String? = nil, _ reason: String = ""
+    ) {
+        (self.kind, self.outcome, self.address) = (kind, outcome, address)
+        (self.account, self.reason) = (account, reason)
+    }
+
+    /// A refusal, or an answer that the clocks differ too much.
+    init(_ kind: EvidenceKind, _ error: EvidenceError, from address: String, account: String? = nil) {
+        self.init(kind, error.isTransient ? .clockSkew : .refused, from: address, account: account, error.reason)
+        check = error.isTransient ? nil : error.check
+    }
 
     /// The name of the kind in metrics.
     package var kindName: String { kind.rawValue }
@@ -162,8 +161,8 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
 
     /// One line for the log.
     package var description: String {
-        var text = "evidence kind=\(kindName) outcome=\(outcome.name)"
-        if case .refused(let check) = outcome { text += " check=\(check.rawValue)" }
+        var text = "evidence kind=\(kindName) outcome=\(outcome.rawValue)"
+        if let check { text += " check=\(check.rawValue)" }
         text += " address=\(address.singleLine)"
         if let account { text += " account=\(account.singleLine)" }
         // The end of a reason says what to do.

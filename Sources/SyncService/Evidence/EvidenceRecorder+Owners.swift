@@ -24,9 +24,7 @@ extension EvidenceRecorder {
         for _ in 0..<32 {
             let (record, version) = try await lines.read(line)
             let now = writer.now()
-            let isHeld = try await isHeld(line, record, claim, now)
-            let verdict = LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
-            switch verdict {
+            switch try await verdict(on: claim, record, now: now) {
             case .owned(let accounts):
                 guard lines.policy == .share, let caller = claim.caller, accounts[0] != caller else {
                     return .owned(accounts, known: [])
@@ -69,14 +67,17 @@ extension EvidenceRecorder {
         return caller.map(owners.contains) ?? true ? .owned(owners, known: []) : .refused
     }
 
-    /// Returns `true` unless the claim of the owner may be free: it is old, and the owner's server ledger lacks the
+    /// The verdict on a claim. The claim of the owner may be free if it is old, and the owner's server ledger lacks the
     /// line.
-    func isHeld(
-        _ line: TransactionReference, _ record: LineOwners.Record?, _ claim: LineOwners.Claim, _ now: Int64
-    ) async throws(BackendError) -> Bool {
-        guard lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,
+    func verdict(
+        on claim: LineOwners.Claim, _ record: LineOwners.Record?, now: Int64
+    ) async throws(BackendError) -> LineOwners.Verdict {
+        var isHeld = true
+        if lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,
             let owner = first.account.account, owner != caller, now - first.since >= LineOwners.freeAfter
-        else { return true }
-        return try await !writer.read(owner).facts(ofLine: line).isEmpty
+        {
+            isHeld = try await !writer.read(owner).facts(ofLine: claim.line).isEmpty
+        }
+        return LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
     }
 }

@@ -27,6 +27,15 @@ struct EvidenceRecorder: Sendable {
             audit: AuditLog(store: records.backend))
     }
 
+    /// A recorder for a program that works beside the servers of a store. It leaves the policy of each account as the
+    /// server has stated it.
+    init(besideServer records: RecordStore, _ configuration: ServiceConfiguration, _ host: HostServices) {
+        let writer = ServerLedgerWriter(
+            records: records, decoder: LedgerDecoder(), policy: nil, catalog: configuration.catalog, now: host.now)
+        let claims = TransactionOwners(records: records, policy: configuration.ownership)
+        self.init(records, claims, writer, configuration, host)
+    }
+
     /// Counts the parked facts, and finishes the transfers that were interrupted.
     func start(onError: (BackendError) -> Void) async throws(BackendError) {
         try await parked.load()
@@ -55,16 +64,9 @@ struct EvidenceRecorder: Sendable {
         var transferActor: String?
     }
 
-    /// The answer about one line.
-    private enum Answer {
-        case facts([Fact])
-        case refused
-        case unowned
-    }
-
     /// The answers about lines, and what has to be written for them.
     private struct Round {
-        var answers: [TransactionReference: Answer] = [:]
+        var answers: [TransactionReference: Outcome] = [:]
         /// The facts to write, by account.
         var shares: [Account: [TransactionNames.Group]] = [:]
         /// Parked facts that are part of the shares. They are removed once the shares are written.
@@ -136,7 +138,7 @@ struct EvidenceRecorder: Sendable {
     private func record(
         _ groups: [TransactionNames.Group], _ request: Request
     ) async throws(BackendError) -> Outcome {
-        var answers: [TransactionReference: Answer] = [:]
+        var answers: [TransactionReference: Outcome] = [:]
         var pending = groups
         for _ in 0..<Self.roundCount {
             var round = Round()
@@ -144,24 +146,14 @@ struct EvidenceRecorder: Sendable {
             let lost = try await write(round)
             answers.merge(round.answers) { $1 }
             pending.removeAll { !lost.contains($0.line) }
-            if pending.isEmpty { return Self.outcome(of: groups, answers) }
-        }
-        throw BackendError(.busy, operation: .write, message: "the owners of these lines keep changing; try again")
-    }
-
-    private static func outcome(
-        of groups: [TransactionNames.Group], _ answers: [TransactionReference: Answer]
-    ) -> Outcome {
-        var outcome = Outcome()
-        for group in groups {
-            switch answers[group.line] {
-            case .facts(let facts)?: outcome.facts += facts
-            case .refused?: outcome.refused.append(group.line)
-            case .unowned?: outcome.unowned.append(group.line)
-            case nil: break
+            guard pending.isEmpty else { continue }
+            return groups.compactMap { answers[$0.line] }.reduce(into: Outcome()) { sum, answer in
+                sum.facts += answer.facts
+                sum.refused += answer.refused
+                sum.unowned += answer.unowned
             }
         }
-        return outcome
+        throw BackendError(.busy, operation: .write, message: "the owners of these lines keep changing; try again")
     }
 
     /// Settles a line, and adds its facts to the shares of its owners, or parks them.
@@ -169,11 +161,11 @@ struct EvidenceRecorder: Sendable {
         _ group: TransactionNames.Group, _ request: Request, in round: inout Round
     ) async throws(BackendError) {
         switch try await settle(group, request) {
-        case .refused: round.answers[group.line] = .refused
+        case .refused: round.answers[group.line] = Outcome(refused: [group.line])
         case .owned(let owners, let known):
             try await share(group, adding: known, among: owners, request, in: &round)
         case .unowned:
-            round.answers[group.line] = .unowned
+            round.answers[group.line] = Outcome(unowned: [group.line])
             // A renewal info may be of any app, so it is not kept.
             guard request.mayClaim else { return }
             round.leftovers += try await park(group, request.token)
@@ -195,7 +187,7 @@ struct EvidenceRecorder: Sendable {
         round.leftovers += try await addParked(to: &share, under: group.otherNames.union([group.line]))
         for owner in owners { round.shares[owner, default: []].append(share) }
         let isAnothers = request.caller.map { !owners.contains($0) } ?? false
-        round.answers[group.line] = isAnothers ? .refused : .facts(group.facts)
+        round.answers[group.line] = isAnothers ? Outcome(refused: [group.line]) : Outcome(facts: group.facts)
     }
 
     /// Writes the shares, and removes the parked facts that are part of them.

@@ -89,11 +89,7 @@ package struct NotificationIntake: Sendable {
         let records = RecordStore(backend: store)
         try await records.checkServer()
         try await ClockRollbackGuard.check(host.now(), against: records)
-        let writer = ServerLedgerWriter(
-            records: records, decoder: LedgerDecoder(), policy: nil,
-            catalog: configuration.catalog, now: host.now)
-        let owners = TransactionOwners(records: records, policy: configuration.ownership)
-        recorder = EvidenceRecorder(records, owners, writer, configuration, host)
+        recorder = EvidenceRecorder(besideServer: records, configuration, host)
         (evidence, self.host) = (configuration.evidence, host)
         try await recorder.start(onError: onError)
     }

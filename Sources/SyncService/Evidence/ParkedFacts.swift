@@ -42,9 +42,7 @@ package final class ParkedFacts: Sendable {
     func load() async throws(BackendError) {
         var count = 0
         for prefix in [Self.prefix, Self.waitingPrefix] {
-            var after: EntryKey?
-            repeat {
-                let page = try await records.backend.list(prefix: prefix, after: after, limit: 1_000).outcome
+            try await records.backend.forEachPage(under: prefix, limit: 1_000) { (page) async throws(BackendError) in
                 for item in page.items {
                     if let known = item.byteCount {
                         count += known
@@ -52,8 +50,7 @@ package final class ParkedFacts: Sendable {
                         count += try await entry(item.key)?.value.count ?? 0
                     }
                 }
-                after = page.next
-            } while after != nil
+            }
         }
         let sum = count
         total.withLock { $0 = sum }

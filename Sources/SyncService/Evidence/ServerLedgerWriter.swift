@@ -34,15 +34,6 @@ struct ServerLedgerWriter: Sendable {
     let now: @Sendable () -> Int64
     /// The rule of the façade; `nil` without one.
     var facade: FacadeRule?
-    private let limits = LedgerLimits.standard
-
-    init(
-        records: RecordStore, decoder: LedgerDecoder, policy: TrustPolicy?, catalog: Catalog?,
-        now: @escaping @Sendable () -> Int64
-    ) {
-        (self.records, self.decoder, self.policy, self.catalog) = (records, decoder, policy, catalog)
-        self.now = now
-    }
 
     /// The server ledger of `account` as it is stored.
     func read(_ account: Account) async throws(BackendError) -> ServerLedger {
@@ -114,6 +105,7 @@ struct ServerLedgerWriter: Sendable {
     /// Updates of known records, revocations and the server's own decisions need no room. So a full ledger still loses
     /// what a refund or a transfer takes away.
     private func check(_ ledger: Ledger, _ former: Ledger, _ key: EntryKey) throws(BackendError) {
+        let limits = LedgerLimits.standard
         guard ledger.count > former.count,
             ledger.count > limits.recordCount || ledger.byteCount > limits.byteCount
         else { return }

@@ -1,6 +1,10 @@
 package import Entitlements
 package import StoreEvidence
 
+extension AppStoreVerifier: AppStoreVerification {}
+extension GooglePlayVerifier: GooglePlayVerification {}
+extension StripeVerifier: StripeVerification {}
+
 /// Verifies what the App Store signs. `AppStoreVerifier` does; tests of the code above it use a plain replacement.
 package protocol AppStoreVerification: Sendable {
     /// Verifies a transaction. See `AppStoreVerifier.transaction(_:now:)`.

@@ -122,43 +122,34 @@ struct Import: AsyncParsableCommand {
 
     private func importHistory(into store: EntitlementStore) async throws {
         let history = try readDocument(file) { try History(json: $0, catalog: store.catalog) }
-        let environment = options.catalog.environmentID
+        let facts = history.entries.flatMap { $0.facts(in: options.catalog.environmentID) }
         // One call records everything, so that a purchase is never stored without its refund.
-        let receipt = try await store.record(
-            history.entries.flatMap { entry -> [Evidence] in
-                let purchase = Evidence.reported(
-                    entry.product, transaction: entry.transaction, date: entry.purchaseDate,
-                    quantity: entry.quantity, expires: entry.expiresDate, store: entry.store,
-                    environment: environment)
-                let transaction = TransactionReference(
-                    store: entry.store, environment: environment, id: entry.transaction)
-                return [purchase] + (entry.revokedAt.map { [.refunded(transaction, at: $0)] } ?? [])
-            })
-        let count = history.entries.count
-        try show(receipt, ("entries", count), plural(count, "entry", "entries"), in: store)
+        let receipt = try await store.record(facts.compactMap { Evidence(unsigned: $0) })
+        try show(receipt, of: history.entries.count, "entry", "entries", in: store)
     }
 
-    /// Prints the new facts of an import of purchases.
+    /// Prints the result of an import of statements without signatures.
     ///
     /// - Parameters:
-    ///   - total: The number of all items, as a member of the JSON object.
-    ///   - totalText: The same number with its noun.
+    ///   - count: The number of statements, which `one` and `many` name.
+    ///   - warnings: The parts that were left out; `nil` for a format that is imported as a whole.
     func show(
-        _ receipt: RecordingReceipt, _ total: (name: String, count: Int), _ totalText: String,
-        in store: EntitlementStore, warnings: [String]? = nil
-    ) throws {
-        let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
+        _ receipt: RecordingReceipt, of count: Int, _ one: String, _ many: String, in store: EntitlementStore,
+        warnings: [String]? = nil
+    ) throws(Failure) {
+        let purchases = receipt.newFacts.count { $0.purchase != nil }
         let refunds = receipt.newFacts.count { if case .revocation = $0 { true } else { false } }
         let head =
-            "imported for \(store.account): \(plural(purchases, "new purchase")) and "
-            + "\(plural(refunds, "new refund")) of \(totalText)"
+            "imported for \(store.account): \(plural(purchases, "new purchase")) and \(plural(refunds, "new refund")) "
+            + "of \(plural(count, one, many))"
         try options.output.show(
-            .object(
+            (
                 [
-                    ("account", "\(store.account)"), (total.name, .number(total.count)),
-                    ("newPurchases", .number(purchases)), ("newRefunds", .number(refunds)),
-                ] + (warnings.map { [("warnings", .array($0.map(JSON.string)))] } ?? [])),
-            or: ([head] + (warnings ?? []).map { "  warning: \($0)" }).joined(separator: "\n"))
+                    (many, .number(count)), ("newPurchases", .number(purchases)),
+                    ("newRefunds", .number(refunds)),
+                ] + (warnings.map { [("warnings", .array($0.map(JSON.string)))] } ?? []),
+                ([head] + (warnings ?? []).map { "  warning: \($0)" }).joined(separator: "\n")
+            ), of: store)
     }
 
     private func importFacts(into store: EntitlementStore) async throws {

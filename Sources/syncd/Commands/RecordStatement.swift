@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncCore
 import SyncService
 
 struct RecordReinstatement: AsyncParsableCommand {
@@ -24,22 +25,14 @@ struct RecordReinstatement: AsyncParsableCommand {
     func run() async throws {
         try support.checkIsUsed()
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
-        guard !support.asServer else {
-            let revocation = Revocation(
-                transaction: reference, revokedAt: nil, reason: SupportOptions.factReason,
-                stamp: Stamp(logicalTime: .zero))
-            return try await support.record(
-                .revocation(revocation), "reinstatement", reason, origin, creation, options)
+        let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate(support))
+        try await support.record(evidence, "reinstatement", reason, creation, options) { store, receipt in
+            let isNew = !receipt.newFacts.isEmpty
+            return (
+                [("transactionID", .string(transaction)), ("isNew", .bool(isNew))],
+                "\(isNew ? "reinstated" : "not refunded, nothing to reverse"): \(transaction) for \(store.account)"
+            )
         }
-        let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate())
-        let store = try await options.openStore(creating: creation)
-        let isNew = try await !store.record(evidence).newFacts.isEmpty
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
-                ("isNew", .bool(isNew)),
-            ]),
-            or: "\(isNew ? "reinstated" : "not refunded, nothing to reverse"): \(transaction) for \(store.account)")
     }
 }
 
@@ -71,45 +64,35 @@ struct RecordRenewal: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
-        let line = origin.reference(transaction, environment: options.catalog.environmentID)
-        guard !support.asServer else {
-            let state = RenewalState(
-                line: line, willRenew: !cancelled, graceEnd: try date(grace, option: "--grace"),
-                isInBillingRetry: billingRetry, pendingProduct: pending.map { ProductID($0) },
-                stamp: Stamp(logicalTime: .zero))
-            return try await support.record(
-                .renewalState(state), "renewal state", reason.reason, origin, creation, options)
-        }
         let evidence = Evidence.renewal(
-            of: line, willRenew: !cancelled, graceEnd: try date(grace, option: "--grace"),
-            isInBillingRetry: billingRetry, pendingProduct: pending.map { ProductID($0) },
-            signedAt: try origin.signatureDate())
-        let store = try await options.openStore(creating: creation)
-        let isNew = try await !store.record(evidence).newFacts.isEmpty
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
-                ("isNew", .bool(isNew)),
-            ]),
-            or: "\(isNew ? "recorded" : "unchanged"): renewal state of \(transaction) for \(store.account)")
+            of: origin.reference(transaction, environment: options.catalog.environmentID), willRenew: !cancelled,
+            graceEnd: try date(grace, option: "--grace"), isInBillingRetry: billingRetry,
+            pendingProduct: pending.map { ProductID($0) }, signedAt: try origin.signatureDate(support))
+        try await support.record(evidence, "renewal state", reason.reason, creation, options) { store, receipt in
+            let isNew = !receipt.newFacts.isEmpty
+            return (
+                [("transactionID", .string(transaction)), ("isNew", .bool(isNew))],
+                "\(isNew ? "recorded" : "unchanged"): renewal state of \(transaction) for \(store.account)"
+            )
+        }
     }
 }
 
-struct RecordGrant: AsyncParsableCommand {
+struct RecordCredit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "grant",
+        commandName: "credit",
         abstract: "Record paid time for a group, as stated by a system that keeps no purchases.",
         discussion: """
-            With --until, the grant extends the group from its end to the stated end. It adds nothing if this time is \
+            With --until, the credit extends the group from its end to the stated end. It adds nothing if this time is \
             already covered. With --for, it adds the duration to the group's end, each time it is run.
 
             With --as-server, --for records a purchase of the store "support" that support gives away. It can be \
             refunded, and one --transaction adds the time once.
 
             Examples:
-              syncd record grant random --until 2027-01-31 --source campaign
-              syncd record grant random --for P1M --local sqlite:store.sqlite --account alice
-            """)
+              syncd record credit random --until 2027-01-31 --source campaign
+              syncd record credit random --for P1M --local sqlite:store.sqlite --account alice
+            """, aliases: ["grant"])
 
     @Argument(help: "The group's id.")
     var group: String
@@ -161,30 +144,52 @@ struct RecordGrant: AsyncParsableCommand {
         try support.checkIsUsed(by: reason)
         let assertedAt = try date(assertedAt, option: "--date")
         let (statedEnd, duration) = (try date(until, option: "--until"), try paidTime())
-        guard !support.asServer else {
-            let paid = SupportActs.PaidGroup(
-                GroupID(group), from: SourceID(source), in: options.catalog.environmentID, level: level)
-            return try await support.grant(
-                paid, until: statedEnd, adding: duration, transaction: transaction, at: assertedAt, reason.reason,
-                creation, options)
+        if support.transfer, statedEnd != nil {
+            throw Failure(.usage, "--transfer does not apply to --until: the time is of no purchase")
         }
-        let store = try await options.openStore(creating: creation)
-        let addedEnd = try await end(after: duration, assertedAt: assertedAt, in: store)
-        let until = statedEnd ?? addedEnd
-        let evidence = Evidence.asserted(
+        let summary = "credit of \(group) " + (statedEnd.map { "until \($0)" } ?? "for \(duration)")
+        try await support.record(summary, reason.reason, creation, options) { acts, order in
+            guard let statedEnd else { return try await credit(duration, at: assertedAt, acts, order) }
+            var outcome = try await acts.record(evidence(until: statedEnd, assertedAt), order)
+            if let warning = acts.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { outcome.warnings = [warning] }
+            return outcome
+        } onDevice: { store in
+            let addedEnd = try await end(after: duration, assertedAt: assertedAt, in: store)
+            let until = statedEnd ?? addedEnd
+            if let warning = store.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { warn("warning: \(warning)") }
+            let former = try await store.snapshot()[group: GroupID(group)]?.periods
+            let isNew = try await !store.record(evidence(until: until, assertedAt)).newFacts.isEmpty
+            let subscription = try await store.snapshot()[group: GroupID(group)]
+            let isAdded = subscription?.periods != former
+            let end = Timeline(subscription?.periods ?? []).end(reaching: until)
+            let members: [(String, JSON)] = [
+                ("group", .string(group)), ("isNew", .bool(isNew)), ("added", .bool(isAdded)),
+                ("expires", JSON(subscription?.expires?.description)),
+            ]
+            try options.output.show((members, text(until, added: isAdded, end: end, account: store.account)), of: store)
+        }
+    }
+
+    private func evidence(until: Timestamp, _ assertedAt: Timestamp?) -> Evidence {
+        .asserted(
             GroupID(group), until: until, source: SourceID(source), assertedAt: assertedAt,
             environment: options.catalog.environmentID)
-        if let warning = store.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { warn("warning: \(warning)") }
-        let former = try await store.snapshot()[group: GroupID(group)]?.periods
-        let isNew = try await !store.record(evidence).newFacts.isEmpty
-        let subscription = try await store.snapshot()[group: GroupID(group)]
-        let isAdded = subscription?.periods != former
-        let end = Timeline(subscription?.periods ?? []).end(reaching: until)
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("group", .string(group)), ("isNew", .bool(isNew)),
-                ("added", .bool(isAdded)), ("expires", JSON(subscription?.expires?.description)),
-            ]), or: text(until, added: isAdded, end: end, account: store.account))
+    }
+
+    /// Adds the duration as a purchase that support gives away.
+    private func credit(
+        _ duration: CalendarDuration, at date: Timestamp?, _ acts: SupportActs, _ order: SupportActs.Order
+    ) async throws -> SupportActs.Outcome {
+        let id = TransactionID(transaction ?? HostServices.system.randomUUID())
+        do {
+            return try await acts.credit(
+                duration, to: GroupID(group), level: level, from: SourceID(source), in: options.catalog.environmentID,
+                transaction: id, at: date, order)
+        } catch {
+            // Another id would add the time again, if it was added.
+            if error is BackendError { warn("to repeat this, pass --transaction \(id)") }
+            throw error
+        }
     }
 
     /// The result, where `end` is the end of the time without a gap that contains `until`.

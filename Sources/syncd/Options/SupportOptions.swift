@@ -32,9 +32,6 @@ struct SupportOptions: ParsableArguments {
                 + "another account is refused."))
     var transfer = false
 
-    /// The reason in facts, which users see. The operator's reason is in the audit list only.
-    static let factReason = "support"
-
     /// The time for the verification of evidence. A device's clock may be wrong, and setting it forges no signature. So
     /// a date that is ahead of the clock is no reason to refuse a purchase there.
     var verificationTime: Timestamp {
@@ -50,53 +47,35 @@ struct SupportOptions: ParsableArguments {
         if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
     }
 
-    /// Records a statement about a transaction, and prints it.
+    /// Records in the store of this device or, with `--as-server`, in the server ledger of the account.
+    ///
+    /// - Parameters:
+    ///   - act: The act in the audit list.
+    ///   - summary: The content of the act, for the audit list.
+    ///   - write: Writes into the server ledger. The outcome is printed.
+    ///   - onDevice: Writes into the store of this device, and prints the result.
     func record(
-        _ fact: Fact, isDated: Bool = true, _ summary: String, _ reason: String, _ origin: TransactionOptions,
-        _ creation: CreationOptions, _ options: StoreOptions
+        act: String = "record", _ summary: String, _ reason: String, _ creation: CreationOptions,
+        _ options: StoreOptions, _ write: (SupportActs, SupportActs.Order) async throws -> SupportActs.Outcome,
+        onDevice: (EntitlementStore) async throws -> Void
     ) async throws {
-        guard origin.signedAt == nil else {
-            throw Failure(.usage, "--signed-at does not apply to --as-server: the server's word is dated now")
-        }
-        let order = try order("record", summary, reason, options)
-        let outcome = try await acts(creation, options).record(fact, isDated: isDated, order)
-        try show(outcome, order, options)
-    }
-
-    /// Records paid time, and prints it.
-    func grant(
-        _ paid: SupportActs.PaidGroup, until: Timestamp?, adding duration: CalendarDuration, transaction: String?,
-        at date: Timestamp?, _ reason: String, _ creation: CreationOptions, _ options: StoreOptions
-    ) async throws {
-        let acts = try acts(creation, options)
-        let outcome: SupportActs.Outcome
-        let order: SupportActs.Order
-        if let until {
-            if transfer { throw Failure(.usage, "--transfer does not apply to --until: the time is of no purchase") }
-            order = try self.order("record", "grant of \(paid.group) until \(until)", reason, options)
-            outcome = try await acts.grant(paid, until: until, assertedAt: date, order)
-        } else {
-            let id = TransactionID(transaction ?? HostServices.system.randomUUID())
-            order = try self.order("record", "grant of \(paid.group) for \(duration)", reason, options)
-            do { outcome = try await acts.add(duration, to: paid, transaction: id, at: date, order) } catch {
-                // Another id would add the time again, if it was added.
-                if error is BackendError { warn("to repeat this, pass --transaction \(id)") }
-                throw error
-            }
-        }
-        let catalog = until == nil ? nil : try options.catalog.load()
-        let warning = catalog?.warning(ofTimeWithoutLevelIn: paid.group)
-        try show(outcome, order, options, warnings: [warning].compactMap { $0 })
-    }
-
-    /// Records what evidence states, and prints it.
-    func record(
-        _ evidence: VerifiedEvidence, _ act: String, _ summary: String, _ reason: String,
-        _ creation: CreationOptions, _ options: StoreOptions
-    ) async throws {
+        guard asServer else { return try await onDevice(try await options.openStore(creating: creation)) }
         let order = try order(act, summary, reason, options)
-        let outcome = try await acts(creation, options).record(evidence, order)
-        try show(outcome, order, options, warnings: evidence.warnings)
+        try show(try await write(try acts(creation, options), order), order, options)
+    }
+
+    /// Records `evidence`, and prints the result.
+    ///
+    /// - Parameter result: Describes the result on this device.
+    func record(
+        _ evidence: Evidence, _ summary: String, _ reason: String, _ creation: CreationOptions,
+        _ options: StoreOptions, result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
+    ) async throws {
+        try await record(summary, reason, creation, options) {
+            try await $0.record(evidence, $1)
+        } onDevice: { store in
+            try options.output.show(try await result(store, try await store.record(evidence)), of: store)
+        }
     }
 
     /// The circumstances of an act.
@@ -136,7 +115,7 @@ struct SupportOptions: ParsableArguments {
     }
 
     private func show(
-        _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions, warnings: [String] = []
+        _ outcome: SupportActs.Outcome, _ order: SupportActs.Order, _ options: StoreOptions
     ) throws(Failure) {
         let name = "\(outcome.account)".singleLine
         guard let entry = outcome.entry else {
@@ -155,7 +134,7 @@ struct SupportOptions: ParsableArguments {
         lines += outcome.unknown.map {
             "  warning: \(name) has no purchase \("\($0)".singleLine); the refund counts once there is one"
         }
-        lines += warnings.map { "  warning: \($0)" }
+        lines += outcome.warnings.map { "  warning: \($0)" }
         let head =
             "recorded by the server for \(name): \(order.summary.singleLine) (audit entry \(entry.number))"
         try options.output.show(
@@ -165,8 +144,18 @@ struct SupportOptions: ParsableArguments {
                 ("unknown", .array(outcome.unknown.map { .object($0.members) })),
                 ("takenFrom", .array(outcome.formerOwners.map { .string("\($0)") })),
                 ("expires", JSON(outcome.end?.asEnd?.description)),
-                ("warnings", .array(warnings.map(JSON.string))),
+                ("warnings", .array(outcome.warnings.map(JSON.string))),
             ]), or: ([head] + lines).joined(separator: "\n"))
+    }
+}
+
+/// The result of recording on a device: the members of the JSON object after the account, and the text.
+typealias DeviceResult = (members: [(String, JSON)], text: String)
+
+extension OutputOptions {
+    /// Prints the result of recording in `store`.
+    func show(_ result: DeviceResult, of store: EntitlementStore) throws(Failure) {
+        try show(.object([("account", .string("\(store.account)"))] + result.members), or: result.text)
     }
 }
 

@@ -38,7 +38,7 @@ struct SameAnswerTests {
             for name in try await compare(life, policy, place) { tally["\(policy): \(name)", default: 0] += 1 }
         }
         for policy in [TrustPolicy.trusted, .verified] {
-            for name in ["granted", "revoked", "foreign", "verified", "overridden", "grant", "transferred"] {
+            for name in ["granted", "revoked", "foreign", "verified", "overridden", "credit", "transferred"] {
                 let count = tally["\(policy): \(name)"] ?? 0
                 #expect(count >= 3, "\(name) under \(policy): only \(count) of 200 accounts")
             }
@@ -183,27 +183,21 @@ private struct RandomCustomer {
             let outcome: SupportActs.Outcome
             switch random.int(0...4) {
             case 0, 1:
-                let purchase = Purchase(
-                    transaction: reference, product: product, terms: nil, date: date,
-                    stamp: Stamp(logicalTime: .zero))
-                outcome = try await acts.record(.purchase(purchase), isDated: false, order)
-            case 2:
-                let revocation = Revocation(
-                    transaction: reference, revokedAt: Timestamp(milliseconds: stage.now),
-                    stamp: Stamp(logicalTime: .zero))
-                outcome = try await acts.record(.revocation(revocation), order)
-            case 3:
-                let reversal = Revocation(transaction: reference, revokedAt: nil, stamp: Stamp(logicalTime: .zero))
-                outcome = try await acts.record(.revocation(reversal), order)
+                let purchase = Evidence.reported(
+                    product, transaction: reference.id, date: random.chance(1, in: 2) ? date : nil,
+                    store: reference.store, environment: reference.environment)
+                outcome = try await acts.record(purchase, order)
+            case 2: outcome = try await acts.record(.refunded(reference), order)
+            case 3: outcome = try await acts.record(.reinstated(reference), order)
             default:
-                let paid = SupportActs.PaidGroup(random.pick(["nights", "nights", "owls"]), from: "promotion")
+                let group: GroupID = random.pick(["nights", "nights", "owls"])
                 let month = CalendarDuration(months: 1)
                 outcome =
                     random.chance(1, in: 2)
-                    ? try await acts.grant(paid, until: date.adding(month), assertedAt: nil, order)
-                    : try await acts.add(
-                        month, to: paid, transaction: TransactionID("g\(random.int(0...3))"), at: nil, order)
-                if outcome.entry != nil, account == "alice" { reached.append("grant") }
+                    ? try await acts.record(.asserted(group, until: date.adding(month), source: "promotion"), order)
+                    : try await acts.credit(
+                        month, to: group, from: "promotion", transaction: TransactionID("g\(random.int(0...3))"), order)
+                if outcome.entry != nil, account == "alice" { reached.append("credit") }
             }
             if !outcome.formerOwners.isEmpty { reached.append("transferred") }
         } catch let error as SupportError {

@@ -20,18 +20,18 @@ struct SupportActTests {
             account: account, act: "record", summary: summary, operatorName: "olga", reason: "ticket 7")
     }
 
-    private func purchase(_ id: String, _ product: ProductID = "owl", at date: Int64) -> Fact {
-        .purchase(
-            Purchase(
-                transaction: TransactionReference(store: .appStore, id: TransactionID(id)), product: product,
-                terms: nil, date: Timestamp(milliseconds: date), stamp: Stamp(logicalTime: .zero)))
+    private func purchase(_ id: String, _ product: ProductID = "owl", at date: Int64) -> Evidence {
+        .reported(
+            product, transaction: TransactionID(id), date: Timestamp(milliseconds: date), store: .appStore)
     }
 
-    private func revocation(_ id: String, at date: Int64?) -> Fact {
-        .revocation(
-            Revocation(
-                transaction: TransactionReference(store: .appStore, id: TransactionID(id)),
-                revokedAt: date.map { Timestamp(milliseconds: $0) }, stamp: Stamp(logicalTime: .zero)))
+    private func refund(_ id: String, at date: Int64) -> Evidence {
+        .refunded(
+            TransactionReference(store: .appStore, id: TransactionID(id)), at: Timestamp(milliseconds: date))
+    }
+
+    private func reinstatement(_ id: String) -> Evidence {
+        .reinstated(TransactionReference(store: .appStore, id: TransactionID(id)))
     }
 
     private func expectRefusal(
@@ -52,9 +52,9 @@ struct SupportActTests {
         #expect(first.entry?.number == 1)
         #expect(await stage.rights(of: stage.alice) == ["owl"])
         #expect(await stage.rights(of: stage.bob) == [])
-        _ = try await acts.record(revocation("1", at: stage.now), order("alice", "refund"))
+        _ = try await acts.record(refund("1", at: stage.now), order("alice", "refund"))
         #expect(await stage.rights(of: stage.alice) == [])
-        _ = try await acts.record(revocation("1", at: nil), order("alice", "reinstatement"))
+        _ = try await acts.record(reinstatement("1"), order("alice", "reinstatement"))
         #expect(await stage.rights(of: stage.alice) == ["owl"])
         let entries = try await audit(stage)
         #expect(
@@ -75,7 +75,7 @@ struct SupportActTests {
             try await acts.record(purchase("1", at: stage.now), order())
         }
         try await expectRefusal(.ownedByAnother, stage) {
-            try await acts.record(revocation("1", at: stage.now), order())
+            try await acts.record(refund("1", at: stage.now), order())
         }
         try await expectRefusal(.unknownAccount, stage) {
             try await acts.record(purchase("2", at: stage.now), order("carol"))
@@ -105,7 +105,7 @@ struct SupportActTests {
     @Test("A refund of a line without an owner leaves the line to the account that proves it")
     func wrongAccount() async throws {
         let stage = try await EvidenceStage(.verified)
-        _ = try await stage.supportActs().record(revocation("1", at: stage.now), order())
+        _ = try await stage.supportActs().record(refund("1", at: stage.now), order())
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.bob).results == ["2"])
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
@@ -186,11 +186,11 @@ struct SupportActTests {
     func unknownRefund() async throws {
         let stage = try await EvidenceStage(.verified)
         let acts = stage.supportActs()
-        let refund = revocation("1", at: stage.now)
-        #expect(try await acts.record(refund, order()).unknown == [Sale("1", at: stage.now).reference])
+        let refunded = refund("1", at: stage.now)
+        #expect(try await acts.record(refunded, order()).unknown == [Sale("1", at: stage.now).reference])
         #expect(try await acts.record(purchase("1", at: stage.now), order()).unknown == [])
-        #expect(try await acts.record(refund, order()).unknown == [])
-        #expect(try await acts.record(revocation("2", at: nil), order()).unknown == [])
+        #expect(try await acts.record(refunded, order()).unknown == [])
+        #expect(try await acts.record(reinstatement("2"), order()).unknown == [])
     }
 
     @Test("A clock that was set back is refused, because older statements would prevail")
@@ -212,7 +212,7 @@ struct SupportActTests {
         let sale = Sale("1", at: stage.now)
         #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
         stage.clock.advance(seconds: 60)
-        _ = try await acts.record(revocation("1", at: stage.now), order())
+        _ = try await acts.record(refund("1", at: stage.now), order())
         #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
         #expect(await stage.rights(of: stage.alice) == [])
         stage.clock.advance(seconds: 60)
@@ -230,74 +230,72 @@ struct SupportActTests {
         #expect(try await stage.store.keys().contains { $0.hasPrefix("server/parked/") } == false)
     }
 
-    @Test("Paid time is granted once, and not if it is covered")
-    func grant() async throws {
+    @Test("Paid time is credited once, and not if it is covered")
+    func credit() async throws {
         let stage = try await EvidenceStage(.verified)
         let until = Timestamp(milliseconds: stage.now + 30 * EvidenceStage.day)
+        let nights = Evidence.asserted("nights", until: until, source: "promotion")
         let acts = stage.supportActs()
-        let outcome = try await acts.grant(nights, until: until, assertedAt: nil, order("alice", "grant"))
+        let outcome = try await acts.record(nights, order("alice", "credit"))
         #expect(outcome.entry?.number == 1)
         #expect(outcome.end == until)
         #expect(await stage.rights(of: stage.alice) == ["nights"])
-        #expect(try await acts.grant(nights, until: until, assertedAt: nil, order()).entry == nil)
+        #expect(try await acts.record(nights, order()).entry == nil)
         #expect(try await audit(stage).count == 1)
     }
 
-    private let nights = SupportActs.PaidGroup("nights", from: "promotion")
     private let month = CalendarDuration(months: 1)
 
-    @Test("A grant for a duration adds it to what is paid, once for each transaction, and states the new end")
+    @Test("A credit for a duration adds it to what is paid, once for each transaction, and states the new end")
     func addedTime() async throws {
         let stage = try await EvidenceStage(.verified)
         let acts = stage.supportActs()
         _ = try await acts.record(purchase("1", "three", at: stage.now), order())
         let start = Timestamp(milliseconds: stage.now)
         for (id, months) in [("g1", 4), ("g2", 5), ("g1", 5)] as [(TransactionID, Int64)] {
-            let outcome = try await acts.add(month, to: nights, transaction: id, at: nil, order())
+            let outcome = try await acts.credit(month, to: "nights", from: "promotion", transaction: id, order())
             #expect(outcome.end == start.adding(CalendarDuration(months: months)))
             stage.clock.advance(seconds: 60)
         }
         // A refund of the purchase before it does not prolong the gift, and the gift can be taken back.
-        _ = try await acts.record(revocation("1", at: start.milliseconds), order())
-        let rest = try await acts.add(month, to: nights, transaction: "g1", at: nil, order())
+        _ = try await acts.record(refund("1", at: start.milliseconds), order())
+        let rest = try await acts.credit(month, to: "nights", from: "promotion", transaction: "g1", order())
         #expect(rest.end == start.adding(CalendarDuration(months: 2)))
         for id in ["g1", "g2"] as [TransactionID] {
             let gift = TransactionReference(store: .support, id: id)
-            let refund = Revocation(transaction: gift, revokedAt: start, stamp: Stamp(logicalTime: .zero))
-            _ = try await acts.record(.revocation(refund), order())
+            _ = try await acts.record(.refunded(gift, at: start), order())
         }
         #expect(await stage.rights(of: stage.alice) == [])
         // After the end, the duration counts from the grant.
-        let late = try await acts.add(month, to: nights, transaction: "g3", at: nil, order())
+        let late = try await acts.credit(month, to: "nights", from: "promotion", transaction: "g3", order())
         #expect(late.end == Timestamp(milliseconds: stage.now).adding(month))
         await #expect(throws: SupportError.self) {
-            try await acts.add(CalendarDuration(months: 2), to: nights, transaction: "g3", at: nil, order())
+            try await acts.credit(
+                CalendarDuration(months: 2), to: "nights", from: "promotion", transaction: "g3", order())
         }
     }
 
-    @Test("A grant for a duration begins at the end of the period of a subscription that renews")
+    @Test("A credit for a duration begins at the end of the period of a subscription that renews")
     func addedToSubscription() async throws {
         let (stage, sale) = try await EvidenceStage.owned(.verified, isMonthly: true)
-        let owls = SupportActs.PaidGroup("owls", from: "promotion")
-        let outcome = try await stage.supportActs().add(month, to: owls, transaction: "g", at: nil, order())
+        let outcome = try await stage.supportActs().credit(
+            month, to: "owls", from: "promotion", transaction: "g", order())
         #expect(outcome.end == Timestamp(milliseconds: try #require(sale.expires)).adding(month))
     }
 
-    @Test("A grant for a duration has the lowest level of its group, or the one that support names")
+    @Test("A credit for a duration has the lowest level of its group, or the one that support names")
     func addedLevel() async throws {
         let stage = try await EvidenceStage(.verified, catalog: Self.levels)
         let acts = stage.supportActs()
-        let low = SupportActs.PaidGroup("selfies", from: "promotion")
-        _ = try await acts.add(month, to: low, transaction: "g1", at: nil, order())
+        _ = try await acts.credit(month, to: "selfies", from: "promotion", transaction: "g1", order())
         #expect(await stage.rights(of: stage.alice) == ["one"])
-        var high = low
-        high.level = 1
-        _ = try await acts.add(month, to: high, transaction: "g2", at: nil, order("bob"))
+        _ = try await acts.credit(
+            month, to: "selfies", level: 1, from: "promotion", transaction: "g2", order("bob"))
         #expect(await stage.rights(of: stage.bob) == ["one", "all"])
         for (group, level) in [("selfies", 3), ("nights", 1)] as [(GroupID, Int64)] {
-            let paid = SupportActs.PaidGroup(group, from: "promotion", level: level)
             try await expectRefusal(.invalid, stage) {
-                try await acts.add(month, to: paid, transaction: "g3", at: nil, order())
+                try await acts.credit(
+                    month, to: group, level: level, from: "promotion", transaction: "g3", order())
             }
         }
     }
@@ -309,16 +307,16 @@ struct SupportActTests {
          "entitlements":[{"id":"one","grantedBy":["group:selfies@2"]},{"id":"all","grantedBy":["group:selfies@1"]}]}
         """
 
-    @Test("Two grants for a duration at the same time add both")
-    func concurrentGrants() async throws {
+    @Test("Two credits for a duration at the same time add both")
+    func concurrentCredits() async throws {
         let stage = try await EvidenceStage(.verified)
         let acts = stage.supportActs()
         let (start, order) = (Timestamp(milliseconds: stage.now), order())
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<4 {
-                group.addTask { [nights] in
+                group.addTask {
                     let (week, id) = (CalendarDuration(days: 7), TransactionID("\(number)"))
-                    _ = try await acts.add(week, to: nights, transaction: id, at: nil, order)
+                    _ = try await acts.credit(week, to: "nights", from: "promotion", transaction: id, order)
                 }
             }
             try await group.waitForAll()
@@ -416,7 +414,12 @@ struct SupportActTests {
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.alice).results == ["2"])
         let evidence = VerifiedEvidence(
             kind: .verifyReceipt,
-            facts: [purchase("1", "month", at: stage.now), purchase("2", "owl", at: stage.now)], signedDate: nil)
+            facts: [("1", "month"), ("2", "owl")].map { (id: TransactionID, product: ProductID) in
+                .purchase(
+                    Purchase(
+                        transaction: TransactionReference(store: .appStore, id: id), product: product, terms: nil,
+                        date: Timestamp(milliseconds: stage.now), stamp: Stamp(logicalTime: .zero)))
+            }, signedDate: nil)
         _ = try await stage.supportActs().record(evidence, order())
         let purchases = try await stage.serverLedger(of: stage.alice).facts.compactMap(\.purchase)
         #expect(purchases.map(\.product) == ["owl", "owl"])
@@ -433,7 +436,7 @@ struct SupportActTests {
             try await acts.record(purchase("2", at: stage.now), order())
         }
         // Revocations and decisions need no room.
-        #expect(try await acts.record(revocation("1", at: stage.now), order()).entry?.number == 2)
+        #expect(try await acts.record(refund("1", at: stage.now), order()).entry?.number == 2)
         #expect(await stage.rights(of: stage.alice) == [])
     }
 

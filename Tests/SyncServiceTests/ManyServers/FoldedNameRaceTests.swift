@@ -142,11 +142,8 @@ struct FoldedNameRaceTests {
             store: store, catalog: try Catalog(products: []), host: TestClock(1_800_000_000_000).host)
         let order = SupportActs.Order(
             account: "OwL", act: "record", summary: "refund", operatorName: "olga", reason: "ticket 7")
-        let fact = Fact.revocation(
-            Revocation(
-                transaction: TransactionReference(store: .appStore, id: "1"), revokedAt: Timestamp(milliseconds: 1),
-                stamp: Stamp(logicalTime: .zero)))
-        let error = await #expect(throws: SupportError.self) { _ = try await acts.record(fact, order) }
+        let refund = Evidence.refunded(TransactionReference(store: .appStore, id: "1"))
+        let error = await #expect(throws: SupportError.self) { _ = try await acts.record(refund, order) }
         #expect(error?.kind == .unknownAccount)
         #expect(await service.status(of: .external("OwL", 1_800_000_600)) == 200)
         #expect(try await records.read(key, as: AccountRecord.self)?.value.erased == lost.erased)

@@ -119,17 +119,17 @@ struct AsServerTests {
         #expect(lines.last?.hasPrefix("3 entries, intact; ") == true)
     }
 
-    @Test("Support grants paid time: a duration is added each time, a covered end adds nothing")
-    func grant() throws {
-        let granted = try support("record grant random --until 2090-01-01")
-        #expect(granted.exitCode == 0, "\(granted)")
-        #expect(granted.output.hasSuffix("\n  paid until 2090-01-01T00:00:00.000Z\n"), "\(granted)")
+    @Test("Support credits paid time: a duration is added each time, a covered end adds nothing")
+    func credit() throws {
+        let credited = try support("record credit random --until 2090-01-01")
+        #expect(credited.exitCode == 0, "\(credited)")
+        #expect(credited.output.hasSuffix("\n  paid until 2090-01-01T00:00:00.000Z\n"), "\(credited)")
         #expect(try has("random-owls", "alice"))
-        let covered = try support("record grant random --until 2020-01-01")
+        let covered = try support("record credit random --until 2020-01-01")
         #expect(covered.output.hasSuffix(": the time is already covered\n"), "\(covered)")
         for end in ["2090-02-01", "2090-03-01"] {
-            let added = try support("record grant random --for P1M")
-            #expect(added.output.contains("for alice: grant of random for P1M (audit entry"), "\(added)")
+            let added = try support("record credit random --for P1M")
+            #expect(added.output.contains("for alice: credit of random for P1M (audit entry"), "\(added)")
             #expect(added.output.hasSuffix("\n  paid until \(end)T00:00:00.000Z\n"), "\(added)")
         }
         #expect(try audit().output.split(separator: "\n").last?.hasPrefix("3 entries, intact") == true)
@@ -349,7 +349,7 @@ struct AsServerTests {
             ),
             ("record purchase nothing \(Self.support)", "r", 3, "the catalogue has no product \"nothing\""),
             (
-                "record grant nothing --for P1M \(Self.support)", "r", 3,
+                "record credit nothing --for P1M \(Self.support)", "r", 3,
                 "the catalogue has no group \"nothing\""
             ),
             (

@@ -157,7 +157,7 @@ struct ServerDeviceTests {
         let purchase = "record purchase \(Owls.night) --transaction t1 --date 2026-01-01"
         #expect(try run(purchase, to: shop.url, none).exitCode == 0)
         #expect(try run("check night-owl", to: shop.url, none).exitCode == 0)
-        #expect(try run("record grant random --for P1M", to: shop.url, none).exitCode == 0)
+        #expect(try run("record credit random --for P1M", to: shop.url, none).exitCode == 0)
         #expect(try run("account logout", to: shop.url, none) == .done("logged out: alice"))
         let unreachable = try run("check night-owl", to: "http://127.0.0.1:9", none)
         #expect(unreachable.exitCode == 75)

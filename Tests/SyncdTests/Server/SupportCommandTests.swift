@@ -17,32 +17,32 @@ struct SupportCommandTests {
         server.stop()
     }
 
-    private func grant(_ rest: String) throws -> Sandbox.Outcome {
-        try sandbox.run("record grant random --until 2027-01-01 --at 2026-12-01 \(rest)")
+    private func credit(_ rest: String) throws -> Sandbox.Outcome {
+        try sandbox.run("record credit random --until 2027-01-01 --at 2026-12-01 \(rest)")
     }
 
-    @Test("A grant for an account is recorded, and one for an unknown account only with --create")
+    @Test("A credit for an account is recorded, and one for an unknown account only with --create")
     func account() throws {
         let store = "--local sqlite:server.sqlite"
-        #expect(try grant("\(store) --account alice").exitCode == 0)
+        #expect(try credit("\(store) --account alice").exitCode == 0)
         let unknown = #"--account: this server's store has no account "alcie""#
         #expect(
-            try grant("\(store) --account alcie")
+            try credit("\(store) --account alcie")
                 == .refused(3, "\(unknown); pass --create to create it"))
         #expect(try sandbox.run("status \(store) --account alcie") == .refused(3, unknown))
         #expect(
-            try grant(store) == .refused(2, "--account is required: this store holds the accounts of a server"))
-        #expect(try grant("\(store) --account alcie --create").exitCode == 0)
-        #expect(try grant("\(store) --account alcie").exitCode == 0)
+            try credit(store) == .refused(2, "--account is required: this store holds the accounts of a server"))
+        #expect(try credit("\(store) --account alcie --create").exitCode == 0)
+        #expect(try credit("\(store) --account alcie").exitCode == 0)
     }
 
-    @Test("A grant for the anonymous account on a server's store is recorded only with --create")
+    @Test("A credit for the anonymous account on a server's store is recorded only with --create")
     func anonymous() throws {
         let store = "--local sqlite:server.sqlite --account anonymous"
         let unknown = #"--account: this server's store has no account "anonymous""#
-        #expect(try grant(store) == .refused(3, "\(unknown); pass --create to create it"))
+        #expect(try credit(store) == .refused(3, "\(unknown); pass --create to create it"))
         #expect(try sandbox.run("status \(store)") == .refused(3, unknown))
-        #expect(try grant("\(store) --create").exitCode == 0)
+        #expect(try credit("\(store) --create").exitCode == 0)
     }
 
     @Test("A store that does not exist is created for a named account only with --create")
@@ -51,10 +51,10 @@ struct SupportCommandTests {
             let store = (name == "sever" ? "file:" : "sqlite:") + name
             let refusal = "--local: there is no store at \(store); pass --create to create it"
             let variables = ["SYNCD_LOCAL": store, "SYNCD_ACCOUNT": "alice"]
-            #expect(try grant("--local \(store) --account alice") == .refused(3, refusal))
+            #expect(try credit("--local \(store) --account alice") == .refused(3, refusal))
             #expect(try sandbox.run("record flag \(Owls.night)", environment: variables) == .refused(3, refusal))
             #expect(!FileManager.default.fileExists(atPath: sandbox.path(name)))
-            #expect(try grant("--local \(store) --account alice --create").exitCode == 0)
+            #expect(try credit("--local \(store) --account alice --create").exitCode == 0)
             #expect(try sandbox.run("record flag \(Owls.night)", environment: variables).exitCode == 0)
         }
     }

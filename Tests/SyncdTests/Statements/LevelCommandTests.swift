@@ -56,10 +56,10 @@ struct LevelCommandTests {
                 == .done("granted until 2026-01-15T00:00:00.000Z by group:selfies@2"))
         #expect(
             try run("check badge", at: "2026-01-08") == .done("granted until 2026-01-15T00:00:00.000Z by product:one"))
-        let granted = try run("record grant selfies --until 2026-03-01", at: "2026-01-09")
-        #expect(granted.exitCode == 0, "\(granted)")
+        let credited = try run("record credit selfies --until 2026-03-01", at: "2026-01-09")
+        #expect(credited.exitCode == 0, "\(credited)")
         #expect(
-            granted.error == "syncd: warning: the time has no level, and no entitlement has the source group:selfies; "
+            credited.error == "syncd: warning: the time has no level, and no entitlement has the source group:selfies; "
                 + "use --as-server with --for, or record a purchase of a product\n")
         let stated = "until 2026-03-01T00:00:00.000Z, stated by promotion on 2026-01-09T00:00:00.000Z"
         let gap = String(repeating: " ", count: 55)

@@ -21,7 +21,7 @@ struct SandboxTimeTests {
         try sandbox.run("\(command) --at \(date) --environment \(environment) --catalog owls.json")
     }
 
-    @Test("record, grant, check, timeline and explain say the accelerated end")
+    @Test("record, credit, check, timeline and explain say the accelerated end")
     func accelerated() throws {
         #expect(
             try run("record purchase week --transaction A", at: "2026-01-01")
@@ -30,7 +30,7 @@ struct SandboxTimeTests {
             try run("record purchase week --transaction A --json", at: "2026-01-01").output.contains(
                 #""expires": "2026-01-01T00:03:00.000Z""#))
         #expect(
-            try run("record grant owls --for P1M", at: "2026-01-01T00:01:00Z")
+            try run("record credit owls --for P1M", at: "2026-01-01T00:01:00Z")
                 == .done(
                     "recorded: owls paid until 2026-01-01T00:08:00.000Z for anonymous, "
                         + "its end is 2026-01-01T00:08:00.000Z"))
@@ -82,12 +82,12 @@ struct SandboxTimeTests {
             try run("check owls", at: "2026-01-02", in: "production")
                 == .done("granted until 2026-01-08T00:00:00.000Z by group:owls"))
         #expect(
-            try run("record grant owls --for P1M", at: "2026-01-01", in: "production").output.hasPrefix(
+            try run("record credit owls --for P1M", at: "2026-01-01", in: "production").output.hasPrefix(
                 "recorded: owls paid until 2026-02-08T00:00:00.000Z"))
         #expect(try !run("explain owls", at: "2026-01-02", in: "production").output.contains("sandboxTime"))
     }
 
-    @Test("A purchase for good has no end in any output, and a grant adds nothing to it")
+    @Test("A purchase for good has no end in any output, and a credit adds nothing to it")
     func forGood() throws {
         let place = "production"
         #expect(
@@ -96,7 +96,7 @@ struct SandboxTimeTests {
         #expect(try run("check owls", at: "2500-01-01", in: place) == .done("granted for good by group:owls"))
         #expect(try run("status", at: "2026-06-01", in: place).output.contains("owls  active for good\n"))
         #expect(
-            try run("record grant owls --for P1M", at: "2026-02-01", in: place)
+            try run("record credit owls --for P1M", at: "2026-02-01", in: place)
                 == .done("no time added: owls is already covered for good for anonymous"))
         try run("record purchase week --transaction B", at: "2026-03-01", in: place)
         #expect(
@@ -137,7 +137,7 @@ struct SandboxTimeTests {
             try sandbox.run("catalog check wrong.json")
                 == .refused(1, #"wrong.json: policy.sandboxTime: must be one of asSold, accelerated, not "fast""#))
         #expect(
-            try sandbox.run("record grant owls --for forever --catalog owls.json")
+            try sandbox.run("record credit owls --for forever --catalog owls.json")
                 == .refused(2, #"--for must be at most 100 years, not "forever""#))
     }
 }

@@ -38,12 +38,12 @@ struct StatementCommandTests {
         #expect(try sandbox.run("check night-owl --at 2026-02-03").exitCode == 10)
     }
 
-    @Test("A grant extends a group to its date and adds nothing when repeated, and an unknown group is reported")
-    func grant() throws {
+    @Test("A credit extends a group to its date and adds nothing when repeated, and an unknown group is reported")
+    func credit() throws {
         try sandbox.write(
             #"{"products": [{"id": "a", "type": "nonRenewing", "group": "rage", "duration": "P1M"}]}"#,
             to: "groups.json")
-        let command = "record grant random --until 2026-02-10 --source parse --at 2026-01-01"
+        let command = "record credit random --until 2026-02-10 --source parse --at 2026-01-01"
         try expect(
             command,
             prints: "recorded: random paid until 2026-02-10T00:00:00.000Z for anonymous, its end is "
@@ -53,10 +53,11 @@ struct StatementCommandTests {
             prints: "no time added: random is already covered until 2026-02-10T00:00:00.000Z for anonymous")
         for end in ["2026-03-10", "2026-04-10"] {
             try expect(
-                "record grant random --for P1M --date 2026-01-05 --at 2026-01-06",
+                "record credit random --for P1M --date 2026-01-05 --at 2026-01-06",
                 prints: "recorded: random paid until \(end)T00:00:00.000Z for anonymous, its end is "
                     + "\(end)T00:00:00.000Z")
         }
+        // The former name of the command.
         try expect(
             "record grant rage --for P1M --at 2026-01-15 --local file:other --catalog groups.json",
             prints: "recorded: rage paid until 2026-02-15T00:00:00.000Z for anonymous, its end is "
@@ -65,15 +66,15 @@ struct StatementCommandTests {
         try expect(
             "check random-owls --at 2026-01-02", prints: "granted until 2026-05-10T00:00:00.000Z by group:random")
         #expect(
-            try sandbox.run("record grant nothing --until 2026-02-10")
+            try sandbox.run("record credit nothing --until 2026-02-10")
                 == .refused(3, #"the catalogue has no group "nothing""#))
-        #expect(try sandbox.run("record grant random --until soon").exitCode == 2)
+        #expect(try sandbox.run("record credit random --until soon").exitCode == 2)
     }
 
-    @Test("A grant that begins after a gap adds time, and one that ends before it begins adds none")
-    func grantAfterGap() throws {
+    @Test("A credit that begins after a gap adds time, and one that ends before it begins adds none")
+    func creditAfterGap() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --date 2026-11-01 --at 2026-11-25")
-        let command = "record grant random --date 2027-06-01 --until 2027-08-01 --at 2026-11-25"
+        let command = "record credit random --date 2027-06-01 --until 2027-08-01 --at 2026-11-25"
         try expect(
             command,
             prints: "recorded: random paid until 2027-08-01T00:00:00.000Z for anonymous, its end is "
@@ -84,7 +85,7 @@ struct StatementCommandTests {
         #expect(try sandbox.run(other).output.contains(#""added": true"#))
         #expect(try sandbox.run(other).output.contains(#""added": false"#))
         try expect(
-            "record grant random --until 2026-01-01 --at 2026-11-25",
+            "record credit random --until 2026-01-01 --at 2026-11-25",
             prints: "no time added: the statement or a purchase of anonymous is dated 2026-01-01T00:00:00.000Z "
                 + "or later")
     }

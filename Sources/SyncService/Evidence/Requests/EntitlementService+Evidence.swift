@@ -43,7 +43,7 @@ extension EntitlementService {
     /// A piece of evidence after its verification, or the reason why it does not count.
     private enum Checked {
         case verified(VerifiedEvidence)
-        case result(EvidenceResult, EvidenceNote.Outcome, EvidenceKind, String)
+        case result(EvidenceResult, EvidenceNote)
 
         var isRenewal: Bool {
             if case .verified(let evidence) = self { evidence.kind == .appStoreRenewal } else { false }
@@ -66,22 +66,20 @@ extension EntitlementService {
                 if let evidence = try item.verified(by: configuration.evidence, now: now) {
                     checked.append(.verified(evidence))
                 } else {
-                    checked.append(.result(.notConfigured(kind), .notConfigured, kind, ""))
+                    let note = EvidenceNote(kind, .notConfigured, from: peer, account: caller.name)
+                    checked.append(.result(.notConfigured(kind), note))
                 }
             } catch {
                 charge(caller, Cost.failure)
+                let note = EvidenceNote(kind, error, from: peer, account: caller.name)
                 guard !error.isTransient else {
-                    note(kind, .clockSkew, peer, caller.name, error.reason)
-                    throw Self.clockSkew(error)
+                    onEvidence(note)
+                    throw RequestError(clockSkew: error)
                 }
-                checked.append(.result(.refused(error), .refused(error.check), kind, error.reason))
+                checked.append(.result(.refused(error), note))
             }
         }
         return checked
-    }
-
-    private static func clockSkew(_ error: EvidenceError) -> RequestError {
-        RequestError(.serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
     }
 
     private func record(
@@ -89,8 +87,8 @@ extension EntitlementService {
     ) async throws -> EvidenceResult {
         let evidence: VerifiedEvidence
         switch checked {
-        case .result(let result, let outcome, let kind, let reason):
-            note(kind, outcome, peer, caller.name, reason)
+        case .result(let result, let note):
+            onEvidence(note)
             return result
         case .verified(let verified): evidence = verified
         }
@@ -100,7 +98,7 @@ extension EntitlementService {
             if evidence.kind == .appStoreRenewal, !outcome.unowned.isEmpty {
                 charge(caller, Cost.failure)
                 let error = EvidenceError(.app, "send a transaction of this subscription first")
-                note(evidence.kind, .refused(error.check), peer, caller.name, error.reason)
+                onEvidence(EvidenceNote(evidence.kind, error, from: peer, account: caller.name))
                 return .refused(error)
             }
             guard outcome.facts.isEmpty, !outcome.refused.isEmpty else {
@@ -126,8 +124,7 @@ extension EntitlementService {
         _ kind: EvidenceKind, _ outcome: EvidenceNote.Outcome, _ address: String, _ account: String? = nil,
         _ reason: String = ""
     ) {
-        onEvidence(
-            EvidenceNote(kind: kind, outcome: outcome, address: address, account: account, reason: reason))
+        onEvidence(EvidenceNote(kind, outcome, from: address, account: account, reason))
     }
 
     /// The response with the account's token, which the server issues at the first request.

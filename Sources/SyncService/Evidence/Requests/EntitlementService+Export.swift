@@ -59,14 +59,11 @@ extension EntitlementService {
 
     private func otherKeys(of caller: AccountCaller) async throws(BackendError) -> [JSON] {
         var keys: [JSON] = []
-        var after: EntryKey?
-        repeat {
-            let page = try await store.list(prefix: caller.keys.prefix, after: after, limit: 1_000).outcome
+        try await store.forEachPage(under: caller.keys.prefix, limit: 1_000) { page in
             for item in page.items where item.key != caller.keys.ledger && item.key != caller.keys.serverLedger {
                 keys.append(.string(item.key.text))
             }
-            after = page.next
-        } while after != nil
+        }
         return keys
     }
 }

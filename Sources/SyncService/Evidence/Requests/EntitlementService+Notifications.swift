@@ -42,14 +42,10 @@ extension EntitlementService {
                 return Self.accepted
             }
         } catch let error as EvidenceError {
-            guard !error.isTransient else {
-                note(store.kind, .clockSkew, request.peer, nil, error.reason)
-                throw RequestError(
-                    .serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
-            }
+            onEvidence(EvidenceNote(store.kind, error, from: request.peer))
+            guard !error.isTransient else { throw RequestError(clockSkew: error) }
             // Refused messages of the store itself must not block its address. Google's sender is authenticated above.
             if !error.isAuthenticated, store != .googlePlay { limiter.countRefusedEvidence(of: request.peer, now: now) }
-            note(store.kind, .refused(error.check), request.peer, nil, error.reason)
             throw RequestError(
                 .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
         } catch let error as BackendError where error.cause is ParkingFull || error.cause is LedgerFull {
@@ -108,16 +104,20 @@ extension EntitlementService {
     private func acknowledge(_ evidence: VerifiedEvidence) async throws {
         guard let purchase = evidence.unacknowledged, let lookup = configuration.evidence.lookup else { return }
         do { try await lookup.acknowledge(purchase) } catch {
-            let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
-            onError(
-                BackendError(
-                    isUnknown ? .other : .unavailable, operation: .write,
-                    message: "a purchase at Google Play is recorded, but cannot be acknowledged", cause: error))
-            guard isUnknown else {
+            guard isUnknownPurchase(error, .write, "a purchase at Google Play is recorded, but cannot be acknowledged")
+            else {
                 throw RequestError(
                     .serviceUnavailable, "the purchase is recorded, but cannot be acknowledged now", retryAfter: 60)
             }
         }
+    }
+
+    /// Reports an error of Google Play's API, and returns `true` if it says that the purchase is unknown.
+    private func isUnknownPurchase(_ error: any Error, _ operation: BackendError.Operation, _ message: String) -> Bool {
+        let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
+        onError(
+            BackendError(isUnknown ? .other : .unavailable, operation: operation, message: message, cause: error))
+        return isUnknown
     }
 
     /// The evidence of a notification of Google Play. Most notifications state only that something has changed.
@@ -141,16 +141,18 @@ extension EntitlementService {
         } catch let error as EvidenceError {
             throw error
         } catch {
-            let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
-            onError(
-                BackendError(
-                    isUnknown ? .other : .unavailable, operation: .read,
-                    message: "a \(purchase) at Google Play cannot be looked up", cause: error))
-            guard !isUnknown else {
-                note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the \(purchase)")
-                return nil
+            guard isUnknownPurchase(error, .read, "a \(purchase) at Google Play cannot be looked up") else {
+                throw RequestError(.serviceUnavailable, "the \(purchase) cannot be looked up now", retryAfter: 60)
             }
-            throw RequestError(.serviceUnavailable, "the \(purchase) cannot be looked up now", retryAfter: 60)
+            note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the \(purchase)")
+            return nil
         }
+    }
+}
+
+extension RequestError {
+    /// The refusal of evidence only because the clocks of the store and the server differ too much.
+    init(clockSkew error: EvidenceError) {
+        self.init(.serviceUnavailable, "\(error.reason); try again later", code: "clock-skew", retryAfter: 60)
     }
 }

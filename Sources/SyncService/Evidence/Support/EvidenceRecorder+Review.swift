@@ -48,11 +48,7 @@ extension EvidenceRecorder {
             guard let owners = record?.owners.compactMap(\.account.account), !owners.isEmpty else { continue }
             review.mayClaim = true
             let claim = LineOwners.Claim(line: line, caller: account)
-            let now = writer.now()
-            let isHeld = try await isHeld(line, record, claim, now)
-            let verdict = LineOwners.verdict(
-                on: claim, record, policy: self.lines.policy, now: now, isHeld: isHeld)
-            guard verdict == .refused else { continue }
+            guard try await verdict(on: claim, record, now: writer.now()) == .refused else { continue }
             if owners.count > 1 { review.shared.append((line, owners)) } else { review.held.append((line, owners[0])) }
         }
         return review
@@ -76,64 +72,5 @@ extension EvidenceRecorder {
         let key = try LedgerKeys(account).ledger
         guard case .found(let entry) = try await writer.records.backend.read(key).outcome else { return Ledger() }
         return try LedgerRules.stored(entry, key)
-    }
-}
-
-extension ServerLedger {
-    /// The line of a purchase; `nil` if the ledger has no such purchase.
-    func line(of transaction: TransactionReference) -> TransactionReference? {
-        facts.lazy.compactMap(\.purchase).first { $0.transaction == transaction }?.line
-    }
-}
-
-extension Fact {
-    /// Throws if an id in the statement cannot be part of a record.
-    func validateIdentifiers() throws(InputError) {
-        var ids: [(String, String)] = []
-        if let transaction {
-            ids += [
-                ("store", transaction.store.rawValue), ("environment", transaction.environment.rawValue),
-                ("transaction", transaction.id.rawValue),
-            ]
-        }
-        if let original = purchase?.originalID { ids.append(("original", original.rawValue)) }
-        if case .renewalState(let state) = self, let product = state.pendingProduct {
-            ids.append(("pending", product.rawValue))
-        }
-        for (path, id) in ids {
-            do { try TransactionID(id).validate() } catch { throw InputError(path: path, reason: "\(error)") }
-        }
-    }
-}
-
-extension Purchase {
-    /// Checks that this statement about a transaction differs from the known one in nothing but its end.
-    func checkAgreement(with known: Purchase) throws(SupportError) {
-        let difference: String? =
-            if product != known.product {
-                "product \(known.product)"
-            } else if date != known.date {
-                "date \(known.date)"
-            } else if quantity != known.quantity {
-                "quantity \(known.quantity)"
-            } else if let terms, let other = known.terms, terms != other {
-                "duration \(other.kind.duration.map { "\($0)" } ?? "none")"
-            } else {
-                nil
-            }
-        guard let difference else { return }
-        throw SupportError(
-            .contradiction,
-            "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(difference)")
-    }
-}
-
-extension ProductKind {
-    /// The duration of a subscription; `nil` for other kinds.
-    fileprivate var duration: CalendarDuration? {
-        switch self {
-        case .nonRenewing(_, let duration), .autoRenewable(_, _, let duration, _): duration
-        case .consumable, .nonConsumable: nil
-        }
     }
 }

@@ -49,39 +49,17 @@ package struct SupportActs: Sendable {
         package var unknown: [TransactionReference] = []
         /// The accounts from which a transfer took purchases, in ascending order.
         package var formerOwners: [Account] = []
-        /// The end of the group's paid time after a grant; `nil` for other acts, and if none of the granted time
-        /// counts.
+        /// The end of the group's paid time after a credit; `nil` for other acts, and if none of the added time counts.
         package var end: Timestamp?
+        /// Hints about what was left out or does not count, one line each.
+        package var warnings: [String] = []
     }
 
-    /// The group, the system and the environment of paid time.
-    package struct PaidGroup: Sendable {
-        /// The group.
-        package var group: GroupID
-        /// The name of the system or campaign that grants the time.
-        package var source: SourceID
-        /// The environment in which the time counts.
-        package var environment: EnvironmentID
-        /// The level of time that is added to an auto-renewable group; `nil` for the lowest level of its products.
-        package var level: Int64?
-
-        /// Creates a value.
-        package init(
-            _ group: GroupID, from source: SourceID, in environment: EnvironmentID = .production, level: Int64? = nil
-        ) {
-            (self.group, self.source, self.environment, self.level) = (group, source, environment, level)
-        }
-    }
-
-    /// The length of a reason, in bytes.
-    package static let reasonByteCounts = 1...1_000
-    /// The length of an operator's name, in bytes.
-    package static let operatorByteCounts = 1...255
-
+    /// The catalogue that gives terms to purchases.
+    package let catalog: Catalog
     private let records: RecordStore
     private let recorder: EvidenceRecorder
     private let audit: AuditLog
-    private let catalog: Catalog
     private let host: HostServices
 
     /// Acts on `store`, the store of a server.
@@ -94,28 +72,20 @@ package struct SupportActs: Sendable {
         host: HostServices = .system
     ) {
         (records, self.catalog, self.host) = (RecordStore(backend: store), catalog, host)
-        let writer = ServerLedgerWriter(
-            records: records, decoder: LedgerDecoder(), policy: nil, catalog: catalog, now: host.now)
         var configuration = ServiceConfiguration(name: "support", catalog: catalog)
         configuration.ownership = ownership
-        let claims = TransactionOwners(records: records, policy: configuration.ownership)
-        recorder = EvidenceRecorder(records, claims, writer, configuration, host)
+        recorder = EvidenceRecorder(besideServer: records, configuration, host)
         audit = AuditLog(store: store)
     }
 
-    /// Records a purchase, a revocation, a reinstatement or a renewal state as if the store had signed it now.
+    /// Records what `evidence` states. Purchases, revocations, reinstatements and renewal states count as if the store
+    /// had signed them now. Paid time that is covered already is not recorded.
     ///
-    /// - Parameters:
-    ///   - fact: The statement. Its stamp is replaced.
-    ///   - isDated: False if the date of a purchase is a default, which a known date replaces.
     /// - Throws: ``SupportError``, or the store's error.
-    package func record(_ fact: Fact, isDated: Bool = true, _ order: Order) async throws -> Outcome {
+    package func record(_ evidence: Evidence, _ order: Order) async throws -> Outcome {
         let account = try await check(order)
-        let ledger = try await recorder.writer.read(account)
-        let stated = try prepared(fact, isDated: isDated, ledger)
-        let line = stated.transaction.flatMap { ledger.line(of: $0) }
-        let evidence = VerifiedEvidence(kind: .appStoreTransaction, facts: [stated], signedDate: nil, line: line)
-        return try await perform(evidence, for: account, order)
+        if case .assertion(let asserted) = evidence.content { return try await credit(asserted, to: account, order) }
+        return try await record(evidence, terms: nil, undated: now, for: account, order)
     }
 
     /// Records what `evidence` states. Unsigned statements yield to signed ones. Later imports replace earlier ones.
@@ -133,34 +103,6 @@ package struct SupportActs: Sendable {
         return try await perform(evidence, for: account, order)
     }
 
-    /// Records that a group is paid until an instant, unless that is covered already.
-    ///
-    /// - Parameter assertedAt: The date of the statement; the default is now.
-    /// - Throws: ``SupportError``, or the store's error.
-    package func grant(
-        _ paid: PaidGroup, until: Timestamp, assertedAt: Timestamp?, _ order: Order
-    ) async throws -> Outcome {
-        let account = try await check(order)
-        try check(paid)
-        let facts = try await facts(of: account)
-        let date = facts.assertionDate(assertedAt ?? now, in: paid.environment)
-        let timeline = timeline(of: paid, facts)
-        if let chain = timeline.chain(at: date), chain.end >= until {
-            return Outcome(account: account, facts: [], entry: nil)
-        }
-        guard let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16)) else {
-            preconditionFailure("an id has 16 bytes")
-        }
-        let assertion = Assertion(
-            Assertion.Reference(
-                group: paid.group, source: paid.source, until: until, environment: paid.environment),
-            assertedAt: date, recordedAt: now, replica: replica, logicalTime: facts.latestTime.next(at: now))
-        let evidence = VerifiedEvidence(kind: .appStoreTransaction, facts: [.assertion(assertion)], signedDate: nil)
-        var outcome = try await perform(evidence, for: account, order)
-        outcome.end = self.timeline(of: paid, try await self.facts(of: account)).end(reaching: until)
-        return outcome
-    }
-
     /// Adds `duration` to the end of what is paid for a group, unless the group never ends.
     ///
     /// The time is a purchase of the store `support`, whose product is named after the source. So later purchases
@@ -168,60 +110,78 @@ package struct SupportActs: Sendable {
     /// a level, and begins at the end of the current period, whether the subscription renews or not.
     ///
     /// - Parameters:
+    ///   - level: The level of time in an auto-renewable group; `nil` for the lowest level of its products.
+    ///   - source: The name of the system or campaign that gives the time.
+    ///   - environment: The environment in which the time counts.
     ///   - transaction: The id of the purchase. One id adds the time once.
     ///   - date: The date from which the time counts at the earliest; the default is now.
     /// - Throws: ``SupportError``, or the store's error.
-    package func add(
-        _ duration: CalendarDuration, to paid: PaidGroup, transaction: TransactionID, at date: Timestamp?,
+    package func credit(
+        _ duration: CalendarDuration, to group: GroupID, level: Int64? = nil, from source: SourceID,
+        in environment: EnvironmentID = .production, transaction: TransactionID, at date: Timestamp? = nil,
         _ order: Order
     ) async throws -> Outcome {
         let account = try await check(order)
-        try check(paid)
-        let transaction = TransactionReference(store: .support, environment: paid.environment, id: transaction)
-        let timeline = timeline(of: paid, try await facts(of: account))
-        let start = timeline.startOfTime(addedAt: date ?? now)
+        do throws(RecordingError) { try catalog.checkHasGroup(group, for: source) } catch { throw SupportError(error) }
+        let start = try await timeline(of: group, in: environment, facts(of: account)).startOfTime(addedAt: date ?? now)
         guard start != .latest else { return Outcome(account: account, facts: [], entry: nil) }
-        let level = try level(of: paid)
+        let level = try self.level(level, in: group)
         let kind: ProductKind =
-            level.map { .autoRenewable(group: paid.group, level: $0, duration: duration, introductory: nil) }
-            ?? .nonRenewing(group: paid.group, duration: duration)
-        let purchase = Purchase(
-            transaction: transaction, product: ProductID(paid.source.rawValue),
-            terms: Terms(kind: kind, bonus: .zero), date: level == nil ? date ?? now : start,
-            stamp: Stamp(logicalTime: .zero))
-        var outcome = try await record(.purchase(purchase), isDated: false, order)
-        let after = self.timeline(of: paid, try await facts(of: account))
-        outcome.end = after.periods.first { $0.transaction == transaction }.flatMap { after.end(reaching: $0.end) }
+            level.map { .autoRenewable(group: group, level: $0, duration: duration, introductory: nil) }
+            ?? .nonRenewing(group: group, duration: duration)
+        let gift = Evidence.reported(
+            ProductID(source.rawValue), transaction: transaction, store: .support, environment: environment)
+        var outcome = try await record(
+            gift, terms: Terms(kind: kind), undated: level == nil ? date ?? now : start, for: account, order)
+        let reference = TransactionReference(store: .support, environment: environment, id: transaction)
+        let after = try await timeline(of: group, in: environment, facts(of: account))
+        outcome.end = after.periods.first { $0.transaction == reference }.flatMap { after.end(reaching: $0.end) }
         return outcome
     }
 
-    private func check(_ paid: PaidGroup) throws(SupportError) {
-        guard catalog.groups.contains(paid.group) else {
-            throw SupportError(.unknownProduct, "the catalogue has no group \"\(paid.group.rawValue.singleLine)\"")
+    /// Records that a group is paid until an instant, unless that is covered already.
+    private func credit(_ asserted: AssertedExpiry, to account: Account, _ order: Order) async throws -> Outcome {
+        do throws(RecordingError) { try catalog.checkHasGroup(asserted.group, for: asserted.source) } catch {
+            throw SupportError(error)
         }
-        do { try paid.source.validate() } catch { throw SupportError(.invalid, "source: \(error)") }
+        let environment = asserted.environment ?? .production
+        let facts = try await facts(of: account)
+        let date = facts.assertionDate(asserted.assertedAt ?? now, in: environment)
+        if let chain = timeline(of: asserted.group, in: environment, facts).chain(at: date),
+            chain.end >= asserted.until
+        {
+            return Outcome(account: account, facts: [], entry: nil)
+        }
+        let assertion = Assertion(
+            Assertion.Reference(
+                group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
+            assertedAt: date, recordedAt: now, replica: .placeholder, logicalTime: facts.latestTime.next(at: now))
+        let evidence = VerifiedEvidence(kind: .support, facts: [.assertion(assertion)], signedDate: nil)
+        var outcome = try await perform(evidence, for: account, order)
+        let after = try await timeline(of: asserted.group, in: environment, self.facts(of: account))
+        outcome.end = after.end(reaching: asserted.until)
+        return outcome
     }
 
-    /// The level of time that is added to a group; `nil` for a group without levels.
-    private func level(of paid: PaidGroup) throws(SupportError) -> Int64? {
+    /// The level of time that is added to `group`: `level`, or else the lowest one; `nil` for a group without levels.
+    private func level(_ level: Int64?, in group: GroupID) throws(SupportError) -> Int64? {
         let levels = catalog.products.compactMap { product -> Int64? in
-            if case .autoRenewable(paid.group, let level, _, _) = product.kind { level } else { nil }
+            if case .autoRenewable(group, let level, _, _) = product.kind { level } else { nil }
         }
-        guard let level = paid.level else { return levels.max() }
+        guard let level else { return levels.max() }
         guard levels.contains(level) else {
             let known = Set(levels).sorted().map { "\($0)" }.joined(separator: ", ")
             throw SupportError(
                 .invalid,
                 known.isEmpty
-                    ? "level: group \"\(paid.group.rawValue.singleLine)\" has no levels"
-                    : "level must be one of \(known), the levels of \"\(paid.group.rawValue.singleLine)\", not \(level)"
-            )
+                    ? "level: group \"\(group.rawValue.singleLine)\" has no levels"
+                    : "level must be one of \(known), the levels of \"\(group.rawValue.singleLine)\", not \(level)")
         }
         return level
     }
 
-    private func timeline(of paid: PaidGroup, _ facts: Facts) -> Timeline {
-        Replay(facts, catalog: catalog, environment: paid.environment).timelines[paid.group] ?? Timeline()
+    private func timeline(of group: GroupID, in environment: EnvironmentID, _ facts: Facts) -> Timeline {
+        Replay(facts, catalog: catalog, environment: environment).timelines[group] ?? Timeline()
     }
 
     private var now: Timestamp { Timestamp(milliseconds: host.now()) }
@@ -230,10 +190,10 @@ package struct SupportActs: Sendable {
 extension SupportActs {
     /// Checks the circumstances, and returns the account.
     private func check(_ order: Order) async throws -> Account {
-        guard Self.reasonByteCounts.contains(order.reason.utf8.count) else {
+        guard (1...1_000).contains(order.reason.utf8.count) else {
             throw SupportError(.invalid, "the reason must have 1 to 1,000 bytes, not \(order.reason.utf8.count)")
         }
-        guard Self.operatorByteCounts.contains(order.operatorName.utf8.count) else {
+        guard (1...255).contains(order.operatorName.utf8.count) else {
             throw SupportError(
                 .invalid, "the operator's name must have 1 to 255 bytes, not \(order.operatorName.utf8.count)")
         }
@@ -261,44 +221,81 @@ extension SupportActs {
         return try await records.read(try AccountRecord.key(of: resolved), as: AccountRecord.self)?.value
     }
 
-    /// Checks `fact` against the server ledger, and signs it now.
-    private func prepared(_ fact: Fact, isDated: Bool, _ ledger: ServerLedger) throws -> Fact {
-        var fact = fact
-        let known = ledger.ledger[fact.record.key].map { Fact($0) }
-        switch fact {
-        case .purchase(var purchase):
-            guard purchase.terms != nil || catalog.terms(of: purchase.product) != nil else {
-                throw SupportError(
-                    .unknownProduct, "the catalogue has no product \"\(purchase.product.rawValue.singleLine)\"")
-            }
-            guard Purchase.quantityRange.contains(purchase.quantity) else {
-                throw SupportError(.invalid, "quantity must be 1 to 10,000, not \(purchase.quantity)")
-            }
-            if case .purchase(let other)? = known {
-                if !isDated { purchase.date = other.date }
-                try purchase.checkAgreement(with: other)
+    /// Records a statement about a transaction.
+    ///
+    /// - Parameters:
+    ///   - terms: The terms of a purchase that is no product of the catalogue.
+    ///   - date: The date of a purchase whose date is neither stated nor known.
+    private func record(
+        _ evidence: Evidence, terms: Terms?, undated date: Timestamp, for account: Account, _ order: Order
+    ) async throws -> Outcome {
+        let ledger = try await recorder.writer.read(account)
+        let stated: Fact
+        do throws(RecordingError) { stated = try fact(of: evidence, terms, undated: date, ledger) } catch {
+            throw SupportError(error)
+        }
+        let line = ledger.facts.lazy.compactMap(\.purchase).first { $0.transaction == stated.transaction }?.line
+        let evidence = VerifiedEvidence(kind: .support, facts: [stated], signedDate: nil, line: line)
+        return try await perform(evidence, for: account, order)
+    }
+
+    /// The fact that `evidence` states, checked against the server ledger and signed now.
+    private func fact(
+        of evidence: Evidence, _ terms: Terms?, undated date: Timestamp, _ ledger: ServerLedger
+    ) throws(RecordingError) -> Fact {
+        var plan = RecordingPlan(catalog: catalog, environment: .production) { [host] in host.randomUUID() }
+        try plan.add(evidence)
+        func known(_ fact: Fact) -> Fact? { ledger.ledger[fact.record.key].map { Fact($0) } }
+        let fact: Fact
+        switch evidence.content {
+        case .reported(let report):
+            guard terms != nil || catalog.terms(of: report.product) != nil else { throw .unknown(report.product) }
+            var purchase = Purchase(
+                transaction: plan.transactions[0], product: report.product, terms: terms, date: report.date ?? date,
+                quantity: report.quantity, originalID: report.original, storeExpiry: report.expires,
+                isIntroductory: report.isIntroductory, stamp: Stamp(logicalTime: .zero))
+            if case .purchase(let other)? = known(.purchase(purchase)) {
+                try check(report, terms, against: other)
+                purchase.date = other.date
             }
             fact = .purchase(purchase)
+        case .revocation(let transaction, let date, let isReinstated, _, _):
+            fact = .revocation(
+                Revocation(
+                    transaction: transaction, revokedAt: isReinstated ? nil : date ?? now, reason: "support",
+                    stamp: Stamp(logicalTime: .zero)))
         case .renewalState(let state):
             let purchase = ledger.facts.lazy.compactMap(\.purchase).first { $0.line == state.line }
             if let purchase, let terms = purchase.terms ?? catalog.terms(of: purchase.product) {
                 guard case .autoRenewable = terms.kind else {
-                    throw SupportError(
+                    throw RecordingError(
                         .invalid,
                         "transaction \"\(state.line.id.rawValue.singleLine)\" has no renewal state: "
                             + "\"\(purchase.product)\" does not renew")
                 }
             }
-        case .revocation: break
-        default: preconditionFailure("only statements about transactions are signed")
+            fact = .renewalState(state)
+        case .deferred, .withdrawn, .assertion, .verified:
+            preconditionFailure("only statements about transactions are signed")
         }
-        do { try fact.validateIdentifiers() } catch { throw SupportError(.invalid, "\(error)") }
         // A store's clock may be ahead of this one.
-        var date = now
-        if let signed = known?.stamp?.signedDate, signed >= date {
-            date = Timestamp(milliseconds: signed.milliseconds + 1)
+        let earlier = known(fact)?.stamp?.signedDate.map { Timestamp(milliseconds: $0.milliseconds + 1) }
+        return fact.stamped(.signed(at: max(now, earlier ?? now)))
+    }
+
+    /// Checks that a report differs from the known purchase in nothing but its end.
+    private func check(
+        _ report: ReportedPurchase, _ terms: Terms?, against known: Purchase
+    ) throws(RecordingError) {
+        var report = report
+        report.expires = nil
+        try report.checkAgreement(with: known, statedDate: known.date)
+        guard let terms, let other = known.terms, terms != other else { return }
+        switch other.kind {
+        case .nonRenewing(_, let duration), .autoRenewable(_, _, let duration, _):
+            throw .contradiction(known.transaction, "duration \(duration)")
+        case .consumable, .nonConsumable: throw .contradiction(known.transaction, "duration none")
         }
-        return fact.stamped(.signed(at: date))
     }
 
     /// Appends the audit entry, and then writes the facts.
@@ -308,28 +305,31 @@ extension SupportActs {
         }
         let review = try await recorder.review(evidence, for: account)
         if let (transaction, owners) = review.shared.first {
-            let names = owners.map { "\"\("\($0)".singleLine)\"" }.joined(separator: " and ")
+            let names = owners.map(\.quoted).joined(separator: " and ")
             throw SupportError(.ownedByAnother, "\(transaction) is shared by \(names); nothing was changed")
         }
         if let (transaction, owner) = review.held.first, !order.isTransfer {
             throw SupportError(
                 .ownedByAnother,
-                "\(transaction) belongs to \"\("\(owner)".singleLine)\"; nothing was changed; to move it to "
-                    + "\"\("\(account)".singleLine)\", repeat with --transfer")
+                "\(transaction) belongs to \(owner.quoted); nothing was changed; to move it to \(account.quoted), "
+                    + "repeat with --transfer")
         }
         let formerOwners = Set(review.held.map(\.owner)).sorted()
-        do throws(BackendError) { try await recorder.writer.checkRoom(for: review.facts, of: account) } catch {
+        do { try await recorder.writer.checkRoom(for: review.facts, of: account) } catch {
             throw Self.refusal(error, account)
         }
         let unknown = try await unknownTransactions(in: review.facts, of: account)
+        let taken =
+            formerOwners.isEmpty ? "" : ", taken from " + formerOwners.map(\.quoted).joined(separator: ", ")
         let entry = try await audit.append(
             AuditLog.Entry(
                 date: "\(now)", act: order.act, account: account.name ?? order.account,
                 line: review.lines.count == 1 ? "\(review.lines[0])" : "", actor: order.operatorName,
-                detail: order.summary + Self.taken(from: formerOwners) + ": \(order.reason)"))
+                detail: order.summary + taken + ": \(order.reason)"))
         do {
             try await write(evidence, review, for: account, order)
         } catch {
+            let error = Self.refusal(error, account)
             var failure = entry
             (failure.date, failure.act) = ("\(now)", "failed")
             failure.detail = "entry \(entry.number) was not completed: \(error)"
@@ -339,13 +339,8 @@ extension SupportActs {
             throw error
         }
         return Outcome(
-            account: account, facts: evidence.facts, entry: entry, unknown: unknown, formerOwners: formerOwners)
-    }
-
-    /// The former owners of purchases that a transfer takes, for the audit list.
-    private static func taken(from owners: [Account]) -> String {
-        guard !owners.isEmpty else { return "" }
-        return ", taken from " + owners.map { "\"\("\($0)".singleLine)\"" }.joined(separator: ", ")
+            account: account, facts: evidence.facts, entry: entry, unknown: unknown, formerOwners: formerOwners,
+            warnings: evidence.warnings)
     }
 
     /// The transactions that `facts` revoke without a purchase of the account.
@@ -362,49 +357,35 @@ extension SupportActs {
         return revoked.filter { known[$0] == nil }
     }
 
-    /// The facts of the account's ledger and of its server ledger.
+    /// The facts of the account's ledger and of its server ledger, which states the server's policy.
     private func facts(of account: Account) async throws -> Facts {
-        Facts(account: try await recorder.ledger(of: account), server: try await serverLedger(of: account).ledger)
-    }
-
-    /// The server ledger of the account, which states the server's policy.
-    private func serverLedger(of account: Account) async throws -> ServerLedger {
         var server = try await recorder.writer.read(account)
         if let policy = try await records.statedPolicy() { _ = server.set(policy, at: now) }
-        return server
+        return Facts(account: try await recorder.ledger(of: account), server: server.ledger)
     }
 
     private func write(
         _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account, _ order: Order
     ) async throws {
-
         let erased = SupportError(.erasedAccount, "the account \"\(account)\" was erased in the meantime")
-        do throws(BackendError) {
-            guard review.mayClaim else {
-                let date = now
-                let version = try await recorder.writer.update(account) { (ledger) async throws(BackendError) in
-                    _ = ledger.add(review.facts, catalog: catalog, at: date)
-                }
-                if version == nil { throw BackendError(.other, message: "erased", cause: erased) }
-                return
+        guard review.mayClaim else {
+            let date = now
+            let version = try await recorder.writer.update(account) { (ledger) async throws(BackendError) in
+                _ = ledger.add(review.facts, catalog: catalog, at: date)
             }
-            let outcome = try await recorder.record(
-                evidence, from: account, isRestore: false,
-                transferActor: order.isTransfer ? order.operatorName : nil)
-            guard let other = outcome.refused.first else { return }
-            let isActive = try await records.isActive(account)
-            throw BackendError(
-                .other, message: "refused",
-                cause: isActive ? SupportError(.ownedByAnother, "\(other) belongs to another account") : erased)
-        } catch {
-            throw Self.refusal(error, account)
+            if version == nil { throw erased }
+            return
         }
+        let outcome = try await recorder.record(
+            evidence, from: account, isRestore: false, transferActor: order.isTransfer ? order.operatorName : nil)
+        guard let other = outcome.refused.first else { return }
+        guard try await records.isActive(account) else { throw erased }
+        throw SupportError(.ownedByAnother, "\(other) belongs to another account")
     }
 
     /// The refusal that `error` stands for, or `error` itself.
-    private static func refusal(_ error: BackendError, _ account: Account) -> any Error {
-        if let cause = error.cause as? SupportError { return cause }
-        guard error.cause is LedgerFull else { return error }
+    private static func refusal(_ error: any Error, _ account: Account) -> any Error {
+        guard let error = error as? BackendError, error.cause is LedgerFull else { return error }
         return SupportError(.ledgerFull, "the server ledger of \"\(account)\" is full: \(error.message)")
     }
 
@@ -452,4 +433,19 @@ package struct SupportError: Error, Hashable, Sendable, CustomStringConvertible 
     package var description: String
 
     init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+
+    init(_ error: RecordingError) {
+        let kind: Kind =
+            switch error.kind {
+            case .unknownProduct: .unknownProduct
+            case .invalid: .invalid
+            case .contradiction: .contradiction
+            }
+        self.init(kind, error.message)
+    }
+}
+
+extension Account {
+    /// The name in quotation marks, on one line.
+    fileprivate var quoted: String { "\"\("\(self)".singleLine)\"" }
 }

@@ -2,6 +2,7 @@ import EntitlementSync
 import Entitlements
 import StoreEvidence
 import SyncCore
+import SyncService
 
 // Imports of what a store has stated, and of what support states in the server's name.
 extension Import {
@@ -33,41 +34,38 @@ extension Import {
             let history = try readDocument(file) { try History(json: $0, catalog: options.catalog.load()) }
             return .unsigned(
                 VerifiedEvidence(
-                    kind: .verifyReceipt, facts: history.entries.flatMap { $0.facts(in: environment) },
+                    kind: .support, facts: history.entries.flatMap { $0.facts(in: environment) },
                     signedDate: nil))
         case .history, .facts, .userdefaults, .parse, .parseMongo: return nil
         }
     }
 
     func importEvidence(_ statement: Statement) async throws {
-        switch statement {
-        case .signed(let signed) where !support.asServer:
-            try await record(signed, into: try await options.openStore(creating: creation), options.output)
-        case .unsigned(let evidence) where !support.asServer:
-            try await importStatements(of: evidence, into: try await options.openStore(creating: creation))
-        case .signed(let signed): try await importAsServer(signed.evidence)
-        case .unsigned(let evidence): try await importAsServer(evidence)
+        let evidence =
+            switch statement {
+            case .signed(let item): item.evidence
+            case .unsigned(let evidence): evidence
+            }
+        let count = evidence.facts.count { $0.purchase != nil }
+        let summary = "\(format.rawValue) with \(plural(count, "purchase"))"
+        try await support.record(act: "import", summary, reason.reason, creation, options) {
+            try await $0.record(evidence, $1)
+        } onDevice: { store in
+            switch statement {
+            case .signed(let item): try await record(item, into: store, options.output)
+            case .unsigned:
+                let receipt = try await store.record(evidence.facts.compactMap { Evidence(unsigned: $0) })
+                try show(
+                    receipt, of: receipt.transactions.count, "purchase", "purchases", in: store,
+                    warnings: evidence.warnings)
+            }
         }
-    }
-
-    private func importAsServer(_ evidence: VerifiedEvidence) async throws {
-        let count = evidence.facts.count { if case .purchase = $0 { true } else { false } }
-        try await support.record(
-            evidence, "import", "\(format.rawValue) with \(plural(count, "purchase"))", reason.reason, creation,
-            options)
-    }
-
-    /// Records unsigned evidence as statements of this device.
-    private func importStatements(of evidence: VerifiedEvidence, into store: EntitlementStore) async throws {
-        let receipt = try await store.record(evidence.facts.compactMap { Evidence(unsigned: $0) })
-        let count = receipt.transactions.count
-        try show(receipt, ("purchases", count), plural(count, "purchase"), in: store, warnings: evidence.warnings)
     }
 }
 
 extension Evidence {
     /// A statement without a signature; `nil` for facts that stores do not state.
-    fileprivate init?(unsigned fact: Fact) {
+    init?(unsigned fact: Fact) {
         switch fact {
         case .purchase(let purchase):
             self = .reported(
@@ -89,7 +87,7 @@ extension Evidence {
 
 extension History.Entry {
     /// The purchase, and its revocation.
-    fileprivate func facts(in environment: EnvironmentID) -> [Fact] {
+    func facts(in environment: EnvironmentID) -> [Fact] {
         let stamp = Stamp(logicalTime: .zero)
         let reference = TransactionReference(store: store, environment: environment, id: transaction)
         let purchase = Purchase(

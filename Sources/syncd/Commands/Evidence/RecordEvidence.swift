@@ -4,6 +4,7 @@ import Entitlements
 import Foundation
 import StoreEvidence
 import SyncCore
+import SyncService
 
 struct RecordEvidence: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -43,12 +44,12 @@ struct RecordEvidence: AsyncParsableCommand {
     func run() async throws {
         try support.checkIsUsed(by: reason)
         let item = try item(now: support.verificationTime)
-        guard !support.asServer else {
-            return try await support.record(
-                item.evidence, "record", "evidence of the kind \(kind)", reason.reason, creation, options)
+        let summary = "evidence of the kind \(kind)"
+        try await support.record(summary, reason.reason, creation, options) {
+            try await $0.record(item.evidence, $1)
+        } onDevice: {
+            try await record(item, into: $0, options.output)
         }
-        let store = try await options.openStore(creating: creation)
-        try await record(item, into: store, options.output)
     }
 
     /// Verifies the evidence.
@@ -90,12 +91,12 @@ func record(_ item: EvidenceItem, into store: EntitlementStore, _ output: Output
     let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
     let transactions = receipt.transactions.map(\.id.rawValue)
     let isNew = !receipt.newFacts.isEmpty
-    try output.show(
-        .object([
-            ("account", .string("\(store.account)")), ("kind", .string(evidence.kind.rawValue)),
-            ("transactionIDs", .array(transactions.map { .string($0) })), ("isNew", .bool(isNew)),
-            ("newPurchases", .number(Int64(purchases))), ("waiting", .number(Int64(waiting))),
-        ]),
-        or: "\(isNew ? "recorded" : "already recorded") for \(store.account): "
-            + "\(plural(purchases, "new purchase")) of \(transactions.count) in \(evidence.kind.rawValue)")
+    let members: [(String, JSON)] = [
+        ("kind", .string(evidence.kind.rawValue)), ("transactionIDs", .array(transactions.map { .string($0) })),
+        ("isNew", .bool(isNew)), ("newPurchases", .number(Int64(purchases))), ("waiting", .number(Int64(waiting))),
+    ]
+    let text =
+        "\(isNew ? "recorded" : "already recorded") for \(store.account): "
+        + "\(plural(purchases, "new purchase")) of \(transactions.count) in \(evidence.kind.rawValue)"
+    try output.show((members, text), of: store)
 }

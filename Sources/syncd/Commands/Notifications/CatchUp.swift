@@ -227,7 +227,7 @@ struct CatchUpReport {
             return Failure(
                 .failed, "statements are dated ahead of this machine's clock; check the clock, and repeat the command")
         }
-        if let full = counts[EvidenceNote.Outcome.full.name] {
+        if let full = counts[EvidenceNote.Outcome.full.rawValue] {
             return Failure(
                 .failed,
                 "\(full) could not be kept, because a ledger or the room for facts without an owner is full; see "
@@ -248,9 +248,9 @@ struct CatchUpReport {
     /// - Throws: Errors that end the command: those of the store and of the API.
     mutating func count(_ receive: () async throws -> EvidenceNote.Outcome) async throws {
         do {
-            counts[try await receive().name, default: 0] += 1
+            counts[try await receive().rawValue, default: 0] += 1
         } catch let error as AcknowledgementFailure {
-            counts[error.outcome.name, default: 0] += 1
+            counts[error.outcome.rawValue, default: 0] += 1
             received += 1
             guard let cause = error.cause as? StoreAPIError, cause.kind == .notFound || cause.kind == .rejected else {
                 throw error.cause
@@ -282,7 +282,7 @@ struct CatchUpReport {
         var lines = ["received: \(received)"]
         lines += ["recorded", "parked", "ignored"].map { "\($0): \(counts[$0] ?? 0)" }
         if unknown > 0 { lines.append("unknown to the store: \(unknown)") }
-        if let count = counts[EvidenceNote.Outcome.full.name] { lines.append("without room: \(count)") }
+        if let count = counts[EvidenceNote.Outcome.full.rawValue] { lines.append("without room: \(count)") }
         if unacknowledged.count > 0 {
             lines.append("not acknowledged: \(unacknowledged.count), the first because \(unacknowledged.reason)")
         }

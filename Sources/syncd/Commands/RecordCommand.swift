@@ -1,11 +1,10 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
-import SyncCore
 
-struct Record: AsyncParsableCommand {
+struct RecordCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Record a purchase, a refund, or another fact.",
+        commandName: "record", abstract: "Record a purchase, a refund, or another fact.",
         discussion: """
             Each of these commands writes to the store on this device, and can be repeated: recording a known fact \
             adds nothing. On a server's store (--local sqlite:FILE --account NAME) the account must exist.
@@ -15,7 +14,7 @@ struct Record: AsyncParsableCommand {
             server. After an interruption, repeat the command with the same transaction.
             """,
         subcommands: [
-            RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordGrant.self,
+            RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordCredit.self,
             RecordFlag.self, RecordPending.self, RecordEvidence.self,
         ])
 }
@@ -31,7 +30,13 @@ struct TransactionOptions: ParsableArguments {
                 + "ones.", valueName: "date"))
     var signedAt: String?
 
-    func signatureDate() throws -> Timestamp? { try date(signedAt, option: "--signed-at") }
+    /// The date of the signature, which a statement by support cannot have.
+    func signatureDate(_ support: SupportOptions) throws -> Timestamp? {
+        guard signedAt == nil || !support.asServer else {
+            throw Failure(.usage, "--signed-at does not apply to --as-server: the server's word is dated now")
+        }
+        return try date(signedAt, option: "--signed-at")
+    }
 
     func reference(_ id: String, environment: EnvironmentID) -> TransactionReference {
         TransactionReference(store: StoreID(store), environment: environment, id: TransactionID(id))
@@ -78,50 +83,32 @@ struct RecordPurchase: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed(by: reason)
-        if support.asServer { return try await recordAsServer() }
         let evidence = Evidence.reported(
             ProductID(product), transaction: transaction.map { TransactionID($0) },
             date: try syncd.date(date, option: "--date"), quantity: quantity,
             expires: try syncd.date(expires, option: "--expires"), original: original.map { TransactionID($0) },
             isIntroductory: introductory, store: StoreID(origin.store), environment: options.catalog.environmentID,
-            signedAt: try origin.signatureDate())
-        let store = try await options.openStore(creating: creation)
-        let receipt = try await store.record(evidence)
-        let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
-        let transaction = receipt.transactions.first?.id.rawValue ?? ""
-        let end = try await acceleratedEnd(in: store)
-        try options.output.show(
-            .object(
-                [
-                    ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
-                    ("productID", .string(product)), ("isNew", .bool(isNew)),
-                ] + (end.map { [("expires", .string("\($0)"))] } ?? [])),
-            or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)"
-                + (end.map { ", in accelerated time until \($0)" } ?? ""))
+            signedAt: try origin.signatureDate(support))
+        let summary = "purchase of \(quantity) \(product)"
+        try await support.record(evidence, summary, reason.reason, creation, options) { store, receipt in
+            let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
+            let transaction = receipt.transactions.first?.id.rawValue ?? ""
+            let end = try await acceleratedEnd(in: store)
+            return (
+                [("transactionID", .string(transaction)), ("productID", .string(product)), ("isNew", .bool(isNew))]
+                    + (end.map { [("expires", .string("\($0)"))] } ?? []),
+                "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)"
+                    + (end.map { ", in accelerated time until \($0)" } ?? "")
+            )
+        }
     }
-}
 
-extension RecordPurchase {
     /// The end of the product's group in accelerated time; `nil` if time is not accelerated, or there is no end.
     private func acceleratedEnd(in store: EntitlementStore) async throws -> Timestamp? {
         guard store.catalog.policy.accelerates(options.catalog.environmentID),
             let group = store.catalog[product: ProductID(product)]?.kind.group
         else { return nil }
         return try await store.snapshot()[group: group]?.expires
-    }
-
-    private func recordAsServer() async throws {
-        let id = transaction ?? HostServices.system.randomUUID()
-        let date = try syncd.date(date, option: "--date")
-        let purchase = Purchase(
-            transaction: origin.reference(id, environment: options.catalog.environmentID), product: ProductID(product),
-            terms: nil, date: date ?? Timestamp(milliseconds: HostServices.system.now()), quantity: quantity,
-            originalID: original.map { TransactionID($0) },
-            storeExpiry: try syncd.date(expires, option: "--expires"), isIntroductory: introductory,
-            stamp: Stamp(logicalTime: .zero))
-        try await support.record(
-            .purchase(purchase), isDated: date != nil, "purchase of \(quantity) \(product)", reason.reason, origin,
-            creation, options)
     }
 }
 
@@ -159,26 +146,21 @@ struct RecordRefund: AsyncParsableCommand {
 
     func run() async throws {
         try support.checkIsUsed()
-        let date = try syncd.date(date, option: "--date")
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
-        guard !support.asServer else {
-            let revocation = Revocation(
-                transaction: reference, revokedAt: date ?? Timestamp(milliseconds: HostServices.system.now()),
-                reason: SupportOptions.factReason, stamp: Stamp(logicalTime: .zero))
-            return try await support.record(.revocation(revocation), "refund", reason, origin, creation, options)
+        let evidence = Evidence.refunded(
+            reference, at: try syncd.date(date, option: "--date"), reason: reason,
+            signedAt: try origin.signatureDate(support))
+        try await support.record(evidence, "refund", reason, creation, options) { store, receipt in
+            let isNew = !receipt.newFacts.isEmpty
+            let isKnown = try await store.replay().facts[reference] != nil
+            let note = isKnown ? "" : " (the purchase is still unknown here)"
+            return (
+                [
+                    ("transactionID", .string(transaction)), ("isNew", .bool(isNew)),
+                    ("purchaseKnown", .bool(isKnown)),
+                ], "\(isNew ? "refunded" : "already refunded"): \(transaction) for \(store.account)\(note)"
+            )
         }
-        let store = try await options.openStore(creating: creation)
-        let fact = try await store.record(
-            .refunded(reference, at: date, reason: reason, signedAt: try origin.signatureDate())
-        ).newFacts.first
-        let isKnown = try await store.replay().facts[reference] != nil
-        let note = isKnown ? "" : " (the purchase is still unknown here)"
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
-                ("isNew", .bool(fact != nil)), ("purchaseKnown", .bool(isKnown)),
-            ]),
-            or: "\(fact == nil ? "already refunded" : "refunded"): \(transaction) for \(store.account)\(note)")
     }
 }
 
@@ -199,12 +181,8 @@ struct RecordFlag: AsyncParsableCommand {
         let store = try await options.openStore(creating: creation)
         let fact = try await store.flag(ProductID(product), isSet: !clear)
         let verb = fact == nil ? "unchanged" : clear ? "cleared" : "set"
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("productID", .string(product)),
-                ("isNew", .bool(fact != nil)),
-            ]),
-            or: "\(verb): flag of \(product) for \(store.account)")
+        let members: [(String, JSON)] = [("productID", .string(product)), ("isNew", .bool(fact != nil))]
+        try options.output.show((members, "\(verb): flag of \(product) for \(store.account)"), of: store)
     }
 }
 
@@ -224,13 +202,9 @@ struct RecordPending: AsyncParsableCommand {
     func run() async throws {
         let store = try await options.openStore(creating: creation)
         let id = ProductID(product)
-        let receipt = try await store.record(withdraw ? .withdrawn(id) : .deferred(id))
-        let verb = receipt.newFacts.isEmpty ? "unchanged" : withdraw ? "withdrawn" : "pending"
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("productID", .string(product)),
-                ("isNew", .bool(!receipt.newFacts.isEmpty)),
-            ]),
-            or: "\(verb): \(product) for \(store.account)")
+        let isNew = try await !store.record(withdraw ? .withdrawn(id) : .deferred(id)).newFacts.isEmpty
+        let verb = isNew ? withdraw ? "withdrawn" : "pending" : "unchanged"
+        let members: [(String, JSON)] = [("productID", .string(product)), ("isNew", .bool(isNew))]
+        try options.output.show((members, "\(verb): \(product) for \(store.account)"), of: store)
     }
 }
