@@ -1,4 +1,5 @@
 package import Entitlements
+import SyncService
 package import WrittenDates
 
 /// The configuration of the façade.
@@ -46,7 +47,10 @@ package struct ParseConfiguration: Sendable {
             throw ValueError(description: "the application id must be 1 to 128 visible ASCII characters without spaces")
         }
         let parts = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-        guard path.hasPrefix("/"), parts.allSatisfy({ !$0.isEmpty && Self.isPlain($0) }), parts.first != "v1" else {
+        guard path.hasPrefix("/"),
+            parts.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0.isASCIIAlphanumeric(or: "-_") } }),
+            parts.first != "v1"
+        else {
             throw ValueError(
                 description: "the path must be like /parse or /api/parse, without a slash at the end and not under "
                     + "/v1, not \"\(path.singleLine)\"")
@@ -94,17 +98,6 @@ package struct ParseConfiguration: Sendable {
         }
         classes.insert(name)
     }
-
-    private static func isPlain(_ part: Substring) -> Bool {
-        part.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-                true
-            default: false
-            }
-        }
-    }
 }
 
 /// The names of fields and classes.
@@ -117,13 +110,7 @@ enum ParseName {
 
     /// Returns `true` for a letter, followed by letters, digits and underscores.
     static func isField(_ name: String) -> Bool {
-        guard (1...64).contains(name.utf8.count), let first = name.utf8.first, isLetter(first) else { return false }
-        return name.utf8.allSatisfy {
-            isLetter($0) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: "_")
-        }
-    }
-
-    private static func isLetter(_ byte: UInt8) -> Bool {
-        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+        (1...64).contains(name.utf8.count) && name.utf8.first?.isASCIILetter == true
+            && name.utf8.allSatisfy { $0.isASCIIAlphanumeric(or: "_") }
     }
 }

@@ -16,7 +16,7 @@ struct ParseUser: Codable, Hashable, Sendable {
     /// The key of the entry of the anonymous id; `nil` for a user with a password.
     var anonymous: String?
     /// The relative changes that were applied last, so that a repeated one is applied once.
-    var applied = AppliedRequests()
+    var applied: [RequestMark] = []
     /// The sign-up, so that it can be repeated; `nil` for a user that was created otherwise.
     var signUp: RequestMark?
     /// True for a user of an import that is not complete.
@@ -45,6 +45,8 @@ struct RequestMark: Codable, Hashable, Sendable {
     static let window: Int64 = 65_000
     /// The time for which an equal request with the same id of its own is a repetition, in milliseconds: five attempts.
     static let windowWithID: Int64 = 5 * window
+    /// The number of requests that are kept: more than a batch has.
+    static let capacity = 64
 }
 
 extension [RequestMark] {
@@ -60,36 +62,16 @@ extension [RequestMark] {
                 && mark.at - known.at <= window
         }
     }
-}
-
-/// The relative changes that were applied last.
-struct AppliedRequests: Codable, Hashable, Sendable {
-    private var items: [RequestMark] = []
-
-    /// The number of requests that are kept: more than a batch has.
-    private static let capacity = 64
-
-    init() {}
-
-    init(from decoder: any Decoder) throws { items = try decoder.singleValueContainer().decode([RequestMark].self) }
-
-    func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(items)
-    }
-
-    /// Returns `true` if a request with this mark was applied.
-    func contains(_ mark: RequestMark) -> Bool { items.index(repeatedBy: mark) != nil }
 
     /// Remembers a request, or the time of its repetition, and forgets those that are too old to be repeated.
-    mutating func add(_ mark: RequestMark) {
+    mutating func remember(_ mark: RequestMark) {
         var newest = mark
-        if let index = items.index(repeatedBy: mark) {
-            newest = items.remove(at: index)
+        if let index = index(repeatedBy: mark) {
+            newest = remove(at: index)
             newest.at = mark.at
         }
-        items.removeAll { mark.at - $0.at > RequestMark.windowWithID }
-        items = items.suffix(Self.capacity - 1) + [newest]
+        removeAll { mark.at - $0.at > RequestMark.windowWithID }
+        self = suffix(RequestMark.capacity - 1) + [newest]
     }
 }
 
@@ -114,7 +96,7 @@ struct ParseObjects: Codable, Hashable, Sendable {
 
     var items: [Item] = []
     /// The relative changes that were applied last; `nil` if there were none.
-    var applied: AppliedRequests?
+    var applied: [RequestMark]?
 
     /// The largest size of all objects of a class and an account, in bytes.
     static let byteLimit = 256 << 10

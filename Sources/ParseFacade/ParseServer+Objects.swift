@@ -111,15 +111,15 @@ extension ParseServer {
             guard var objects = known, let index = objects.items.firstIndex(where: { $0.id == id }) else { return nil }
             var item = objects.items[index]
             var fields = (try? JSON(parsing: item.fields.utf8))?.members ?? [:]
-            var applied = objects.applied ?? AppliedRequests()
-            let isRepeated = applied.contains(mark)
+            var applied = objects.applied ?? []
+            let isRepeated = applied.index(repeatedBy: mark) != nil
             do throws(ParseError) { answer = try change.apply(to: &fields, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
             (item.fields, item.updatedAt) = (JSON.object(fields).canonicalText, mark.at)
             if change.isRelative {
-                applied.add(mark)
+                applied.remember(mark)
                 objects.applied = applied
             }
             objects.items[index] = item

@@ -133,10 +133,7 @@ extension ParseServer {
     }
 
     private func opened(_ text: String, by token: String) -> String? {
-        let digits = Array(text.utf8)
-        let bytes = stride(from: 0, to: digits.count - 1, by: 2).compactMap { index in
-            UInt8(String(decoding: digits[index...index + 1], as: UTF8.self), radix: 16)
-        }
+        guard let bytes = Hexadecimal.bytes(text.utf8) else { return nil }
         let id = zip(bytes, gateway.derivedBytes(for: "anonymous id", from: token)).map { $0 ^ $1 }
         return String(validating: id, as: UTF8.self)
     }

@@ -117,7 +117,7 @@ extension ParseServer {
             if let password { try check(password: password) }
             try check(providers: try providers(in: fields), of: user)
             let (save, account) = (try userSave(fields), caller.account.account)
-            let isRepeated = user.applied.contains(mark(of: request))
+            let isRepeated = user.applied.index(repeatedBy: mark(of: request)) != nil
             try save.check(against: try self.fields(of: user), isRepeated: isRepeated)
             let newName = name.flatMap { $0 == .string(user.username) ? nil : $0.string }
             if let newName, try await !gateway.isFree(newName, for: account) { throw ParseError.nameTaken }
@@ -244,13 +244,13 @@ extension ParseServer {
             guard var user = known, var members = (try? JSON(parsing: user.fields.utf8))?.members else {
                 return nil
             }
-            let isRepeated = user.applied.contains(mark)
+            let isRepeated = user.applied.index(repeatedBy: mark) != nil
             formerMail = members["email"]?.string
             do throws(ParseError) { answer = try save.apply(to: &members, isRepeated: isRepeated) } catch {
                 failure = error
                 return nil
             }
-            if save.change.isRelative { user.applied.add(mark) }
+            if save.change.isRelative { user.applied.remember(mark) }
             if user.signUp?.digest == mark.digest { user.signUp?.at = mark.at }
             user.fields = JSON.object(members).canonicalText
             user.updatedAt = mark.at

@@ -52,13 +52,13 @@ package struct ParseServer: RequestHandler {
     /// The response to a request.
     package func respond(to request: ServiceRequest) async -> ServiceResponse {
         var response = await route(request)
-        gateway.addOriginFields(to: &response.head.headerFields, for: request.head)
+        gateway.crossOrigin.addFields(to: &response.head.headerFields, for: request.head)
         return response
     }
 
     private func route(_ request: ServiceRequest) async -> ServiceResponse {
         guard request.head.method != .options else {
-            var response = gateway.preflight(
+            var response = gateway.crossOrigin.preflight(
                 request.head, methods: "GET, POST, PUT, DELETE, OPTIONS", fields: Self.allowedFields)
             response.route = "parse/other"
             return response

@@ -44,8 +44,8 @@ public struct VerifiedEvidence: Hashable, Sendable {
     /// The line that the evidence concerns, if it states one without a fact: a Stripe Checkout of a subscription names
     /// the owner before the first invoice is paid.
     package var line: TransactionReference?
-    /// Other names of transactions, learned from the evidence: a Stripe PaymentIntent stands for the invoice that it
-    /// pays, and an order of Google Play for all products that it sold. A revocation of the key is a revocation of all
+    /// Other names of transactions, learned from the evidence. A Stripe PaymentIntent stands for its invoice, and an
+    /// order of Google Play for all its products. A revocation of the key is a revocation of all
     /// its values.
     package var aliases: [TransactionReference: Set<TransactionReference>]
     /// The subscription that the one in the evidence replaces; `nil` if there is none.
@@ -70,7 +70,7 @@ public struct VerifiedEvidence: Hashable, Sendable {
     package init(
         kind: EvidenceKind, facts: [Fact], signedDate: Timestamp?, accountToken: String? = nil,
         line: TransactionReference? = nil, aliases: [TransactionReference: Set<TransactionReference>] = [:],
-        replaced: ReplacedSubscription? = nil, event: String = "", eventID: String = ""
+        event: String = "", eventID: String = ""
     ) {
         self.kind = kind
         self.facts = facts
@@ -78,7 +78,6 @@ public struct VerifiedEvidence: Hashable, Sendable {
         self.accountToken = accountToken
         self.line = line
         self.aliases = aliases
-        self.replaced = replaced
         self.event = event
         self.eventID = eventID
     }
@@ -93,12 +92,6 @@ package struct ReplacedSubscription: Hashable, Sendable {
     /// The start of the new subscription, at which the old one ends; `nil` if the old one first runs to the end of its
     /// period.
     package var endedAt: Timestamp?
-
-    /// Creates the description of a replaced subscription.
-    package init(name: TransactionReference, endedAt: Timestamp?) {
-        self.name = name
-        self.endedAt = endedAt
-    }
 }
 
 /// A statement about all purchases of a subscription: those that are not current grant nothing after an end.
@@ -127,10 +120,5 @@ package struct UnacknowledgedPurchase: Hashable, Sendable {
     package var purchaseToken: String
     /// The package of the app. The answers of Google do not state it, so the caller adds it.
     package var packageName = ""
-
-    /// Creates a description of a purchase.
-    package init(isSubscription: Bool, product: ProductID, purchaseToken: String) {
-        (self.isSubscription, self.product, self.purchaseToken) = (isSubscription, product, purchaseToken)
-    }
 }
 #endif

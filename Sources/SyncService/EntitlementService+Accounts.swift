@@ -85,7 +85,7 @@ extension EntitlementService {
     /// - Returns: `false` if the account is already erased.
     func beginErasure(of account: Account, by credential: VerifiedCredential?) async throws -> Bool {
         let erasure = sweeper.erasure
-        // Before the mark, so that a crash after it leaves an erasure that the sweeper finishes.
+        // Before the mark. After a crash between the two, the sweeper finishes the erasure.
         try await erasure.schedule(account)
         guard try await erasure.begin(account, by: credential) else { return false }
         // Again, because a sweep between the two found an account without a mark.
@@ -120,7 +120,7 @@ extension EntitlementService {
         guard case .account(let caller) = try await authenticator.caller(field), caller.session == nil,
             let name = caller.account.name
         else { throw RequestError(.forbidden, "an account without a password needs a token of another issuer") }
-        let record = try await ExternalAccounts(records: accounts.records, host: host).renew(caller)
+        let record = try await authenticator.renew(caller)
         guard let record else { throw RequestError.outdatedCredential }
         guard let account = record.activeAccount else {
             throw RequestError(.conflict, "the account is being erased; try again when that has finished")

@@ -15,17 +15,12 @@ extension EntitlementService {
         var response = HTTPResponse(status: .ok)
         response.headerFields[.eTag] = tag.description
         response.headerFields[.cacheControl] = "no-cache"
-        if let field = call.fields[.ifNoneMatch] {
-            let isKnown: Bool
-            switch TagCondition(field) {
-            case nil: throw RequestError(.badRequest, "If-None-Match must be * or a list of entity tags")
-            case .anything: isKnown = true
-            case .tags(let tags): isKnown = tags.contains { $0.text == tag.text }
-            }
-            if isKnown {
-                response.status = .notModified
-                return ServiceResponse(response)
-            }
+        guard let isKnown = call.fields.isKnown(tag) else {
+            throw RequestError(.badRequest, "If-None-Match must be * or a list of entity tags")
+        }
+        if isKnown {
+            response.status = .notModified
+            return ServiceResponse(response)
         }
         response.headerFields[.contentType] = "application/json"
         return ServiceResponse(response, body: configuration.catalogJSON)
@@ -75,13 +70,11 @@ extension EntitlementService {
     ) async throws -> EntitlementsResponse.Reading? {
         guard let known = ledgers.decoder.cache.answer(of: keys.ledger, in: environment), known.holds(at: instant)
         else { return nil }
-        let results = try await store.read([
-            ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.serverLedger, unless: known.serverLedger),
-        ]).outcome
-        guard results.count == 2 else { throw LedgerRules.incomplete }
-        for (result, version) in zip(results, [known.ledger, known.serverLedger]) {
-            guard try result.get() == (version == nil ? .absent : .unchanged) else { return nil }
-        }
+        let (ledger, serverLedger) = try await store.read(
+            ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.serverLedger, unless: known.serverLedger))
+        guard ledger == (known.ledger == nil ? .absent : .unchanged),
+            serverLedger == (known.serverLedger == nil ? .absent : .unchanged)
+        else { return nil }
         return known.reading(at: instant)
     }
 
@@ -91,20 +84,12 @@ extension EntitlementService {
     ) async throws -> EntitlementsResponse.Reading {
         // Without the policy in the server ledger, statements of clients would count.
         try await ledgerRules(of: caller).checkPolicy()
-        let entries = try await ledgerEntries(of: caller.keys)
+        let entries = try await store.ledgerEntries(caller.keys)
         return try await ledgers.decoder.entitlements(
-            of: caller, catalog: catalog, environment: environment, ledger: entries[0], serverLedger: entries[1],
-            at: instant
+            of: caller, catalog: catalog, environment: environment, entries, at: instant
         ) { [limiter, host] byteCount in
             try limiter.takeReads(
                 byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         }
-    }
-
-    /// The account's ledger and its server ledger.
-    func ledgerEntries(of keys: LedgerKeys) async throws -> [Entry?] {
-        let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.serverLedger)]).outcome
-        guard results.count == 2 else { throw LedgerRules.incomplete }
-        return try results.map { if case .found(let entry) = try $0.get() { entry } else { nil } }
     }
 }

@@ -2,6 +2,7 @@ import EntitlementSync
 package import HTTPTypes
 package import SyncCore
 import SyncProtocol
+import Synchronization
 
 /// The HTTP interface of a server under `/v1`: it turns requests into responses, without a framework, over any store
 /// with compare-and-swap. Several services may share one store.
@@ -18,7 +19,7 @@ package final class EntitlementService: RequestHandler {
     let devices: DeviceAuthorizations
     let owners: TransactionOwners
     let recorder: EvidenceRecorder
-    let contentPasses = ContentPasses()
+    let contentPasses = Mutex(WeightedCache<String, VerifiedContentPass>(capacity: VerifiedContentPass.capacity))
     let onEvidence: @Sendable (EvidenceNote) -> Void
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
@@ -191,7 +192,7 @@ package final class EntitlementService: RequestHandler {
         if !clockGuard.isWrong { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.copyRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
-        CrossOrigin(origins: configuration.origins).addFields(to: &fields, for: request.headerFields.value(of: .origin))
+        configuration.crossOrigin.addFields(to: &fields, for: request)
     }
 
     /// The key-value service for the keys that the caller of a request can reach, under the rules for these keys.
@@ -235,8 +236,7 @@ package final class EntitlementService: RequestHandler {
             try self.limiter.openStream(account: name)
         }
         let listening = hub.listen(service.scope, origin: account?.origin, expires: account?.expires ?? .max) {
-            [limiter] in
-            if let ticket { limiter.streams.give(ticket) }
+            ticket?.give()
         }
         // The token may have been revoked after it was verified and before the hub had this listener.
         do { _ = try await identify(call.request.head, peer: call.peer) } catch {

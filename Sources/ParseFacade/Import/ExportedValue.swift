@@ -1,4 +1,5 @@
 import Entitlements
+import SyncService
 
 // Values as mongoexport writes them: extended JSON of versions 1 and 2.
 extension JSON {
@@ -63,7 +64,7 @@ extension JSON {
     private static func withColon(_ text: String) -> String {
         let end = Array(text.utf8.suffix(5))
         guard end.count == 5, [UInt8(ascii: "+"), UInt8(ascii: "-")].contains(end[0]),
-            end.dropFirst().allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
+            end.dropFirst().allSatisfy(\.isASCIIDigit)
         else { return text }
         return "\(text.dropLast(2)):\(text.suffix(2))"
     }

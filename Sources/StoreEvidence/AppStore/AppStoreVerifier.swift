@@ -44,7 +44,7 @@ public struct AppStoreVerifier: Sendable {
     /// Verifies a transaction of StoreKit 2, which states a purchase and its status.
     ///
     /// A transaction with a `revocationDate` states a revocation. One without states that the purchase was not revoked
-    /// when it was signed, which reinstates a purchase that was revoked earlier.
+    /// when it was signed. It reinstates a purchase whose revocation is older.
     ///
     /// - Throws: ``EvidenceError`` with the failed check. It is transient if the clock at `now` is behind.
     public func transaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> VerifiedEvidence {
@@ -129,36 +129,6 @@ public struct AppStoreVerifier: Sendable {
         }
     }
 
-    /// Verifies an app receipt, a PKCS#7 container in DER, and returns everything that it states.
-    ///
-    /// A purchase that a receipt does not list is not revoked, because consumables and refunded purchases vanish from
-    /// receipts.
-    ///
-    /// - Parameters:
-    ///   - bytes: The receipt, without base64.
-    ///   - now: The current time.
-    ///   - deviceID: The identifier of the device for which the receipt was issued: the 16 bytes of
-    ///     `identifierForVendor`, or the 6 bytes of a Mac's network address. If `nil`, the device is not checked.
-    /// - Throws: ``EvidenceError`` with the failed check.
-    public func receipt(
-        _ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]? = nil
-    ) throws(EvidenceError) -> VerifiedEvidence {
-        try receipt(bytes, now: now, expiryTime: now, deviceID: deviceID)
-    }
-
-    /// Verifies an app receipt whose creation date is bounded by another time than its expiry.
-    ///
-    /// - Parameters:
-    ///   - now: The time that bounds the creation date from above.
-    ///   - expiryTime: The time at which a receipt of a volume purchase must not have expired. The creation date takes
-    ///     its place if it is later.
-    package func receipt(
-        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp, deviceID: [UInt8]?
-    ) throws(EvidenceError) -> VerifiedEvidence {
-        try ReceiptVerifier(bundleIDs: bundleIDs, environments: environments, chains: chains)
-            .evidence(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
-    }
-
     private func signedTransaction(_ jws: String, now: Timestamp) throws(EvidenceError) -> SignedTransaction {
         try SignedTransaction(try signedMessage(jws, .transaction, EvidenceLimits.transaction, now: now))
     }
@@ -194,7 +164,7 @@ public struct AppStoreVerifier: Sendable {
         }
     }
 
-    private func check(bundleID: String, _ name: String) throws(EvidenceError) {
+    func check(bundleID: String, _ name: String) throws(EvidenceError) {
         guard bundleIDs.contains(bundleID) else {
             throw EvidenceError(
                 .app, "\(name) is for the app \"\(bundleID.singleLine)\", which is not one of the configured ones")

@@ -19,16 +19,12 @@ final class AppleChains: Sendable {
     /// Marks the certificates that sign receipts and transactions.
     static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113_635, 100, 6, 11, 1]
 
-    private struct Cache {
-        var intermediates: [[UInt8]: AppleCertificate] = [:]
-        var leaves: [[UInt8]: AppleCertificate] = [:]
-    }
-
-    /// Apple uses a handful of certificates at a time.
-    private static let capacity = 64
+    /// The number of cached certificates. Apple uses a handful of them at a time.
+    private static let capacity = 128
 
     private let roots: [Certificate]
-    private let cache = Mutex(Cache())
+    /// The certificates that passed: intermediate ones by their digest, and leaves by the digests of both.
+    private let passed = Mutex<[[UInt8]: AppleCertificate]>([:])
 
     init(_ roots: EvidenceRoots) { self.roots = roots.certificates }
 
@@ -44,36 +40,35 @@ final class AppleChains: Sendable {
         leaf: [UInt8], intermediate: [UInt8], at date: Timestamp, allowsSHA1: Bool = false
     ) throws(EvidenceError) -> Certificate.PublicKey {
         let digest = Array(SHA256.hash(data: intermediate))
+        let issuer = try certificate(intermediate, "intermediate", digest, at: date, allowsSHA1: allowsSHA1) {
+            (issuer) throws(EvidenceError) in try check(intermediate: issuer, at: date)
+        }
         let path = digest + Array(SHA256.hash(data: leaf))
-        let (knownIntermediate, knownLeaf) = cache.withLock { ($0.intermediates[digest], $0.leaves[path]) }
-        let issuer: AppleCertificate
-        if let knownIntermediate {
-            issuer = knownIntermediate
-        } else {
-            issuer = try AppleCertificate(intermediate, "intermediate")
-        }
-        if !allowsSHA1 { try issuer.checkDigest() }
-        if knownIntermediate != nil {
-            try issuer.checkValidity(at: date)
-        } else {
-            try check(intermediate: issuer, at: date)
-            cache.withLock { cache in
-                if cache.intermediates.count >= Self.capacity { cache.intermediates = [:] }
-                cache.intermediates[digest] = issuer
-            }
-        }
-        let signer = if let knownLeaf { knownLeaf } else { try AppleCertificate(leaf, "signer's") }
-        if !allowsSHA1 { try signer.checkDigest() }
-        guard knownLeaf == nil else {
-            try signer.checkValidity(at: date)
-            return signer.certificate.publicKey
-        }
-        try check(leaf: signer, issuer: issuer, at: date)
-        cache.withLock { cache in
-            if cache.leaves.count >= Self.capacity { cache.leaves = [:] }
-            cache.leaves[path] = signer
+        let signer = try certificate(leaf, "signer's", path, at: date, allowsSHA1: allowsSHA1) {
+            (signer) throws(EvidenceError) in try check(leaf: signer, issuer: issuer, at: date)
         }
         return signer.certificate.publicKey
+    }
+
+    /// Returns a certificate that has passed `check` before, or passes it now. The dates of its validity are compared
+    /// each time.
+    private func certificate(
+        _ bytes: [UInt8], _ name: String, _ key: [UInt8], at date: Timestamp, allowsSHA1: Bool,
+        _ check: (AppleCertificate) throws(EvidenceError) -> Void
+    ) throws(EvidenceError) -> AppleCertificate {
+        let known = passed.withLock { $0[key] }
+        let certificate = if let known { known } else { try AppleCertificate(bytes, name) }
+        if !allowsSHA1 { try certificate.checkDigest() }
+        guard known == nil else {
+            try certificate.checkValidity(at: date)
+            return certificate
+        }
+        try check(certificate)
+        passed.withLock { passed in
+            if passed.count >= Self.capacity { passed = [:] }
+            passed[key] = certificate
+        }
+        return certificate
     }
 
     private func check(intermediate: AppleCertificate, at date: Timestamp) throws(EvidenceError) {

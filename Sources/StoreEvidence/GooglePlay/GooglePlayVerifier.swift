@@ -88,22 +88,15 @@ public struct GooglePlayVerifier: Sendable {
         let quantity = try object.quantity() ?? 1
         let identity = PlayIdentity(
             order: try object.id("orderId"), purchaseToken: try object.required("purchaseToken"))
-        var facts: [Fact] = []
-        var aliases: [TransactionReference: Set<TransactionReference>] = [:]
-        for product in try products(of: object) {
-            let transaction = try identity.transaction(of: product, in: .production)
-            let line = try identity.line(of: product, in: .production)
-            try identity.addAliases(of: product, in: .production, to: &aliases)
-            facts.append(
-                .purchase(
-                    Purchase(
-                        transaction: transaction, product: product, terms: nil, date: date, quantity: quantity,
-                        originalID: line == transaction ? nil : line.id, stamp: .signed(at: date))))
-        }
         var evidence = VerifiedEvidence(
-            kind: .googlePlay, facts: facts, signedDate: date,
-            accountToken: try object.string("obfuscatedAccountId")?.lowercased(),
-            aliases: aliases)
+            kind: .googlePlay, facts: [], signedDate: date,
+            accountToken: try object.string("obfuscatedAccountId")?.lowercased())
+        for product in try products(of: object) {
+            var purchase = try identity.purchase(
+                of: product, in: .production, date: date, stamp: .signed(at: date), addingAliasesTo: &evidence)
+            purchase.quantity = quantity
+            evidence.facts.append(.purchase(purchase))
+        }
         evidence.subscription = try PlayIdentity(order: nil, purchaseToken: identity.purchaseToken).name()
         return evidence
     }

@@ -22,7 +22,7 @@ struct PlayIdentity {
     let purchaseToken: String
 
     /// Returns the transaction in which the order sold `product`.
-    func transaction(
+    private func transaction(
         of product: ProductID, in environment: EnvironmentID
     ) throws(EvidenceError) -> TransactionReference {
         try Self.reference("\(order ?? purchaseToken)/\(product)", in: environment)
@@ -38,9 +38,22 @@ struct PlayIdentity {
         try Self.reference(order ?? purchaseToken, in: .production)
     }
 
-    /// Adds the names that stand for the purchase of `product`: its order, and the purchase token, which stands for all
-    /// purchases of the line.
-    func addAliases(
+    /// Returns the purchase of `product`, and adds its aliases to `evidence`.
+    func purchase(
+        of product: ProductID, in environment: EnvironmentID, date: Timestamp, stamp: Stamp,
+        addingAliasesTo evidence: inout VerifiedEvidence
+    ) throws(EvidenceError) -> Purchase {
+        let transaction = try transaction(of: product, in: environment)
+        let line = try line(of: product, in: environment)
+        try addAliases(of: product, in: environment, to: &evidence.aliases)
+        return Purchase(
+            transaction: transaction, product: product, terms: nil, date: date,
+            originalID: line == transaction ? nil : line.id, stamp: stamp)
+    }
+
+    /// Adds the names that stand for the purchase of `product`: its order, and the purchase token. The token stands for
+    /// all purchases of the line.
+    private func addAliases(
         of product: ProductID, in environment: EnvironmentID,
         to aliases: inout [TransactionReference: Set<TransactionReference>]
     ) throws(EvidenceError) {

@@ -36,17 +36,12 @@ extension GooglePlayVerifier {
         let identity = PlayIdentity(order: try object.id("orderId"), purchaseToken: purchaseToken)
         for (product, quantity) in try quantities(of: object).sorted(by: { $0.key < $1.key }) {
             let left = state == "CANCELLED" ? 0 : quantity.left
-            let transaction = try identity.transaction(of: product, in: environment)
-            let line = try identity.line(of: product, in: environment)
-            try identity.addAliases(of: product, in: environment, to: &evidence.aliases)
-            evidence.facts.append(
-                .purchase(
-                    Purchase(
-                        transaction: transaction, product: product, terms: nil, date: date,
-                        quantity: left == 0 ? quantity.sold : left,
-                        originalID: line == transaction ? nil : line.id,
-                        stamp: statedAt.map(Stamp.signed) ?? Stamp(logicalTime: .zero))))
-            if left == 0 { evidence.facts.append(Self.refund(of: transaction, bought: date, statedAt)) }
+            var purchase = try identity.purchase(
+                of: product, in: environment, date: date,
+                stamp: statedAt.map(Stamp.signed) ?? Stamp(logicalTime: .zero), addingAliasesTo: &evidence)
+            purchase.quantity = left == 0 ? quantity.sold : left
+            evidence.facts.append(.purchase(purchase))
+            if left == 0 { evidence.facts.append(Self.refund(of: purchase.transaction, bought: date, statedAt)) }
             guard state == "PURCHASED", evidence.unacknowledged == nil,
                 try object.string("acknowledgementState") == PlayIdentity.unacknowledged
             else { continue }

@@ -140,10 +140,9 @@ private struct SubscriptionReader {
     private func read(
         _ begun: Line, _ start: Timestamp, into evidence: inout VerifiedEvidence
     ) throws(EvidenceError) {
-        let (item, product, identity, line) = (begun.item, begun.product, begun.identity, begun.line)
-        let expiry = begun.expiry
-        let transaction = try identity.transaction(of: product, in: environment)
-        try identity.addAliases(of: product, in: environment, to: &evidence.aliases)
+        let (item, product, expiry) = (begun.item, begun.product, begun.expiry)
+        var purchase = try begun.identity.purchase(
+            of: product, in: environment, date: start, stamp: stamp, addingAliasesTo: &evidence)
         let phase = try item.object("offerPhase")
         let isTrial = try phase?.object("freeTrial") != nil
         let isIntroductory = try phase?.object("introductoryPrice") != nil
@@ -152,15 +151,12 @@ private struct SubscriptionReader {
         let willRenew = isOn && state.mayRenew && !isLeaving
         let next = try item.object("deferredItemReplacement")?.string("productId").map { ProductID($0) }
         if let next { _ = try next.checked("deferredItemReplacement.productId") }
+        (purchase.storeExpiry, purchase.isIntroductory) = (expiry, isTrial || isIntroductory)
         evidence.facts += [
-            .purchase(
-                Purchase(
-                    transaction: transaction, product: product, terms: nil, date: start,
-                    originalID: line == transaction ? nil : line.id, storeExpiry: expiry,
-                    isIntroductory: isTrial || isIntroductory, stamp: stamp)),
+            .purchase(purchase),
             .renewalState(
                 RenewalState(
-                    line: line, willRenew: willRenew, graceEnd: state == .gracePeriod ? expiry : nil,
+                    line: begun.line, willRenew: willRenew, graceEnd: state == .gracePeriod ? expiry : nil,
                     isInBillingRetry: state == .gracePeriod || state == .onHold,
                     pendingProduct: RenewalState.pendingProduct(next, after: product, willRenew: willRenew),
                     stamp: stamp)),

@@ -64,9 +64,10 @@ private struct GrantKey {
         guard roots.contains(where: { $0.isValidSignature(message.signature, for: message.signed) }) else {
             throw GrantError(.root, "no pinned root has signed the statement about the server's key")
         }
-        server = try message.text("iss")
-        (start, end) = (try message.seconds("iat"), try message.seconds("exp"))
-        guard let bytes = Base64.url.decode(try message.text("x").utf8), bytes.count == 32,
+        let body = message.body
+        server = try body.text("iss")
+        (start, end) = (try body.seconds("iat"), try body.seconds("exp"))
+        guard let bytes = Base64.url.decode(try body.text("x").utf8), bytes.count == 32,
             let key = try? Curve25519.Signing.PublicKey(rawRepresentation: bytes)
         else { throw GrantError(.format, "x must be an Ed25519 key of 32 bytes in base64url") }
         self.key = key
@@ -101,13 +102,11 @@ private struct GrantMessage {
         guard let head = parts[0], let payload = parts[1], let signature = parts[2], signature.count == 64 else {
             throw GrantError(.format, "a segment is not base64url, or the signature does not have 64 bytes")
         }
-        (header, body) = try Self.reading { () throws(EvidenceError) in
+        (header, body) = try GrantError.reading { () throws(EvidenceError) in
             (try StoreObject(parsing: head), try StoreObject(parsing: payload))
         }
-        guard try Self.text("alg", of: header) == "EdDSA" else {
-            throw GrantError(.algorithm, "the algorithm must be EdDSA")
-        }
-        guard try Self.text("typ", of: header) == type else { throw GrantError(.type, "the type must be \(type)") }
+        guard try header.text("alg") == "EdDSA" else { throw GrantError(.algorithm, "the algorithm must be EdDSA") }
+        guard try header.text("typ") == type else { throw GrantError(.type, "the type must be \(type)") }
         guard !header.contains("crit") else {
             throw GrantError(.format, "critical header parameters are not supported")
         }
@@ -117,47 +116,45 @@ private struct GrantMessage {
 
     /// The statement about the key, from the header.
     func keyStatement() throws(GrantError) -> GrantMessage {
-        try GrantMessage(Array(try Self.text("key", of: header).utf8), type: SignedGrant.keyType)
+        try GrantMessage(Array(try header.text("key").utf8), type: SignedGrant.keyType)
     }
+}
 
-    func text(_ name: String) throws(GrantError) -> String { try Self.text(name, of: body) }
-
-    func seconds(_ name: String) throws(GrantError) -> Timestamp { try body.seconds(name) }
-
-    static func text(_ name: String, of object: StoreObject) throws(GrantError) -> String {
-        let text = try reading { () throws(EvidenceError) in try object.string(name) }
-        guard let text else { throw GrantError(.format, "the member \(name) is missing") }
-        return text
-    }
-
-    static func reading<Value>(_ body: () throws(EvidenceError) -> Value) throws(GrantError) -> Value {
+extension GrantError {
+    fileprivate static func reading<Value>(_ body: () throws(EvidenceError) -> Value) throws(GrantError) -> Value {
         do throws(EvidenceError) { return try body() } catch { throw GrantError(.format, error.reason) }
+    }
+
+    /// Reads the member `name`, which must be there.
+    fileprivate static func reading<Value>(
+        _ name: String, _ body: () throws(EvidenceError) -> Value?
+    ) throws(GrantError) -> Value {
+        guard let value = try reading(body) else { throw GrantError(.format, "the member \(name) is missing") }
+        return value
     }
 }
 
 extension StoreObject {
-    /// Returns a date in seconds since 1970 UTC (RFC 7519, section 2), which must be there.
+    fileprivate func text(_ name: String) throws(GrantError) -> String {
+        try GrantError.reading(name) { () throws(EvidenceError) in try string(name) }
+    }
+
+    /// Returns a date in seconds since 1970 UTC (RFC 7519, section 2).
     fileprivate func seconds(_ name: String) throws(GrantError) -> Timestamp {
-        let found = try GrantMessage.reading { () throws(EvidenceError) -> Timestamp? in
-            try date(name, unit: 1_000)
-        }
-        guard let found else { throw GrantError(.format, "the member \(name) is missing") }
-        return found
+        try GrantError.reading(name) { () throws(EvidenceError) in try date(name, unit: 1_000) }
     }
 }
 
 extension SignedGrant {
     fileprivate init(_ body: StoreObject) throws(GrantError) {
-        func text(_ name: String) throws(GrantError) -> String { try GrantMessage.text(name, of: body) }
-        let items = try GrantMessage.reading { () throws(EvidenceError) in
+        let items = try GrantError.reading("entitlements") { () throws(EvidenceError) in
             try body.object("entitlements")?.entries().map { (name, item) throws(EvidenceError) in
                 Item(EntitlementID(name), until: try item.date("until"), units: try item.integer("units"))
             }
         }
-        guard let items else { throw GrantError(.format, "the member entitlements is missing") }
         self.init(
-            server: try text("iss"), account: try text("sub"), device: try text("dev"),
-            environment: EnvironmentID(try text("env")), issued: try body.seconds("iat"),
+            server: try body.text("iss"), account: try body.text("sub"), device: try body.text("dev"),
+            environment: EnvironmentID(try body.text("env")), issued: try body.seconds("iat"),
             expires: try body.seconds("exp"), items: items)
     }
 }

@@ -24,16 +24,14 @@ struct StoreObject {
 
     /// Returns the text of a member; `nil` if it is missing, null or empty.
     func string(_ name: String) throws(EvidenceError) -> String? {
-        guard let reader = members[name] else { return nil }
-        let text = try content { () throws(InputError) in try reader.string() }
-        return text.isEmpty ? nil : text
+        let text = try value(name) { (reader) throws(InputError) in try reader.string() }
+        return text == "" ? nil : text
     }
 
     /// Returns an id, which may be written as a number; `nil` if it is missing, null or empty.
     func id(_ name: String) throws(EvidenceError) -> String? {
-        guard let reader = members[name] else { return nil }
-        let text = try content { () throws(InputError) in try reader.identifier() }
-        return text.isEmpty ? nil : text
+        let text = try value(name) { (reader) throws(InputError) in try reader.identifier() }
+        return text == "" ? nil : text
     }
 
     /// Returns an id that must not be missing or empty.
@@ -44,8 +42,7 @@ struct StoreObject {
 
     /// Returns a whole number; `nil` if the member is missing or null. Google writes 64-bit numbers as strings.
     func integer(_ name: String) throws(EvidenceError) -> Int64? {
-        guard let reader = members[name] else { return nil }
-        return try content { () throws(InputError) in try reader.wholeNumber() }
+        try value(name) { (reader) throws(InputError) in try reader.wholeNumber() }
     }
 
     /// Returns the quantity of a purchase; `nil` if the member is missing or null.
@@ -57,8 +54,7 @@ struct StoreObject {
 
     /// Returns a truth value; `false` if the member is missing or null.
     func bool(_ name: String) throws(EvidenceError) -> Bool {
-        guard let reader = members[name] else { return false }
-        return try content { () throws(InputError) in try reader.bool() }
+        try value(name) { (reader) throws(InputError) in try reader.bool() } ?? false
     }
 
     /// Returns a truth value that must not be missing or null.
@@ -79,14 +75,12 @@ struct StoreObject {
 
     /// Returns a date in RFC 3339; `nil` if the member is missing or null.
     func date(_ name: String) throws(EvidenceError) -> Timestamp? {
-        guard let reader = members[name] else { return nil }
-        return try content { () throws(InputError) in try reader.timestamp() }
+        try value(name) { (reader) throws(InputError) in try reader.timestamp() }
     }
 
     /// Returns a date in milliseconds or seconds since 1970; `nil` if the member is missing or null.
     func date(_ name: String, unit: Int64) throws(EvidenceError) -> Timestamp? {
-        guard let reader = members[name] else { return nil }
-        return try content { () throws(InputError) in try reader.date(unit: unit) }
+        try value(name) { (reader) throws(InputError) in try reader.date(unit: unit) }
     }
 
     /// Returns a date in milliseconds since 1970, which may have a fraction, as Xcode writes it; `nil` if the member is
@@ -105,8 +99,7 @@ struct StoreObject {
 
     /// Returns an object; `nil` if the member is missing or null.
     func object(_ name: String) throws(EvidenceError) -> StoreObject? {
-        guard let reader = members[name] else { return nil }
-        return try content { () throws(InputError) in try StoreObject(reader) }
+        try value(name) { (reader) throws(InputError) in try StoreObject(reader) }
     }
 
     /// The members, each of which must be an object, in ascending order of their names.
@@ -118,22 +111,12 @@ struct StoreObject {
 
     /// Returns an array of objects; empty if the member is missing or null.
     func objects(_ name: String) throws(EvidenceError) -> [StoreObject] {
-        guard let reader = members[name] else { return [] }
-        return try content { () throws(InputError) in
-            var objects: [StoreObject] = []
-            for element in try reader.array() { objects.append(try StoreObject(element)) }
-            return objects
-        }
+        try elements(name) { (element) throws(InputError) in try StoreObject(element) }
     }
 
     /// Returns an array of strings; empty if the member is missing or null.
     func strings(_ name: String) throws(EvidenceError) -> [String] {
-        guard let reader = members[name] else { return [] }
-        return try content { () throws(InputError) in
-            var strings: [String] = []
-            for element in try reader.array() { strings.append(try element.string()) }
-            return strings
-        }
+        try elements(name) { (element) throws(InputError) in try element.string() }
     }
 
     /// Returns another object, which Stripe writes either as its id or as the object itself; `nil` for an id.
@@ -165,6 +148,21 @@ struct StoreObject {
         } catch {
             return EvidenceError(.content, "\(error)")
         }
+    }
+
+    /// Reads a member; `nil` if it is missing or null.
+    private func value<Value>(
+        _ name: String, _ read: (JSONReader) throws(InputError) -> Value
+    ) throws(EvidenceError) -> Value? {
+        guard let reader = members[name] else { return nil }
+        return try content { () throws(InputError) in try read(reader) }
+    }
+
+    /// Reads the elements of an array; empty if the member is missing or null.
+    private func elements<Value>(
+        _ name: String, _ read: (JSONReader) throws(InputError) -> Value
+    ) throws(EvidenceError) -> [Value] {
+        try value(name) { (reader) throws(InputError) in try reader.array().map(read) } ?? []
     }
 
     private func content<Result>(_ read: () throws(InputError) -> Result) throws(EvidenceError) -> Result {

@@ -104,7 +104,8 @@ struct EncodedCertificate {
 struct ReceiptSigner {
     let issuer: DistinguishedName
     let serialNumber: Certificate.SerialNumber
-    let digest: ReceiptDigest
+    /// RSA with PKCS #1 v1.5 padding, and SHA-256 or SHA-1.
+    let algorithm: Certificate.SignatureAlgorithm
     let signature: ArraySlice<UInt8>
 
     init(_ node: ASN1Node) throws(EvidenceError) {
@@ -129,7 +130,15 @@ struct ReceiptSigner {
         }
         let signatureName = try Self.algorithm(
             try fields.next("signature algorithm"), "the signer's signature algorithm")
-        digest = try ReceiptDigest(digest: digestName, signature: signatureName)
+        switch (digestName, signatureName) {
+        // The signature algorithm is plain RSA, or names the same digest.
+        case (.sha256Digest, .plainRSA), (.sha256Digest, .sha256RSA): algorithm = .sha256WithRSAEncryption
+        case (.sha1Digest, .plainRSA), (.sha1Digest, .sha1RSA): algorithm = .sha1WithRSAEncryption
+        default:
+            throw EvidenceError(
+                .header,
+                "a receipt must be signed with RSA and SHA-256 or SHA-1, not with \(digestName) and \(signatureName)")
+        }
         signature = try fields.next("signature").octets("the signature")
         // Unsigned attributes prove nothing.
         _ = fields.next(tagged: 1)
@@ -145,30 +154,6 @@ struct ReceiptSigner {
             throw EvidenceError(.header, "\(name) has parameters, which RSA signatures of receipts do not use")
         }
         return identifier
-    }
-}
-
-/// A digest that a receipt may be signed with, always with RSA and PKCS #1 v1.5 padding.
-enum ReceiptDigest {
-    case sha1
-    case sha256
-
-    /// Maps a pair of algorithms. The signature algorithm is plain RSA, or names the same digest.
-    init(digest: ASN1ObjectIdentifier, signature: ASN1ObjectIdentifier) throws(EvidenceError) {
-        switch (digest, signature) {
-        case (.sha256Digest, .plainRSA), (.sha256Digest, .sha256RSA): self = .sha256
-        case (.sha1Digest, .plainRSA), (.sha1Digest, .sha1RSA): self = .sha1
-        default:
-            throw EvidenceError(
-                .header, "a receipt must be signed with RSA and SHA-256 or SHA-1, not with \(digest) and \(signature)")
-        }
-    }
-
-    var algorithm: Certificate.SignatureAlgorithm {
-        switch self {
-        case .sha1: .sha1WithRSAEncryption
-        case .sha256: .sha256WithRSAEncryption
-        }
     }
 }
 

@@ -21,26 +21,6 @@ struct ReceiptPurchase: Hashable {
     /// The date of an upgrade that has replaced the purchase; `nil` if there was none.
     var upgradedAt: Timestamp?
 
-    /// Checks the ids and the quantity. `place` returns the place of a field in messages.
-    func validate(_ place: (Field) -> String) throws(EvidenceError) {
-        func check(_ field: Field, _ validate: () throws(IdentifierError) -> Void) throws(EvidenceError) {
-            do {
-                try validate()
-            } catch {
-                throw EvidenceError(.content, "\(place(field)): \(error)")
-            }
-        }
-        try check(.transaction, transaction.validate)
-        try check(.product, product.validate)
-        if let original { try check(.original, original.validate) }
-        try checkQuantity(quantity, place(.quantity))
-    }
-
-    /// The fields that ``validate(_:)`` checks.
-    enum Field {
-        case transaction, product, original, quantity
-    }
-
     /// The purchase, followed by its revocation or upgrade if there is one.
     func facts(in environment: EnvironmentID, stamp: Stamp) -> [Fact] {
         let reference = TransactionReference(store: .appStore, environment: environment, id: transaction)
@@ -65,14 +45,17 @@ struct ReceiptPurchase: Hashable {
 extension ReceiptPurchase {
     /// Reads the purchase from the attributes of a receipt's attribute 17.
     init(_ attributes: ReceiptAttributes) throws(EvidenceError) {
-        transaction = TransactionID(try attributes.required(1703))
-        product = ProductID(try attributes.required(1702))
+        transaction = try TransactionID(attributes.required(1703)).checked(attributes.place(1703))
+        product = try ProductID(attributes.required(1702)).checked(attributes.place(1702))
         guard let date = try attributes.date(1704) else {
             throw EvidenceError(.content, "\(attributes.place(1704)), the purchase date, is missing")
         }
         self.date = date
         quantity = try attributes.integer(1701) ?? 1
-        original = try attributes.text(1705).map { TransactionID($0) }
+        try checkQuantity(quantity, "\(attributes.place(1701)), the quantity,")
+        original = try attributes.text(1705).map { (text) throws(EvidenceError) in
+            try TransactionID(text).checked(attributes.place(1705))
+        }
         expiry = try attributes.date(1708)
         let isTrial = try attributes.integer(1713) ?? 0
         let isIntroductory = try attributes.integer(1719) ?? 0
@@ -82,23 +65,10 @@ extension ReceiptPurchase {
         // Apple does not document this attribute, so another type must not refuse the receipt.
         isNonConsumable = (try? attributes.integer(1707)) == Self.nonConsumable && expiry == nil
         revokedAt = try attributes.date(1712)
-        try validate { field in
-            let place = attributes.place(Self.attribute(of: field))
-            return field == .quantity ? place + ", the quantity," : place
-        }
     }
 
     /// The value of attribute 1707 for a non-consumable. Subscriptions that renew have 3.
     private static let nonConsumable: Int64 = 0
-
-    private static func attribute(of field: Field) -> Int64 {
-        switch field {
-        case .quantity: 1701
-        case .product: 1702
-        case .transaction: 1703
-        case .original: 1705
-        }
-    }
 }
 
 extension ReceiptAttributes {

@@ -47,7 +47,7 @@ struct VerifyReceiptPurchases {
 struct VerifyReceiptRenewals {
     /// The states, in ascending order of their lines.
     let all: [RenewalState]
-    /// The entries that lack something without which they state nothing. They are left out.
+    /// The entries that were left out because a required member is missing, and the reasons.
     let warnings: [String]
 
     /// Reads the states of the subscriptions in `purchases`.
@@ -132,11 +132,14 @@ struct VerifyReceiptRenewals {
 extension ReceiptPurchase {
     /// Reads an element of `latest_receipt_info` or `in_app`.
     fileprivate init(_ members: JSONObjectReader, path: String) throws {
-        transaction = TransactionID(try members.required("transaction_id").identifier())
-        product = ProductID(try members.required("product_id").identifier())
+        transaction = TransactionID(try members.required("transaction_id").validIdentifier())
+        product = ProductID(try members.required("product_id").validIdentifier())
         date = try members.required("purchase_date_ms").date(unit: 1)
         quantity = try members["quantity"]?.wholeNumber() ?? 1
-        original = try members["original_transaction_id"]?.identifier().nonEmpty.map { TransactionID($0) }
+        try checkQuantity(quantity, "\(path).quantity")
+        original = try members["original_transaction_id"].flatMap { (reader) throws(InputError) in
+            try reader.identifier().isEmpty ? nil : TransactionID(try reader.validIdentifier())
+        }
         expiry = try members["expires_date_ms"]?.date(unit: 1)
         let isTrial = try members["is_trial_period"]?.flag() ?? false
         let isIntroductory = try members["is_in_intro_offer_period"]?.flag() ?? false
@@ -145,21 +148,7 @@ extension ReceiptPurchase {
         let cancelledAt = try members["cancellation_date_ms"]?.date(unit: 1)
         let isUpgraded = try members["is_upgraded"]?.flag() ?? false
         (revokedAt, upgradedAt) = isUpgraded ? (nil, cancelledAt) : (cancelledAt, nil)
-        try validate { "\(path).\(Self.member(of: $0))" }
     }
-
-    private static func member(of field: Field) -> String {
-        switch field {
-        case .transaction: "transaction_id"
-        case .product: "product_id"
-        case .original: "original_transaction_id"
-        case .quantity: "quantity"
-        }
-    }
-}
-
-extension String {
-    fileprivate var nonEmpty: String? { isEmpty ? nil : self }
 }
 
 /// Apple writes flags as strings. Servers that store answers often convert them, so both are read.

@@ -73,15 +73,9 @@ struct StripeSignature {
     }
 
     private static func bytes(hexadecimal text: Substring) -> [UInt8]? {
-        guard text.utf8.count == 64 else { return nil }
-        var bytes: [UInt8] = []
-        var high: UInt8?
-        for character in text {
-            guard character.isASCII, let digit = character.hexDigitValue.map(UInt8.init) else { return nil }
-            if let first = high { bytes.append(first << 4 | digit) }
-            high = high == nil ? digit : nil
-        }
-        return bytes
+        let digits = text.compactMap { $0.isASCII ? $0.hexDigitValue.map(UInt8.init) : nil }
+        guard text.utf8.count == 64, digits.count == 64 else { return nil }
+        return stride(from: 0, to: 64, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 }
 #endif

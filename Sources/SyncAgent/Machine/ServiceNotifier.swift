@@ -3,7 +3,7 @@ import Foundation
 /// Reports the state of the process to the service manager (sd_notify(3)). Without `NOTIFY_SOCKET` it does nothing.
 package struct ServiceNotifier: Sendable {
     private let path: String?
-    /// Half of the time after which the manager restarts a process that does not report; `nil` without a watchdog.
+    /// Half of the watchdog's timeout, after which the manager restarts the process; `nil` without a watchdog.
     package let watchdogInterval: Duration?
 
     /// - Parameter environment: The environment variables of the process.
@@ -49,11 +49,7 @@ package struct ServiceNotifier: Sendable {
 
     private func send(_ message: String) {
         guard let path else { return }
-        #if os(Linux)
-        let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        #else
-        let descriptor = socket(AF_UNIX, SOCK_DGRAM, 0)
-        #endif
+        let descriptor = SocketPath.open(isStream: false)
         guard descriptor >= 0 else { return }
         defer { close(descriptor) }
         // A manager that has gone away does not matter.

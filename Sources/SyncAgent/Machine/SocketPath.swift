@@ -5,6 +5,18 @@ package enum SocketPath {
     /// The longest path in bytes, without the terminating zero: 107 on Linux.
     package static let maximumByteCount = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
 
+    /// Creates a socket.
+    ///
+    /// - Returns: Its descriptor; negative after an error. Child processes do not inherit it.
+    static func open(isStream: Bool) -> Int32 {
+        #if os(Linux)
+        let type = isStream ? SOCK_STREAM : SOCK_DGRAM
+        return socket(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        #else
+        return socket(AF_UNIX, isStream ? SOCK_STREAM : SOCK_DGRAM, 0)
+        #endif
+    }
+
     /// Calls `body` with the address of `path`. A leading `@` stands for the abstract namespace of Linux.
     ///
     /// - Returns: `nil` if the path is too long.

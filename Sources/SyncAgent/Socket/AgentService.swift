@@ -10,7 +10,7 @@ package import SyncService
 /// Answers the requests of local programs on the agent's socket. The OpenAPI document describes them with the tag
 /// `Device`.
 package struct AgentService: RequestHandler {
-    /// The work that depends on the command's options.
+    /// The work that depends on the command's options. It may throw a `RequestError` to refuse the request.
     package struct Actions: Sendable {
         /// Logs in to an account with a password.
         package var logIn:
@@ -26,14 +26,6 @@ package struct AgentService: RequestHandler {
         ) {
             (self.logIn, self.logOut) = (logIn, logOut)
         }
-    }
-
-    /// The refusal of an action.
-    package enum Refusal: Error {
-        /// The request lacks something.
-        case invalid(String)
-        /// The process is configured otherwise.
-        case conflict(String)
     }
 
     /// The verifiers of what stores sign; `nil` for a store whose evidence is not accepted here.
@@ -194,11 +186,6 @@ package struct AgentService: RequestHandler {
     private func failure(_ error: any Error) -> ServiceResponse {
         switch error {
         case let error as RequestError: return error.response
-        case let error as Refusal:
-            switch error {
-            case .invalid(let reason): return .refusal(.badRequest, reason)
-            case .conflict(let reason): return .refusal(.conflict, reason)
-            }
         case let error as EntitlementError: return .refusal(Self.status(of: error), error.message)
         case let error as AccountError:
             return .refusal(error.isTransient ? .serviceUnavailable : .forbidden, error.message)

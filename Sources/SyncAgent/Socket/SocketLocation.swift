@@ -84,7 +84,7 @@ package struct SocketLocation: Sendable {
         case none
         /// A socket on which a program listens.
         case listener
-        /// A socket without a listener, which a process that was killed has left. The next process replaces it.
+        /// A socket without a listener, left by a killed process. The next process replaces it.
         case stale
     }
 
@@ -97,11 +97,7 @@ package struct SocketLocation: Sendable {
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw AgentError(.unsafe, "\(path) exists and is not a socket: remove it, or choose another path")
         }
-        #if os(Linux)
-        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        #else
-        let descriptor = socket(AF_UNIX, SOCK_STREAM, 0)
-        #endif
+        let descriptor = SocketPath.open(isStream: true)
         guard descriptor >= 0 else { return .stale }
         defer { close(descriptor) }
         let isAnswered = SocketPath.withAddress(path) { connect(descriptor, $0, $1) == 0 } ?? false

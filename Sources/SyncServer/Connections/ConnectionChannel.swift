@@ -62,12 +62,12 @@ struct ConnectionSetup {
     }
 
     private func setUp(_ channel: any Channel, _ peer: Peer) -> EventLoopFuture<Value> {
-        guard let disconnect = door.admission.connect(peer.connectionAddress) else {
+        guard let slot = door.admission.connect(peer.connectionAddress) else {
             // The channel is not registered yet, and a failure here would close the server channel. Close it later.
             channel.eventLoop.execute { channel.close(promise: nil) }
             return channel.eventLoop.makeSucceededFuture(Value(channel: channel))
         }
-        channel.closeFuture.whenComplete { _ in disconnect() }
+        channel.closeFuture.whenComplete { _ in slot.give() }
         door.connections.add(channel)
         return channel.eventLoop.makeCompletedFuture {
             // At most one read of input is buffered while a request is answered.

@@ -166,7 +166,7 @@ extension ConnectionHandler {
     }
 
     private func finishPieces(_ ticket: Budget.Ticket, _ answer: ServiceResponse, _ exchange: Exchange, _ sent: Int) {
-        door.admission.streams.give(ticket)
+        ticket.give()
         door.responder.metrics.endStream()
         door.responder.log(answer, exchange, byteCount: sent)
         endPieces = nil

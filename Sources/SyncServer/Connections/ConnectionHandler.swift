@@ -67,16 +67,16 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         state.close()
         context = nil
         loop?.ticker.remove(self)
-        drop(&incoming)
+        dropIncoming()
         waiting.removeAll()
         endPieces?()
         outgoing?.budget?.release()
         outgoing = nil
     }
 
-    private func drop(_ request: inout IncomingRequest?) {
-        request?.release(door.admission)
-        request = nil
+    private func dropIncoming() {
+        incoming?.release()
+        incoming = nil
     }
 
     // MARK: Arrivals
@@ -295,8 +295,7 @@ extension ConnectionHandler {
         guard let request = incoming else { return false }
         guard request.slot == nil else { return true }
         do throws(RequestError) {
-            let uploads = door.admission.uploads
-            incoming?.slot = try slot(of: uploads, for: request)
+            incoming?.slot = try slot(of: door.admission.uploads, for: request)
             return true
         } catch {
             refuse(error)
@@ -304,13 +303,12 @@ extension ConnectionHandler {
         }
     }
 
-    private func slot(of budget: Budget, for request: IncomingRequest) throws(RequestError) -> Admission.Slot {
+    private func slot(of budget: Budget, for request: IncomingRequest) throws(RequestError) -> Budget.Ticket {
         do throws(RequestError) {
-            return Admission.Slot(
-                budget: budget, ticket: try door.admission.take(of: budget, address: request.client.address))
+            return try door.admission.take(of: budget, address: request.client.address)
         } catch {
             guard door.responder.isOperator(request.head.headerFields) else { throw error }
-            return Admission.Slot(budget: budget, ticket: budget.force(1, address: request.client.address))
+            return budget.force(1, address: request.client.address)
         }
     }
 
@@ -329,14 +327,14 @@ extension ConnectionHandler {
             request.slot?.give()
             request.slot = slot
         } catch {
-            request.release(door.admission)
+            request.release()
             return send(door.responder.refusal(error, to: request.head), exchange)
         }
         start(&request, exchange)
     }
 
     private func start(_ request: inout IncomingRequest, _ exchange: Exchange) {
-        guard let context, let executor else { return request.release(door.admission) }
+        guard let context, let executor else { return request.release() }
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
@@ -353,7 +351,7 @@ extension ConnectionHandler {
         door.tasks.start(on: executor) { [asked, request] in
             var request = request
             let answer = await responder.respond(to: asked, in: budget, exchange)
-            request.release(responder.admission)
+            request.release()
             switch answer.body {
             case .bytes: bound.value.finish(answer, exchange, budget)
             case .stream(let pieces, let end): await Self.send(pieces, end, answer, exchange, bound)
@@ -378,7 +376,7 @@ extension ConnectionHandler {
     /// Answers an incomplete request. The rest of it is discarded.
     private func refuse(_ answer: ServiceResponse) {
         let exchange = Exchange(incoming, isStream: isStream)
-        drop(&incoming)
+        dropIncoming()
         state.refuse()
         send(answer, exchange)
     }

@@ -14,8 +14,8 @@ final class Admission: Sendable {
     let connections: Budget
     /// Loopback connections beyond ``connections``.
     let reservedConnections: Budget
-    /// Requests whose body did not arrive in the same read as the header. The limit is half that of ``requests``, so
-    /// that bodies that never arrive leave slots for requests that arrive completely.
+    /// Requests whose body did not arrive in the same read as the header. The limit is half that of ``requests``:
+    /// bodies that never arrive leave slots for complete requests.
     let uploads: Budget
     /// Complete requests, until the answer is known.
     let requests: Budget
@@ -45,26 +45,16 @@ final class Admission: Sendable {
         self.onRefusal = onRefusal
     }
 
-    /// A slot of ``uploads``, ``requests`` or ``operations``.
-    struct Slot: Sendable {
-        let budget: Budget
-        let ticket: Budget.Ticket
-
-        func give() { budget.give(ticket) }
-    }
-
     /// Counts a refusal.
     func count(_ refusal: Refusal) { onRefusal(refusal) }
 
     /// Admits a connection.
     ///
     /// - Parameter address: the client's address; `nil` for a trusted proxy, which has no address share.
-    /// - Returns: a closure that releases the connection; `nil` when the connection is refused.
-    func connect(_ address: ClientAddress?) -> (@Sendable () -> Void)? {
-        if let ticket = try? connections.take(address: address) { return { self.connections.give(ticket) } }
-        if address?.isLoopback == true, let ticket = try? reservedConnections.take() {
-            return { self.reservedConnections.give(ticket) }
-        }
+    /// - Returns: the slot of the connection; `nil` when the connection is refused.
+    func connect(_ address: ClientAddress?) -> Budget.Ticket? {
+        if let ticket = try? connections.take(address: address) { return ticket }
+        if address?.isLoopback == true, let ticket = try? reservedConnections.take() { return ticket }
         count(.connections)
         return nil
     }
@@ -148,7 +138,7 @@ final class ResponseBudget: Sendable {
             state.byteCount += ticket.amount
             return false
         }
-        if isOver { admission.answers.give(ticket) }
+        if isOver { ticket.give() }
     }
 
     /// Releases all bytes. Later reservations are released at once.
@@ -158,6 +148,6 @@ final class ResponseBudget: Sendable {
             defer { state.tickets = [] }
             return state.tickets
         }
-        for ticket in tickets { admission.answers.give(ticket) }
+        for ticket in tickets { ticket.give() }
     }
 }

@@ -8,7 +8,7 @@ struct IncomingRequest {
     let client: Peer.Client
     private(set) var body: [UInt8] = []
     /// The admission slot, once it is taken.
-    var slot: Admission.Slot?
+    var slot: Budget.Ticket?
     /// The reserved bytes of a long body.
     private var tickets: [Budget.Ticket] = []
     private var reservedByteCount = 0
@@ -58,8 +58,7 @@ struct IncomingRequest {
 
     /// Checks that the budget can take the announced body now, without reserving it.
     mutating func checkBudget(_ admission: Admission) throws(RequestError) {
-        let ticket = try admission.take(announcedByteCount, of: admission.bodies, address: client.address)
-        admission.bodies.give(ticket)
+        try admission.take(announcedByteCount, of: admission.bodies, address: client.address).give()
         // The system commits the memory only as it is written.
         body.reserveCapacity(announcedByteCount)
     }
@@ -92,9 +91,8 @@ struct IncomingRequest {
     }
 
     /// Releases the slot and the reserved bytes.
-    mutating func release(_ admission: Admission) {
-        slot?.give()
-        for ticket in tickets { admission.bodies.give(ticket) }
+    mutating func release() {
+        for ticket in tickets + [slot].compactMap(\.self) { ticket.give() }
         (slot, tickets, reservedByteCount) = (nil, [], 0)
     }
 }

@@ -21,15 +21,7 @@ enum AccessLine {
 
     /// Quotes a name that is empty or could be read as several words or lines.
     private static func quoted(_ name: String) -> String {
-        let isPlain = name.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."),
-                UInt8(ascii: "@"), UInt8(ascii: "+"), UInt8(ascii: ":"):
-                true
-            default: false
-            }
-        }
+        let isPlain = name.utf8.allSatisfy { $0.isASCIIAlphanumeric(or: "-_.@+:") }
         return isPlain && !name.isEmpty ? name : String(reflecting: name)
     }
 }

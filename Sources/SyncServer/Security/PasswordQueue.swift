@@ -50,7 +50,7 @@ final class PasswordQueue: Sendable {
 
     /// Releases a slot to the next address in turn.
     func leave(_ ticket: Budget.Ticket) {
-        budget.give(ticket)
+        ticket.give()
         state.withLock { state in
             guard !state.turns.isEmpty else {
                 state.idleSlots += 1

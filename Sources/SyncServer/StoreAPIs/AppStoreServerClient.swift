@@ -30,7 +30,7 @@ package struct AppStoreServerClient: Sendable {
     private static let millisecondsPerDay: Int64 = 86_400_000
     /// The distance of a start from the oldest notification, in milliseconds: Apple's clock may be ahead.
     private static let startMargin: Int64 = 60_000
-    /// The number of pages in a row that bring no new notification, from which a history counts as endless.
+    /// A history counts as endless after this number of consecutive pages without a new notification.
     private static let idlePageCount = 16
 
     /// Apple's codes for a page token that is invalid or has expired.
@@ -40,7 +40,6 @@ package struct AppStoreServerClient: Sendable {
     private let keyID: String
     private let bundleID: String
     private let signer: TokenSigner
-    private let baseURL: String
     private let connection: StoreAPIConnection
 
     /// Creates a client for one app in one environment.
@@ -73,15 +72,13 @@ package struct AppStoreServerClient: Sendable {
                 "the private key of the App Store Server API must be the .p8 file of the key \(keyID): PEM with a P-256"
                     + " key")
         }
-        self.baseURL = baseURL.hasSuffix("/") ? String(baseURL.dropLast()) : baseURL
-        _ = try StoreAPIConnection.request(.get, self.baseURL, setting: "the address of the App Store Server API")
         (self.issuerID, self.keyID, self.bundleID) = (issuerID, keyID, bundleID)
-        connection = StoreAPIConnection(
-            api: "the App Store Server API", transport: transport, host: host, retries: retries)
+        connection = try StoreAPIConnection(
+            api: "the App Store Server API", baseURL: baseURL, transport: transport, host: host, retries: retries)
     }
 
     /// The number of days for which Apple keeps notifications.
-    package var historyDays: Int64 { baseURL == Self.sandboxURL ? 30 : 180 }
+    package var historyDays: Int64 { connection.baseURL == Self.sandboxURL ? 30 : 180 }
 
     /// Reads all notifications of a period, the oldest page first.
     ///
@@ -125,8 +122,8 @@ package struct AppStoreServerClient: Sendable {
         }
     }
 
-    /// The start to send for `start`. A start that is older by less than a day is moved to the oldest notification, so
-    /// that a date exactly ``historyDays`` days ago is accepted.
+    /// The start to send for `start`. A start that is older by less than a day is moved to the oldest notification. So
+    /// a date exactly ``historyDays`` days ago is accepted.
     private func usableStart(_ start: Int64, end: Int64) throws(StoreAPIError) -> Int64 {
         let earliest = connection.host.now() - historyDays * Self.millisecondsPerDay
         guard start >= earliest - Self.millisecondsPerDay else {
@@ -197,10 +194,7 @@ package struct AppStoreServerClient: Sendable {
     private func send(
         _ method: HTTPRequest.Method, _ path: String, body: [UInt8] = [], object: String
     ) async throws(StoreAPIError) -> [UInt8] {
-        var request = try StoreAPIConnection.request(
-            method, baseURL + path, setting: "the address of the App Store Server API")
-        if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
-        return try await connection.send(.init(request: request, body: body)) { request throws(StoreAPIError) in
+        try await connection.send(method, path, json: body) { request throws(StoreAPIError) in
             request.headerFields[.authorization] = "Bearer \(try token())"
         } explain: { status, problem in
             switch status {
@@ -217,8 +211,8 @@ package struct AppStoreServerClient: Sendable {
             case 404:
                 StoreAPIError(
                     .notFound, status: status,
-                    "Apple does not know the \(object) of \(bundleID) at \(baseURL)\(problem); check the environment:"
-                        + " sandbox and production have separate addresses")
+                    "Apple does not know the \(object) of \(bundleID) at \(connection.baseURL)\(problem);"
+                        + " check the environment: sandbox and production have separate addresses")
             default: nil
             }
         }

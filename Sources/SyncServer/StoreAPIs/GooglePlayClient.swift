@@ -26,7 +26,6 @@ package final class GooglePlayClient: PlayLookup, Sendable {
 
     private let account: ServiceAccount
     private let packageName: String
-    private let baseURL: String
     private let connection: StoreAPIConnection
     private let cache = Mutex<CachedToken?>(nil)
 
@@ -47,10 +46,8 @@ package final class GooglePlayClient: PlayLookup, Sendable {
     ) throws(StoreAPIError) {
         account = try ServiceAccount(json: serviceAccountJSON)
         self.packageName = try StoreAPIConnection.encode(packageName, "the package name")
-        self.baseURL = baseURL.hasSuffix("/") ? String(baseURL.dropLast()) : baseURL
-        _ = try StoreAPIConnection.request(.get, self.baseURL, setting: "the address of the Play Developer API")
-        connection = StoreAPIConnection(
-            api: "the Play Developer API", transport: transport, host: host, retries: retries)
+        connection = try StoreAPIConnection(
+            api: "the Play Developer API", baseURL: baseURL, transport: transport, host: host, retries: retries)
     }
 
     private func look(_ kind: String, _ purchaseToken: String) async throws(StoreAPIError) -> [UInt8] {
@@ -187,11 +184,9 @@ package final class GooglePlayClient: PlayLookup, Sendable {
     private func attempt(
         _ method: HTTPRequest.Method, _ path: String, body: [UInt8]
     ) async throws(StoreAPIError) -> [UInt8] {
-        var request = try StoreAPIConnection.request(
-            method, "\(baseURL)/androidpublisher/v3/applications/\(packageName)/\(path)",
-            setting: "the address of the Play Developer API")
-        if !body.isEmpty { request.headerFields[.contentType] = "application/json" }
-        return try await connection.send(.init(request: request, body: body)) { request throws(StoreAPIError) in
+        try await connection.send(
+            method, "/androidpublisher/v3/applications/\(packageName)/\(path)", json: body
+        ) { request throws(StoreAPIError) in
             request.headerFields[.authorization] = "Bearer \(try await accessToken())"
         } explain: { status, problem in
             switch status {

@@ -21,9 +21,20 @@ struct StoreAPIConnection: Sendable {
 
     /// The name of the API for messages.
     let api: String
+    /// The address of the API, without a slash at the end.
+    let baseURL: String
     let transport: any HTTPTransport
     let host: HostServices
     let retries: RetryPolicy
+
+    /// - Throws: `invalidArgument` for an address to which credentials may not be sent.
+    init(
+        api: String, baseURL: String, transport: any HTTPTransport, host: HostServices, retries: RetryPolicy
+    ) throws(StoreAPIError) {
+        self.baseURL = baseURL.hasSuffix("/") ? String(baseURL.dropLast()) : baseURL
+        (self.api, self.transport, self.host, self.retries) = (api, transport, host, retries)
+        _ = try Self.request(.get, self.baseURL, setting: "the address of \(api)")
+    }
 
     /// Returns a request for `address`.
     ///
@@ -58,6 +69,17 @@ struct StoreAPIConnection: Sendable {
         }.joined()
     }
 
+    /// Sends a request for a path of the API with a JSON body, as ``send(_:authorize:explain:)`` does.
+    func send(
+        _ method: HTTPRequest.Method, _ path: String, json: [UInt8],
+        authorize: (inout HTTPRequest) async throws(StoreAPIError) -> Void,
+        explain: (_ status: Int, _ problem: StoreAPIProblem) -> StoreAPIError?
+    ) async throws(StoreAPIError) -> [UInt8] {
+        var request = try Self.request(method, baseURL + path, setting: "the address of \(api)")
+        if !json.isEmpty { request.headerFields[.contentType] = "application/json" }
+        return try await send(Call(request: request, body: json), authorize: authorize, explain: explain)
+    }
+
     /// Sends `call` until it succeeds or no retry is left, and returns the body of the successful response.
     ///
     /// - Parameters:
@@ -87,7 +109,7 @@ struct StoreAPIConnection: Sendable {
             guard failure.kind == .unavailable || failure.kind == .rateLimited else { throw failure }
             failedAttempts += 1
             var generator = host.generator
-            // The random pause is added to the requested one, so that servers that were rejected together do not
+            // The random pause is added to the requested one. Otherwise servers that were rejected together would
             // return together.
             guard
                 let delay = retries.delay(

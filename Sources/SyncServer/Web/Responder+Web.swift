@@ -15,7 +15,7 @@ extension Responder {
             return RequestError.nothingHere.response
         }
         var response = HTTPResponse(status: .ok)
-        response.headerFields[.eTag] = file.tag
+        response.headerFields[.eTag] = file.tag.description
         // Browsers must revalidate, so that a page and its scripts match. The entity tag makes that cheap.
         response.headerFields[.cacheControl] = "no-cache"
         for (name, value) in [
@@ -25,20 +25,11 @@ extension Responder {
             guard let name = HTTPField.Name(name) else { continue }
             response.headerFields[name] = value
         }
-        if let field = request.head.headerFields[.ifNoneMatch], Self.isKnown(file.tag, by: field) {
+        if request.head.headerFields.isKnown(file.tag) == true {
             response.status = .notModified
             return ServiceResponse(response)
         }
         response.headerFields[.contentType] = file.mediaType
         return ServiceResponse(response, body: file.bytes)
-    }
-
-    /// Returns `true` if `If-None-Match` matches `tag` by weak comparison (RFC 9110, section 13.1.2).
-    private static func isKnown(_ tag: String, by field: String) -> Bool {
-        switch TagCondition(field) {
-        case .anything: true
-        case .tags(let tags): tags.contains { EntityTag(strong: $0).description == tag }
-        case nil: false
-        }
     }
 }

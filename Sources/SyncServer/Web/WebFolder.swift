@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import NIOPosix
+import SyncProtocol
 import Synchronization
 
 /// The files of a web page, served from a folder at `/`.
@@ -13,8 +14,7 @@ package final class WebFolder: Sendable {
     struct File: Sendable {
         var bytes: [UInt8]
         var mediaType: String
-        /// The strong entity tag, including its quotation marks.
-        var tag: String
+        var tag: EntityTag
     }
 
     private struct Stamp: Hashable {
@@ -94,8 +94,8 @@ package final class WebFolder: Sendable {
         guard let data = try? handle.read(upToCount: Int(stamp.size)) ?? Data(), data.count == Int(stamp.size) else {
             return nil
         }
-        let digest = SHA256.hash(data: data).prefix(16).map { String(UInt16($0) + 256, radix: 16).dropFirst() }
-        let file = File(bytes: Array(data), mediaType: MediaTypes.of(name), tag: "\"\(digest.joined())\"")
+        let digest = Array(SHA256.hash(data: data).prefix(16))
+        let file = File(bytes: Array(data), mediaType: MediaTypes.of(name), tag: EntityTag(digest: digest))
         store(CachedFile(stamp: stamp, file: file), path)
         return file
     }

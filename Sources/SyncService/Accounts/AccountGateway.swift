@@ -1,6 +1,6 @@
 package import EntitlementSync
 package import Entitlements
-package import HTTPTypes
+import HTTPTypes
 import StoreEvidence
 package import SyncCore
 import SyncProtocol
@@ -18,6 +18,8 @@ package struct AccountGateway: Sendable {
     package var records: RecordStore { service.accounts.records }
     /// The server's catalogue.
     package var catalog: Catalog? { service.configuration.catalog }
+    /// The rules for web pages of the configured origins.
+    package var crossOrigin: CrossOrigin { service.configuration.crossOrigin }
     /// The clock and the source of randomness.
     package var host: HostServices { service.host }
 
@@ -50,21 +52,6 @@ package struct AccountGateway: Sendable {
         try service.limiter.admit(peer, now: host.now())
     }
 
-    /// Lets web pages of the configured origins read the response to `request`.
-    package func addOriginFields(to fields: inout HTTPFields, for request: HTTPRequest) {
-        CrossOrigin(origins: service.configuration.origins).addFields(
-            to: &fields, for: request.headerFields.value(of: .origin))
-    }
-
-    /// The answer to a preflight request of a web page.
-    ///
-    /// - Parameters:
-    ///   - methods: The methods that the path accepts.
-    ///   - fields: The header fields that a page may send.
-    package func preflight(_ request: HTTPRequest, methods: String, fields: String) -> ServiceResponse {
-        CrossOrigin(origins: service.configuration.origins).preflight(request, methods: methods, fields: fields)
-    }
-
     /// Counts a request without a valid session.
     package func admit(_ kind: StrangerRequest, _ peer: String) throws(RequestError) {
         try service.limiter.admit(stranger: peer, kind, now: host.now())
@@ -76,7 +63,7 @@ package struct AccountGateway: Sendable {
     ) async throws -> Value {
         let ticket = try service.limiter.enter(
             account: caller.account.name ?? "", isRead: isRead, byteCount: byteCount, now: host.now())
-        defer { service.limiter.requests.give(ticket) }
+        defer { ticket.give() }
         return try await body()
     }
 
@@ -98,9 +85,7 @@ package struct AccountGateway: Sendable {
         publish: (Account, Int64) async throws -> Bool = { _, _ in true }
     ) async throws -> AccountCaller? {
         let accounts = service.accounts
-        guard accounts.configuration.allowsSignUp else {
-            throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
-        }
+        try accounts.checkSignUp()
         try check(name: alias)
         guard try await isFree(alias, for: nil) else { return nil }
         // A hash of random bytes cannot be guessed.
@@ -131,23 +116,15 @@ package struct AccountGateway: Sendable {
         // First the record, so that all entries of the account are void at once.
         try await service.accounts.credentials.undoCreation(credential)
         try await AccountEntries(records: records).discard(credential.account)
-        let prefix = Holdings.prefix(of: credential.account)
-        for item in try await records.backend.list(prefix: prefix, after: nil, limit: 100).outcome.items {
-            try await records.backend.remove(item.key) { (_) throws(BackendError) in true }
-        }
+        try await records.backend.removeAll(under: Holdings.prefix(of: credential.account))
     }
 
     /// The account of a name and password.
     ///
     /// - Throws: ``RequestError`` with the code `invalid_grant` for a wrong name or password.
     package func logIn(_ name: String, password: String, peer: String) async throws -> AccountCaller? {
-        let accounts = service.accounts
-        let credential = try await accounts.credentials.check(
-            password: password, of: try await accounts.aliases.resolve(name), peer: peer)
-        guard try await accounts.credentials.isCurrent(credential) else { return nil }
-        try await accounts.aliases.reserveOwnName(of: credential.account)
-        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
-        return try await caller(credential.account, epoch: credential.epoch)
+        let (credential, isCurrent) = try await service.accounts.verify(name, password: password, peer: peer)
+        return !isCurrent ? nil : try await caller(credential.account, epoch: credential.epoch)
     }
 
     /// The caller of a session that began in `epoch`; `nil` if the epoch has ended or the account was erased.
@@ -163,10 +140,7 @@ package struct AccountGateway: Sendable {
 
     /// The current epoch of an account; `nil` if it was erased.
     package func epoch(of account: Account) async throws(BackendError) -> Int64? {
-        guard let name = account.name, let record = try await service.accounts.credentials.record(name),
-            record.activeAccount == account
-        else { return nil }
-        return record.epoch
+        try await records.epoch(of: account)
     }
 
     /// Checks that an account can have a name.
@@ -219,13 +193,10 @@ package struct AccountGateway: Sendable {
     ) async throws -> AccountCaller? {
         try check(password: password)
         let hash = try await service.accounts.credentials.hash(password, peer: peer)
-        let changed = try await service.accounts.credentials.change(caller.credential) { record in
-            (record.password, record.recoveryCodes) = (hash, [])
-            record.epoch += 1
+        guard let changed = try await service.accounts.replacePassword(of: caller.credential, with: hash) else {
+            throw RequestError.outdatedCredential
         }
-        guard let changed else { throw RequestError.outdatedCredential }
-        service.authenticator.forget(account: changed.name)
-        try await service.accounts.sessions.clear(before: changed)
+        try await service.accounts.endSessions(before: changed)
         service.hub.wakeUp()
         return try await self.caller(changed.account, epoch: changed.epoch)
     }
@@ -243,8 +214,8 @@ package struct AccountGateway: Sendable {
 
     /// The account's ledger and the server's ledger about it.
     package func ledgers(of caller: AccountCaller) async throws(BackendError) -> (account: Ledger, server: Ledger) {
-        let (entry, server) = try await entry(of: caller)
-        return (try await ledger(in: entry, caller.keys.ledger), server)
+        let entries = try await records.backend.ledgerEntries(caller.keys)
+        return try await ledgers(in: entries, caller.keys)
     }
 
     /// Adds facts to the account's ledger, as a device does.
@@ -255,12 +226,12 @@ package struct AccountGateway: Sendable {
     ) async throws {
         let rules = ErasureGuard(base: service.ledgerRules(of: caller), records: records, caller: caller)
         for _ in 0..<16 {
-            let (entry, server) = try await entry(of: caller)
-            let known = try await ledger(in: entry, caller.keys.ledger)
-            let new = try facts(known, server)
+            let entries = try await records.backend.ledgerEntries(caller.keys)
+            let known = try await ledgers(in: entries, caller.keys)
+            let new = try facts(known.account, known.server)
             guard !new.isEmpty else { return }
-            let value = LedgerDocument(ledger: known.joined(with: Ledger(new.map(\.record)))).encoded()
-            let precondition = entry.map { Precondition.matches($0.version) } ?? .absent
+            let value = LedgerDocument(ledger: known.account.joined(with: Ledger(new.map(\.record)))).encoded()
+            let precondition = entries.ledger.map { Precondition.matches($0.version) } ?? .absent
             if case .written = try await rules.write(value, to: caller.keys.ledger, if: precondition).outcome {
                 service.hub.wakeUp()
                 return
@@ -269,17 +240,16 @@ package struct AccountGateway: Sendable {
         throw BackendError(.busy, operation: .write, message: "the ledger keeps changing; try again")
     }
 
-    private func entry(of caller: AccountCaller) async throws(BackendError) -> (ledger: Entry?, server: Ledger) {
-        var entry: Entry?
-        if case .found(let found) = try await records.backend.read(caller.keys.ledger).outcome { entry = found }
-        var server: Entry?
-        if case .found(let found) = try await records.backend.read(caller.keys.serverLedger).outcome { server = found }
-        return (entry, try await ledger(in: server, caller.keys.serverLedger))
-    }
-
-    private func ledger(in entry: Entry?, _ key: EntryKey) async throws(BackendError) -> Ledger {
-        guard let entry else { return Ledger() }
-        return try await service.ledgers.decoder.ledger(in: entry, under: key)
+    private func ledgers(
+        in entries: LedgerEntries, _ keys: LedgerKeys
+    ) async throws(BackendError) -> (account: Ledger, server: Ledger) {
+        var ledgers = (account: Ledger(), server: Ledger())
+        let decoder = service.ledgers.decoder
+        if let entry = entries.serverLedger {
+            ledgers.server = try await decoder.ledger(in: entry, under: keys.serverLedger)
+        }
+        if let entry = entries.ledger { ledgers.account = try await decoder.ledger(in: entry, under: keys.ledger) }
+        return ledgers
     }
 }
 

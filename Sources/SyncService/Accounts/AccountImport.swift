@@ -5,9 +5,10 @@ package import SyncCore
 
 /// Creates the accounts of another system, each under the id that it had there and with a further name.
 ///
-/// The incarnation of such an account is derived from the id and from a secret of the store. So an import that was
-/// interrupted recognizes its own accounts and completes them, an account that was erased since does not return, and
-/// pseudonyms that are made of the incarnation cannot be computed from the id.
+/// The incarnation of such an account is derived from the id and from a secret of the store:
+/// - An interrupted import recognizes its own accounts and completes them.
+/// - An account that was erased since does not return.
+/// - Pseudonyms, which are made of the incarnation, cannot be computed from the id.
 package struct AccountImport: Sendable {
     private let records: RecordStore
     private let secret: String
@@ -92,9 +93,7 @@ package struct AccountImport: Sendable {
 
     /// The credential epoch of an imported account; `nil` if the account is not there.
     package func epoch(of account: Account) async throws(BackendError) -> Int64? {
-        guard let name = account.name else { return nil }
-        let record = try await records.account(name)?.value
-        return record?.activeAccount == account ? record?.epoch : nil
+        try await records.epoch(of: account)
     }
 
     /// The reason for which an account cannot have a name, as far as the store shows without a change.
@@ -162,7 +161,7 @@ package struct AccountImport: Sendable {
         try await AccountEntries(records: records).discard(account)
         try await AccountDirectory(backend: records.backend).forget(account)
         let key = try AccountRecord.key(of: name)
-        // A password that was changed since belongs to a user who has logged in.
+        // If the password was changed since, the user has logged in.
         func isNew(_ record: AccountRecord) -> Bool { record.activeAccount == account && record.epoch == Self.epoch }
         try await records.remove(key, as: AccountRecord.self) { isNew($0) && $0.erased.isEmpty }
         // The incarnations that can never be created stay listed.

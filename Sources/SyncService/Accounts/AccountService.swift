@@ -28,9 +28,7 @@ struct AccountService: Sendable {
     /// Creates the account `name`. If one with the same folded name exists and has this password, begins a session
     /// instead, so that two devices that sign up at the same time share one account.
     func signUp(_ name: String, password: String, peer: String) async throws -> SignUp {
-        guard configuration.allowsSignUp else {
-            throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
-        }
+        try checkSignUp()
         try check(newPassword: password)
         // An existing account may have a name that a new one may not have.
         if let session = try await join(name, password, peer) { return SignUp(session: session, recoveryCodes: nil) }
@@ -55,7 +53,13 @@ struct AccountService: Sendable {
         throw BackendError(.busy, message: "the name is being registered elsewhere; try again")
     }
 
-    /// The number of times that a sign-up competes with others that are under way for its name.
+    /// Checks that clients may create accounts.
+    func checkSignUp() throws(RequestError) {
+        guard !configuration.allowsSignUp else { return }
+        throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
+    }
+
+    /// The number of times that a sign-up competes with concurrent ones for its name.
     private static let signUpAttempts = 8
 
     /// Begins a session of the account that `name` means; `nil` if there is none.
@@ -74,14 +78,22 @@ struct AccountService: Sendable {
 
     /// Begins a session of the account `name` by its password.
     func logIn(_ name: String, password: String, peer: String) async throws -> IssuedSession {
+        try await sessions.begin(try await verify(name, password: password, peer: peer).credential)
+    }
+
+    /// Checks the password of the account that `name` means, and repairs a sign-up that was interrupted between its two
+    /// writes.
+    ///
+    /// - Returns: The credential, and `true` if its epoch still lasts.
+    func verify(
+        _ name: String, password: String, peer: String
+    ) async throws -> (credential: VerifiedCredential, isCurrent: Bool) {
         let name = try await aliases.resolve(name)
         let credential = try await credentials.check(password: password, of: name, peer: peer)
-        // Repairs a sign-up that was interrupted between the two writes.
-        if try await credentials.isCurrent(credential) {
-            try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
-            try await aliases.reserveOwnName(of: credential.account)
-        }
-        return try await sessions.begin(credential)
+        guard try await credentials.isCurrent(credential) else { return (credential, false) }
+        try await AccountDirectory(backend: records.backend).adopt(credential.account, isRevivable: false)
+        try await aliases.reserveOwnName(of: credential.account)
+        return (credential, true)
     }
 
     /// Replaces the password by means of a recovery code. All sessions end and all recovery codes become invalid,
@@ -114,7 +126,7 @@ struct AccountService: Sendable {
         try await endSessions(before: changed)
     }
 
-    private func replacePassword(
+    func replacePassword(
         of credential: VerifiedCredential, with hash: String,
         if isAllowed: (AccountRecord) -> Bool = { _ in true }
     ) async throws(BackendError) -> VerifiedCredential? {
@@ -175,7 +187,7 @@ struct AccountService: Sendable {
         }
     }
 
-    private func endSessions(before credential: VerifiedCredential) async throws(BackendError) {
+    func endSessions(before credential: VerifiedCredential) async throws(BackendError) {
         authenticator.forget(account: credential.name)
         try await sessions.clear(before: credential)
     }

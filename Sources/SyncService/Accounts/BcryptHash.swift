@@ -29,7 +29,7 @@ package struct BcryptHash: Hashable, Sendable {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard text.utf8.count == 60, parts.count == 4, parts[0].isEmpty, ["2a", "2b", "2y"].contains(parts[1]),
             parts[2].utf8.count == 2, let cost = Int(parts[2]), parts[3].utf8.count == 53,
-            parts[3].utf8.allSatisfy(Self.isDigit)
+            parts[3].utf8.allSatisfy({ $0.isASCIIAlphanumeric(or: "./") })
         else {
             throw Objection(description: "the password hash must be bcrypt's: $2a$, $2b$ or $2y$ with 60 characters")
         }
@@ -39,14 +39,5 @@ package struct BcryptHash: Hashable, Sendable {
                     + "\(Self.costs.upperBound), not \(cost)")
         }
         (self.cost, salt, digest) = (cost, String(parts[3].prefix(22)), String(parts[3].dropFirst(22)))
-    }
-
-    private static func isDigit(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "/"):
-            true
-        default: false
-        }
     }
 }

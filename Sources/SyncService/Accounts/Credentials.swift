@@ -76,43 +76,30 @@ struct Credentials: Sendable {
     ) async throws -> VerifiedCredential {
         let wrong = RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
         guard AccountName.canExist(name) else { throw wrong }
-        var replacement: Replacement?
+        // A hash by scrypt for an imported one by bcrypt. A wrong password costs the same, because the time of the
+        // answer would otherwise tell imported accounts from others.
+        var (imported, replacement) = (String?.none, String?.none)
         let verified = try await attempt(name, peer: peer, isDevice: isDevice) { record in
             let isRight = try await isPassword(password, of: record, peer)
-            replacement = try await self.replacement(for: password, of: record, peer)
+            imported = record?.incarnation == nil ? nil : record?.password
+            if let imported, BcryptHash.isMarked(imported),
+                password.utf8.count <= Self.passwordByteCounts.upperBound
+            {
+                replacement = try await hash(password, peer: peer)
+            }
             return isRight
         }
         guard let verified else { throw wrong }
-        if let replacement { await replace(replacement, of: verified) }
-        return verified
-    }
-
-    /// A hash by scrypt for an imported one by bcrypt.
-    private struct Replacement {
-        var imported: String
-        var hash: String
-    }
-
-    /// Hashes the password of an imported account once more. A wrong password costs the same, because the time of the
-    /// answer would otherwise tell imported accounts from others.
-    private func replacement(
-        for password: String, of record: AccountRecord?, _ peer: String
-    ) async throws(RequestError) -> Replacement? {
-        guard let record, record.incarnation != nil, let imported = record.password, BcryptHash.isMarked(imported),
-            password.utf8.count <= Self.passwordByteCounts.upperBound
-        else { return nil }
-        return Replacement(imported: imported, hash: try await hash(password, peer: peer))
-    }
-
-    /// Replaces the hash, unless it was changed since it was verified. A store that cannot be written refuses no
-    /// log-in: the next one tries again.
-    private func replace(_ replacement: Replacement, of credential: VerifiedCredential) async {
-        do throws(BackendError) {
-            _ = try await change(
-                credential, { $0.password = replacement.hash }, if: { $0.password == replacement.imported })
-        } catch {
-            onError(error)
+        if let replacement {
+            // The hash may have been changed since it was verified. A store that cannot be written refuses no log-in:
+            // the next one tries again.
+            do throws(BackendError) {
+                _ = try await change(verified, { $0.password = replacement }, if: { $0.password == imported })
+            } catch {
+                onError(error)
+            }
         }
+        return verified
     }
 
     /// Runs the check of a secret of the account called `name`, unless the address has to wait.
@@ -122,7 +109,7 @@ struct Credentials: Sendable {
         let now = host.now()
         let isAttacked = isDevice ? false : try await accountGuesses.isAttacked(name, now: now)
         let most = isAttacked ? 1 : GuessLimiter.guessesForAccount
-        // All spellings count together, also for a name without an account, so that the limit does not show which names
+        // All spellings count together, also for a name without an account. So the limit does not reveal which names
         // exist.
         return try await guesses.attempt(peer, .account(AccountName.folded(name)), atMost: most, now: now) {
             () async throws -> VerifiedCredential? in

@@ -67,7 +67,7 @@ struct Erasure: Sendable {
         let keys = try LedgerKeys(account)
         try await AccountEntries(records: records).erase(account)
         // The server ledger goes last, because it names the transactions to release.
-        if case .found(let entry) = try await store.read(keys.serverLedger).outcome {
+        if let entry = try await store.read(keys.serverLedger).outcome.entry {
             try await release(entry, keys.serverLedger, of: account)
         }
         for token in try await tokens.all(of: account) {
@@ -78,16 +78,8 @@ struct Erasure: Sendable {
         }
         try await tokens.erase(account)
         for line in try await lines.erase(account) { _ = try await parked.remove(line, if: nil) }
-        try await clear(Holdings.prefix(of: account))
-        try await clear(keys.prefix, except: keys.ledger)
-    }
-
-    private func clear(_ prefix: String, except kept: EntryKey? = nil) async throws(BackendError) {
-        try await store.forEachPage(under: prefix, limit: 1_000) { (page) async throws(BackendError) in
-            for item in page.items where item.key != kept {
-                try await store.remove(item.key) { (_) throws(BackendError) in true }
-            }
-        }
+        try await store.removeAll(under: Holdings.prefix(of: account))
+        try await store.removeAll(under: keys.prefix, except: keys.ledger)
     }
 
     /// Replaces the ledger with the marker, after releasing the transactions of the ledger, whose records contain the

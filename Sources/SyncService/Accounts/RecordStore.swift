@@ -140,6 +140,14 @@ package struct RecordStore: Sendable {
         return try await self.account(name)?.value.activeAccount == account
     }
 
+    /// The credential epoch of this incarnation of the account; `nil` if it does not exist or is being erased.
+    func epoch(of account: Account) async throws(BackendError) -> Int64? {
+        guard let name = account.name, let record = try await self.account(name)?.value,
+            record.activeAccount == account
+        else { return nil }
+        return record.epoch
+    }
+
     /// Changes the record of the account called `name`, see ``update(_:_:)``.
     func updateAccount(
         _ name: String, _ change: (AccountRecord?) async throws(BackendError) -> AccountRecord?
@@ -148,7 +156,30 @@ package struct RecordStore: Sendable {
     }
 }
 
+extension ReadOutcome {
+    /// The entry, if the outcome carries one.
+    var entry: Entry? { if case .found(let entry) = self { entry } else { nil } }
+}
+
 extension KeyValueBackend {
+    /// Reads two keys in one call.
+    func read(
+        _ first: ReadRequest, _ second: ReadRequest
+    ) async throws(BackendError) -> (ReadOutcome, ReadOutcome) {
+        let results = try await read([first, second]).outcome
+        guard results.count == 2 else { throw LedgerRules.incomplete }
+        return (try results[0].get(), try results[1].get())
+    }
+
+    /// Deletes all keys under `prefix` but `kept`.
+    func removeAll(under prefix: String, except kept: EntryKey? = nil) async throws(BackendError) {
+        try await forEachPage(under: prefix, limit: 1_000) { (page) async throws(BackendError) in
+            for item in page.items where item.key != kept {
+                try await remove(item.key) { (_) throws(BackendError) in true }
+            }
+        }
+    }
+
     /// Lists the keys under `prefix`, page by page.
     ///
     /// - Parameters:

@@ -1,7 +1,6 @@
 import Entitlements
 import HTTPTypes
 import SyncCore
-import Synchronization
 
 /// The statement of a content session: the paths that its bearer may fetch.
 struct ContentPass: Hashable, Sendable {
@@ -21,19 +20,11 @@ struct ContentPass: Hashable, Sendable {
     /// A pseudonym of the account, or of the purchase that was presented.
     var subject: String
     /// The time of issue and the expiry, in seconds since 1970 UTC.
-    var (issuedAt, expiresAt): (Int64, Int64)
+    var issuedAt: Int64
+    var expiresAt: Int64
     var openings: [ContentOpening]
     /// The periods that contain the time of issue.
     var current: [ContentAccess.PaidPeriod]
-
-    init(
-        server: String, environment: EnvironmentID, subject: String, issuedAt: Int64, expiresAt: Int64,
-        openings: [ContentOpening], current: [ContentAccess.PaidPeriod]
-    ) {
-        (self.server, self.subject, self.issuedAt, self.expiresAt) = (server, subject, issuedAt, expiresAt)
-        self.environment = environment.rawValue
-        (self.openings, self.current) = (openings, current)
-    }
 
     /// The claims of the token.
     var json: JSON {
@@ -45,20 +36,22 @@ struct ContentPass: Hashable, Sendable {
         ])
     }
 
+}
+
+extension ContentPass {
     /// Reads the claims of a token whose signature was verified.
     ///
     /// - Throws: ``TokenRefusal`` for other claims.
     init(_ token: WebToken) throws(TokenRefusal) {
         let audience: String
         (self, audience) = try token.claims { claims throws(InputError) in
-            var pass = ContentPass(
-                server: try claims.required("iss").string(), environment: .production,
+            let pass = ContentPass(
+                server: try claims.required("iss").string(), environment: try claims.required("env").string(),
                 subject: try claims.required("sub").string(), issuedAt: try claims.required("iat").integer(),
                 expiresAt: try claims.required("exp").integer(),
                 openings: try claims.required("paths").array().map { (reader) throws(InputError) in
                     try ContentOpening(reader)
                 }, current: [])
-            pass.environment = try claims.required("env").string()
             return (pass, try claims.required("aud").string())
         }
         guard audience == Self.audience else { throw TokenRefusal("its audience is not \(Self.audience)") }
@@ -93,22 +86,10 @@ extension ContentOpening {
         let extent: Extent
         if let sets = members["sets"] {
             extent = .sets(
-                try sets.array().map { (pair) throws(InputError) in
-                    let ends = try pair.array()
-                    guard ends.count == 2 else { throw pair.error("a range has two ends") }
-                    let (first, last) = (try ends[0].integer(), try ends[1].integer())
-                    guard first <= last else { throw pair.error("a range must ascend") }
-                    return first...last
-                })
+                try sets.ranges { (end) throws(InputError) in try end.integer() }.map { $0.first...$0.last })
         } else if let dates = members["dates"] {
             extent = .dates(
-                try dates.array().map { (pair) throws(InputError) in
-                    let ends = try pair.array()
-                    guard ends.count == 2 else { throw pair.error("a range has two ends") }
-                    let (first, last) = (try ends[0].timestamp(), try ends[1].timestamp())
-                    guard first <= last else { throw pair.error("a range must ascend") }
-                    return first..<last
-                })
+                try dates.ranges { (end) throws(InputError) in try end.timestamp() }.map { $0.first..<$0.last })
         } else {
             extent = .all(try members.required("open").bool())
         }
@@ -116,39 +97,33 @@ extension ContentOpening {
     }
 }
 
-/// The content sessions that this server has verified, so that the check of a path costs no signature.
+extension JSONReader {
+    /// The ends of ranges: an array of pairs in ascending order.
+    fileprivate func ranges<End: Comparable>(
+        _ read: (JSONReader) throws(InputError) -> End
+    ) throws(InputError) -> [(first: End, last: End)] {
+        try array().map { (pair) throws(InputError) in
+            let ends = try pair.array()
+            guard ends.count == 2 else { throw pair.error("a range has two ends") }
+            let (first, last) = (try read(ends[0]), try read(ends[1]))
+            guard first <= last else { throw pair.error("a range must ascend") }
+            return (first, last)
+        }
+    }
+}
+
+/// A content session that this server has verified, so that the check of a path costs no signature.
 ///
 /// A session is believed under the rule of ``FeedFreshness``, as access tokens are: if its key was removed from the
 /// store, all servers refuse it within ``FeedFreshness/trust``.
-final class ContentPasses: Sendable {
-    /// A verified session.
-    final class Known: Sendable {
-        let pass: ContentPass
-        /// The name of the key that signed it.
-        let key: String
-
-        init(_ pass: ContentPass, key: String) { (self.pass, self.key) = (pass, key) }
-    }
-
+final class VerifiedContentPass: Sendable {
     /// The largest number of sessions in the cache. They have at most 8,000 bytes each, and as much again when they are
     /// decoded.
     static let capacity = 8_192
 
-    private let known = Mutex<[String: Known]>([:])
+    let pass: ContentPass
+    /// The name of the key that signed it.
+    let key: String
 
-    /// The session of `token`, if it was verified before.
-    subscript(token: String) -> Known? { known.withLock { $0[token] } }
-
-    /// Keeps a verified session. Makes room by dropping those that have expired, or else a quarter.
-    ///
-    /// - Parameter now: The time, in seconds since 1970 UTC.
-    func insert(_ pass: Known, for token: String, now: Int64) {
-        known.withLock { known in
-            if known.count >= Self.capacity { known = known.filter { $0.value.pass.expiresAt > now } }
-            if known.count >= Self.capacity {
-                for key in Array(known.keys.prefix(Self.capacity / 4)) { known[key] = nil }
-            }
-            known[token] = pass
-        }
-    }
+    init(_ pass: ContentPass, key: String) { (self.pass, self.key) = (pass, key) }
 }

@@ -4,6 +4,7 @@ import HTTPTypes
 import StoreEvidence
 import SyncCore
 import SyncProtocol
+import Synchronization
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -22,7 +23,7 @@ enum ContentSessions {
     /// The name of the cookie. Browsers accept a name with this prefix only from the host itself, over TLS and for all
     /// paths.
     static let cookie = "__Host-content"
-    /// The field in which a web server passes on the target of the request that it asks about.
+    /// The field with the target of the original request, as the web server passes it on.
     static let original = HTTPField.Name("X-Original-URI")
 }
 
@@ -34,15 +35,16 @@ extension EntitlementService {
         let account = caller.account
         // Without the policy in the server ledger, statements of clients would count.
         try await ledgerRules(of: caller).checkPolicy()
-        let entries = try await ledgerEntries(of: caller.keys)
-        let cost = entries.reduce(0) { $0 + ($1?.value.count ?? 0) }
-        try limiter.takeReads(cost >> RequestLimiter.replayShift, account: account.name ?? "", now: host.now())
+        let entries = try await store.ledgerEntries(caller.keys)
+        try limiter.takeReads(
+            entries.byteCount >> RequestLimiter.replayShift, account: account.name ?? "", now: host.now())
         let instant = Timestamp(milliseconds: host.now())
         let environment = configuration.contentEnvironment
         let access = try await withTaskExecutorPreference(globalConcurrentExecutor) {
-            let ledger = try entries[0].map { try LedgerRules.stored($0, caller.keys.ledger) } ?? Ledger()
+            let ledger = try entries.ledger.map { try LedgerRules.stored($0, caller.keys.ledger) } ?? Ledger()
             guard !ledger.isErased else { throw RequestError(.gone, "the account was erased") }
-            let serverLedger = try entries[1].map { try LedgerRules.stored($0, caller.keys.serverLedger) } ?? Ledger()
+            let serverLedger =
+                try entries.serverLedger.map { try LedgerRules.stored($0, caller.keys.serverLedger) } ?? Ledger()
             let replay = Replay(
                 Facts(account: ledger, server: serverLedger), catalog: catalog, environment: environment)
             return ContentAccess(replay, at: instant, isComplete: true)
@@ -111,7 +113,7 @@ extension EntitlementService {
                 .serviceUnavailable, "the access changes within this second; try again", retryAfter: 1)
         }
         let pass = ContentPass(
-            server: configuration.name, environment: configuration.contentEnvironment,
+            server: configuration.name, environment: configuration.contentEnvironment.rawValue,
             subject: Hexadecimal.text(
                 authenticationCode(of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)),
             issuedAt: issuedAt, expiresAt: expiresAt, openings: access.openings, current: access.current(at: instant))
@@ -199,7 +201,8 @@ extension EntitlementService {
             else {
                 throw TokenRefusal("it has expired, or is from another server", isExpired: true)
             }
-            contentPasses.insert(ContentPasses.Known(pass, key: key), for: token, now: now)
+            let known = VerifiedContentPass(pass, key: key)
+            contentPasses.withLock { $0.insert(known, under: token, weight: 1) }
         } catch {
             // A verification costs more than a known session, so a client may not cause many for nothing.
             if !error.isExpired { try limiter.admit(stranger: call.peer, .other, now: host.now()) }
@@ -222,8 +225,9 @@ extension EntitlementService {
     }
 
     /// The session of `token`, if it is known and has neither expired nor lost its key.
-    private func current(_ token: String) -> ContentPasses.Known? {
-        guard let known = contentPasses[token], host.now() / 1_000 < known.pass.expiresAt, keys.contains(known.key)
+    private func current(_ token: String) -> VerifiedContentPass? {
+        guard let known = contentPasses.withLock({ $0.value(of: token) }), host.now() / 1_000 < known.pass.expiresAt,
+            keys.contains(known.key)
         else { return nil }
         return known
     }

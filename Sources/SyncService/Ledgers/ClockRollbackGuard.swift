@@ -7,8 +7,8 @@ import Synchronization
 /// - A store that reports its own time decides: the clock is wrong if it differs from the ``Answer/serverTime`` of
 ///   ``KeyValueBackend/latestCursor()``. PostgreSQL reports it, files and SQLite do not.
 /// - The clock is wrong if it is behind the latest time in the store: it was set back.
-/// - The clock is wrong if it is ahead of that of another server over the store. Of two servers that differ, the one
-///   that is ahead stops, because the other one would have stopped if it had been set back.
+/// - The clock is wrong if it is ahead of that of another server over the store. If two clocks differ, the server ahead
+///   stops: one that was set back has stopped already.
 ///
 /// "Differs" means by more than ``tolerance``. `server/clock` holds the latest time and what each server states as its
 /// time, once a ``period`` and when another server appears. A statement counts only if this server saw it appear: its
@@ -16,7 +16,7 @@ import Synchronization
 /// wrote before it stopped, or before the store was idle, is no evidence. A server whose clock is wrong states nothing.
 ///
 /// The latest time is the time that two servers agree on. A server without others stores its time at the first start,
-/// and once an hour if the clock advanced by an hour, so that a clock that is ahead for a moment leaves no trace.
+/// and once an hour if the clock advanced by an hour. So a clock that is ahead for a moment leaves no trace.
 /// Alone, a server cannot know that its clock is ahead.
 package final class ClockRollbackGuard: Sendable {
     private struct Statement: Codable, Hashable, Sendable {

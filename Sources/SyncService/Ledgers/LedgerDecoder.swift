@@ -52,52 +52,47 @@ actor LedgerDecoder {
     ///
     /// - Parameters:
     ///   - environment: The environment whose facts count.
-    ///   - ledger: The account's ledger; `nil` if there is none.
-    ///   - serverLedger: The account's server ledger; `nil` if there is none.
-    ///   - instant: The instant to answer for. It is read when the work begins, so that callers that waited for the
-    ///     same work share one result.
+    ///   - entries: The account's ledgers.
+    ///   - instant: The instant to answer for. It is read when the work begins. So callers that waited for the same
+    ///     work share one result.
     ///   - charge: Receives the number of bytes to replay, unless the cache has the answer.
     /// - Throws: The error of `charge`, ``RequestError`` for an erased account, `BackendError.Kind.damaged`.
     nonisolated func entitlements(
-        of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, ledger: Entry?, serverLedger: Entry?,
+        of caller: AccountCaller, catalog: Catalog, environment: EnvironmentID, _ entries: LedgerEntries,
         at instant: @Sendable () -> Timestamp, charge: @Sendable (Int) throws -> Void
     ) async throws -> EntitlementsResponse.Reading {
-        let known = answer(of: caller.keys, environment, ledger?.version, serverLedger?.version, at: instant())
-        if let known { return known }
+        if let known = answer(of: caller.keys, environment, entries, at: instant()) { return known }
         // Charges before it waits, because an account that exceeds its share must not queue up here.
-        try charge((ledger?.value.count ?? 0) + (serverLedger?.value.count ?? 0))
+        try charge(entries.byteCount)
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {
-            try await replay(caller, catalog, environment, ledger, serverLedger, at: instant())
+            try await replay(caller, catalog, environment, entries, at: instant())
         }
     }
 
     private nonisolated func answer(
-        of keys: LedgerKeys, _ environment: EnvironmentID, _ ledger: EntryVersion?, _ serverLedger: EntryVersion?,
-        at instant: Timestamp
+        of keys: LedgerKeys, _ environment: EnvironmentID, _ entries: LedgerEntries, at instant: Timestamp
     ) -> EntitlementsResponse.Reading? {
-        guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == ledger,
-            known.serverLedger == serverLedger,
-            known.holds(at: instant)
+        guard let known = cache.answer(of: keys.ledger, in: environment), known.ledger == entries.ledger?.version,
+            known.serverLedger == entries.serverLedger?.version, known.holds(at: instant)
         else { return nil }
         return known.reading(at: instant)
     }
 
     private func replay(
-        _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ ledger: Entry?,
-        _ serverLedger: Entry?,
+        _ caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID, _ entries: LedgerEntries,
         at instant: Timestamp
     ) throws -> EntitlementsResponse.Reading {
         let keys = caller.keys
-        let known = answer(of: keys, environment, ledger?.version, serverLedger?.version, at: instant)
-        if let known { return known }
+        if let known = answer(of: keys, environment, entries, at: instant) { return known }
         replayCount += 1
-        let account = try ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
+        let account = try entries.ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
         // The marker of an erasure exists before the account's record states the erasure.
         guard !account.isErased else { throw RequestError(.gone, "the account was erased") }
-        let server = try serverLedger.map { try LedgerRules.stored($0, keys.serverLedger) } ?? Ledger()
+        let server = try entries.serverLedger.map { try LedgerRules.stored($0, keys.serverLedger) } ?? Ledger()
         let answer = EntitlementsResponse(
             Replay(Facts(account: account, server: server), catalog: catalog, environment: environment), at: instant,
-            account: "\(caller.account)", ledger: ledger?.version, serverLedger: serverLedger?.version)
+            account: "\(caller.account)", ledger: entries.ledger?.version,
+            serverLedger: entries.serverLedger?.version)
         cache.insert(answer, of: keys.ledger, in: environment)
         return answer.reading(at: instant)
     }

@@ -49,12 +49,9 @@ final class LedgerRules: ForwardingBackend {
         }
         let decoded = environment.decoder.cache.serverLedger(of: keys.serverLedger)
         // Reads both in one call, because an answer about a ledger names the version of the server ledger.
-        let results = try await base.read([
-            ReadRequest(key, unless: knownVersion), ReadRequest(keys.serverLedger, unless: decoded?.version),
-        ]).outcome
-        guard results.count == 2 else { throw Self.incomplete }
-        let outcome = try results[0].get()
-        switch (try results[1].get(), decoded) {
+        let (outcome, serverOutcome) = try await base.read(
+            ReadRequest(key, unless: knownVersion), ReadRequest(keys.serverLedger, unless: decoded?.version))
+        switch (serverOutcome, decoded) {
         case (.found(let entry), _):
             if let version = try await policyVersion(replacing: entry) {
                 return Answer(outcome, relatedVersion: version)
@@ -122,10 +119,9 @@ final class LedgerRules: ForwardingBackend {
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         let key = keys.ledger
         let mark = environment.claims.mark()
-        let results = try await base.read([ReadRequest(key), ReadRequest(keys.serverLedger)]).outcome
-        guard results.count == 2 else { throw Self.incomplete }
-        let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
-        var serverEntry: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
+        let entries = try await base.ledgerEntries(keys)
+        let stored = entries.ledger
+        var serverEntry = entries.serverLedger
         if policy == .verified { serverEntry = try await statingPolicy(serverEntry) }
         guard precondition.holds(for: stored?.version) else {
             return Answer(.conflict(stored), relatedVersion: serverEntry?.version)

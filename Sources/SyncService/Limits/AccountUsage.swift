@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// The keys and bytes that each account has beside its ledger, which has its own limit.
+/// The keys and bytes that each account has beside its ledger. The ledger has its own limit.
 ///
 /// An account is counted by listing its keys, and the count is then updated with each write of this process. When the
 /// changes of the store show a write of another server, the account is counted again at its next write. Until then, at
@@ -9,7 +9,7 @@ import Synchronization
 /// to changes, an account is counted again after ``period``.
 ///
 /// A deleted key counts as a key without bytes for ``deletionPeriod``, because the store keeps a row for it. Writing it
-/// again reuses its place.
+/// again reuses that row.
 final class AccountUsage: Sendable {
     /// The time after which an account is counted again, in milliseconds.
     static let period: Int64 = 600_000
@@ -75,7 +75,7 @@ final class AccountUsage: Sendable {
         private(set) var areSeveral = false
         /// The longest value that is being written, in bytes.
         private(set) var size = 0
-        /// The version that the changes of the store named last in the meantime; `nil` as a value for a deletion.
+        /// The latest version that the change feed reported; `.some(nil)` for a deletion.
         var noticed: EntryVersion??
 
         mutating func begin(_ size: Int = 0) {
@@ -111,8 +111,8 @@ final class AccountUsage: Sendable {
     struct Count {
         typealias Waiting = WaitList<Void, Result<Void, BackendError>>
 
-        /// The keys that were changed in the meantime, with the largest size that each may have, because the listing
-        /// may be older. For a key with a single change at a time, it is the exact size; `nil` for a deleted key.
+        /// The keys that were changed in the meantime, and the largest possible size of each. The listing may be
+        /// older. For a key with a single change at a time, it is the exact size; `nil` for a deleted key.
         var changed: [EntryKey: Int?] = [:]
         /// Other keys that the changes of the store named in the meantime, with their versions.
         var noticed: [EntryKey: EntryVersion?] = [:]

@@ -3,15 +3,19 @@ import Synchronization
 /// A bounded amount of one resource, with a share per address and per account.
 ///
 /// The owner chooses the unit: requests, streams, connections, bytes. An amount is taken with
-/// ``take(_:address:account:)`` and given back exactly once with ``give(_:)``. It counts in the total and in the shares
-/// of the named address and account. A holder is remembered only while it holds something, so the total bounds the
-/// tables of holders.
+/// ``take(_:address:account:)`` and given back exactly once with ``Ticket/give()``. It counts in the total and in the
+/// shares of the named address and account. A holder is remembered only while it holds something, so the total bounds
+/// the tables of holders.
 package final class Budget: Sendable {
     /// An amount that was taken.
     package struct Ticket: Sendable {
         package let amount: Int
+        fileprivate let budget: Budget
         fileprivate let address: ClientAddress?
         fileprivate let account: String?
+
+        /// Gives the amount back.
+        package func give() { budget.give(self) }
     }
 
     /// The share that was exhausted.
@@ -81,7 +85,7 @@ package final class Budget: Sendable {
             if let account, limits.account != nil { state.accounts[account] = ofAccount + amount }
             return nil
         }
-        return (Ticket(amount: amount, address: address, account: account), shortage)
+        return (Ticket(amount: amount, budget: self, address: address, account: account), shortage)
     }
 
     private static func exceeds(_ limit: Int?, _ held: Int, _ amount: Int) -> Bool {
@@ -89,8 +93,7 @@ package final class Budget: Sendable {
         return held + amount > limit
     }
 
-    /// Gives back the amount that was taken with `ticket`.
-    package func give(_ ticket: Ticket) {
+    private func give(_ ticket: Ticket) {
         state.withLock { state in
             state.total -= ticket.amount
             if let address = ticket.address, let held = state.addresses[address] {

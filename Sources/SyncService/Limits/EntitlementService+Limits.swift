@@ -46,11 +46,4 @@ extension EntitlementService {
             throw error
         }
     }
-
-    /// Counts a request of `caller` and takes a slot among the account's running requests.
-    func enter(_ caller: Caller, _ request: ServiceRequest) throws(RequestError) -> Budget.Ticket? {
-        guard case .account(let caller) = caller, let name = caller.account.name else { return nil }
-        return try limiter.enter(
-            account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
-    }
 }

@@ -20,25 +20,29 @@ struct QuotaRules: ForwardingBackend {
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         guard scope.isCounted(key) else { return try await base.write(value, to: key, if: precondition) }
         try await reserve(value.count, under: key)
-        do throws(BackendError) {
-            let answer = try await base.write(value, to: key, if: precondition)
-            settle(key, value.count, .success(answer.outcome))
-            return answer
-        } catch {
-            settle(key, value.count, .failure(error))
-            throw error
+        return try await settling(key, value.count) { () async throws(BackendError) in
+            try await base.write(value, to: key, if: precondition)
         }
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         guard scope.isCounted(key) else { return try await base.delete(key, if: precondition) }
         usage.beginDeleting(key)
+        return try await settling(key, 0) { () async throws(BackendError) in
+            try await base.delete(key, if: precondition)
+        }
+    }
+
+    /// Runs a change that has begun, and ends it with its outcome.
+    private func settling(
+        _ key: EntryKey, _ count: Int, _ change: () async throws(BackendError) -> Answer<WriteOutcome>
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
         do throws(BackendError) {
-            let answer = try await base.delete(key, if: precondition)
-            settle(key, 0, .success(answer.outcome))
+            let answer = try await change()
+            settle(key, count, .success(answer.outcome))
             return answer
         } catch {
-            settle(key, 0, .failure(error))
+            settle(key, count, .failure(error))
             throw error
         }
     }

@@ -70,12 +70,8 @@ final class RateTable: Sendable {
     /// Throws as ``take(_:of:lane:by:now:)`` does, and uses nothing.
     func check(_ rate: Rate?, lane: Int = 0, of id: UInt64?, now: Int64) throws(RequestError) {
         guard let rate, let id else { return }
-        let wait = table.withLock { table in
-            table.update(id) { use in
-                var copy = use
-                return copy.take(1, of: rate, lane: lane, now: now * 1_000)
-            }
-        }
+        var use = table.withLock { $0.update(id) { $0 } }
+        let wait = use.take(1, of: rate, lane: lane, now: now * 1_000)
         if let wait { throw refusal(wait) }
     }
 

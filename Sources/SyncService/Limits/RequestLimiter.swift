@@ -69,7 +69,7 @@ final class RequestLimiter: Sendable {
     /// - Parameters:
     ///   - isRead: True if the request changes nothing.
     ///   - byteCount: The length of the request's body.
-    /// - Returns: The slot, to be given back to ``requests``.
+    /// - Returns: The slot, to be given back.
     /// - Throws: ``RequestError`` with status 429 if the account must wait.
     func enter(account name: String, isRead: Bool, byteCount: Int, now: Int64) throws(RequestError) -> Budget.Ticket {
         let ticket = try takeSlot(of: requests, name, "too many requests of this account at once", wait: 1)
@@ -79,12 +79,12 @@ final class RequestLimiter: Sendable {
                 1 + max(0, byteCount - 1) >> 16, of: rate, lane: lane, by: HolderID.of(name), now: now)
             return ticket
         } catch {
-            requests.give(ticket)
+            ticket.give()
             throw error
         }
     }
 
-    /// Takes a slot among the streams of the account called `name`, to be given back to ``streams``. Throws like
+    /// Takes a slot among the streams of the account called `name`, to be given back. Throws like
     /// ``enter(account:isRead:byteCount:now:)``.
     func openStream(account name: String) throws(RequestError) -> Budget.Ticket {
         try takeSlot(of: streams, name, "too many open streams of this account", wait: 30_000_000)

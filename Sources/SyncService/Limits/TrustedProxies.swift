@@ -99,7 +99,7 @@ package struct TrustedProxies: Hashable, Sendable {
     private static func isPort(_ text: Substring) -> Bool {
         if text.isEmpty { return true }
         return text.hasPrefix(":") && (1...5).contains(text.utf8.count - 1)
-            && text.dropFirst().utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+            && text.dropFirst().utf8.allSatisfy(\.isASCIIDigit)
     }
 
     private static func trimmed(_ text: Substring) -> Substring {

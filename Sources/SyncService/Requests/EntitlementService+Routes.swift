@@ -198,7 +198,7 @@ extension EntitlementService {
         let target: RequestTarget
         do throws(RequestError) { target = try RequestTarget(request.head) } catch { return error.response }
         return await target.resource.respond(to: request) { [configuration] methods in
-            CrossOrigin(origins: configuration.origins).preflight(request.head, methods: methods)
+            configuration.crossOrigin.preflight(request.head, methods: methods)
         } _: { request, endpoint in
             await admit(Call(request: request, target: target), endpoint)
         }
@@ -221,8 +221,13 @@ extension EntitlementService {
             default: break
             }
             let caller = try await identify(call.request.head, peer: call.peer)
-            let ticket = try enter(caller, call.request)
-            defer { if let ticket { limiter.requests.give(ticket) } }
+            var ticket: Budget.Ticket?
+            if case .account(let account) = caller {
+                ticket = try limiter.enter(
+                    account: account.account.name ?? "", isRead: call.request.head.method == .get,
+                    byteCount: call.request.body.count, now: host.now())
+            }
+            defer { ticket?.give() }
             return await serve(call, endpoint, caller)
         } catch {
             return failure(error)

@@ -1,6 +1,6 @@
 import Entitlements
 package import HTTPTypes
-import SyncProtocol
+package import SyncProtocol
 
 /// The members of a request's body: a JSON object, or a form (`application/x-www-form-urlencoded`) for clients of
 /// OAuth 2.0 (RFC 6749).
@@ -90,6 +90,17 @@ package struct RequestFields {
 }
 
 extension HTTPFields {
+    /// Returns `true` if `If-None-Match` names `tag` by weak comparison (RFC 9110, section 13.1.2), and `nil` if the
+    /// field is malformed.
+    package func isKnown(_ tag: EntityTag) -> Bool? {
+        guard let field = self[.ifNoneMatch] else { return false }
+        return switch TagCondition(field) {
+        case nil: nil
+        case .anything: true
+        case .tags(let tags): tags.contains { $0.text == tag.text }
+        }
+    }
+
     /// Checks that the body is JSON.
     func checkJSON() throws(RequestError) {
         guard mediaType == "application/json" else {

@@ -79,6 +79,9 @@ package struct ServiceConfiguration: Sendable {
         approvalPage = name.hasSuffix("/") ? name : name + "/"
     }
 
+    /// The rules for pages of ``origins``.
+    var crossOrigin: CrossOrigin { CrossOrigin(origins: origins) }
+
     /// ``sessionLifetime`` in milliseconds.
     var sessionMilliseconds: Int64 { Int64(sessionLifetime) * 1_000 }
 }

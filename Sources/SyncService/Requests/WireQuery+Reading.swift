@@ -7,7 +7,7 @@ extension WireQuery {
     /// - Throws: ``RequestError`` for a malformed `limit`.
     func pageSize(_ limits: KeyValueService.Limits) throws(RequestError) -> Int {
         guard let text = self["limit"] else { return limits.usualPageSize }
-        let isNumber = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        let isNumber = !text.isEmpty && text.utf8.allSatisfy(\.isASCIIDigit)
         // A number beyond a machine word exceeds the limit, too.
         let number = isNumber ? Int(text) ?? .max : 0
         guard number >= 1 else {

@@ -242,20 +242,7 @@ final class Authenticator: Sendable {
 
     private func verify(_ token: String, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
         do throws(BackendError) { try await keys.refresh() } catch { throw .store(error) }
-        let verified: VerifiedToken
-        do throws(TokenRefusal) {
-            verified = try await verifier.verify(token, keys: keys.keys, now: now)
-        } catch {
-            guard error.isKeyUnknown, mayReload(now) else { throw .invalid(error.reason) }
-            // Another server may have created a new key.
-            do throws(BackendError) { try await keys.load() } catch { throw .store(error) }
-            do throws(TokenRefusal) {
-                verified = try await verifier.verify(token, keys: keys.keys, now: now)
-            } catch {
-                throw .invalid(error.reason)
-            }
-        }
-        switch verified {
+        switch try await content(of: token, now: now) {
         case .own(let claims): return try await caller(claims, now: now)
         case .external(let issuer, let subject, let issuedAt, let expiresAt):
             do throws(AuthenticationFailure) {
@@ -268,6 +255,18 @@ final class Authenticator: Sendable {
                 }
                 throw error
             }
+        }
+    }
+
+    /// The verified content of a token. Another server may have created the key that it names, so the keys are loaded
+    /// again if it is unknown.
+    private func content(of token: String, now: Int64) async throws(AuthenticationFailure) -> VerifiedToken {
+        do throws(TokenRefusal) { return try await verifier.verify(token, keys: keys.keys, now: now) } catch {
+            guard error.isKeyUnknown, mayReload(now) else { throw .invalid(error.reason) }
+        }
+        do throws(BackendError) { try await keys.load() } catch { throw .store(error) }
+        do throws(TokenRefusal) { return try await verifier.verify(token, keys: keys.keys, now: now) } catch {
+            throw .invalid(error.reason)
         }
     }
 
@@ -321,7 +320,7 @@ final class Authenticator: Sendable {
                 if let objection = AccountName.objection(to: subject) {
                     throw AuthenticationFailure.invalid("its subject is no account name: \(objection)")
                 }
-                try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
+                try await create(subject, issuer: issuer)
                 held = try await records.account(subject)
             }
             guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
@@ -352,13 +351,10 @@ final class Authenticator: Sendable {
     }
 }
 
-/// The accounts whose tokens another issuer makes.
-struct ExternalAccounts: Sendable {
-    let records: RecordStore
-    let host: HostServices
-
+// The accounts whose tokens another issuer makes.
+extension Authenticator {
     /// Creates the account of a subject that the server does not know yet.
-    func create(_ subject: String, issuer: String) async throws(BackendError) {
+    private func create(_ subject: String, issuer: String) async throws(BackendError) {
         let (incarnation, now) = (host.randomUUID(), host.now())
         _ = try await records.updateAccount(subject) { known in
             guard known?.isUnused ?? true else { return known }

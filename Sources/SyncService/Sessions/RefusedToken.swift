@@ -11,9 +11,5 @@ package struct RefusedToken: Hashable, Sendable {
     /// The account that the token names, if all other checks succeeded.
     package var subject: String?
     /// The reason, one line.
-    package var reason: String
-
-    package init(issuer: String? = nil, subject: String? = nil, reason: String = "") {
-        (self.issuer, self.subject, self.reason) = (issuer, subject, reason)
-    }
+    package var reason = ""
 }

@@ -16,15 +16,9 @@ package struct AccessClaims: Hashable, Sendable {
     package var issuedAt: Int64
     /// The expiry (`exp`), in seconds since 1970 UTC.
     package var expiresAt: Int64
+}
 
-    /// Claims of the given parts.
-    package init(
-        account: String, incarnation: String, session: String, server: String, issuedAt: Int64, expiresAt: Int64
-    ) {
-        (self.account, self.incarnation, self.session) = (account, incarnation, session)
-        (self.server, self.issuedAt, self.expiresAt) = (server, issuedAt, expiresAt)
-    }
-
+extension AccessClaims {
     /// Verifies a token of the server called `server`.
     ///
     /// - Parameter now: The time, in milliseconds since 1970 UTC.

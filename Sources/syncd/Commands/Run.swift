@@ -3,11 +3,13 @@ import EntitlementSync
 import Entitlements
 import Foundation
 import HTTPStorage
+import HTTPTypes
 import Logging
 import SQLiteStorage
 import SyncAgent
 import SyncCore
 import SyncServer
+import SyncService
 import Synchronization
 
 struct Run: ConfiguredCommand {
@@ -188,7 +190,7 @@ struct Run: ConfiguredCommand {
                 return !isChanging
             }
             guard isFirst else {
-                throw AgentService.Refusal.conflict("another log-in or log-out is under way; try again")
+                throw RequestError(.conflict, "another log-in or log-out is under way; try again")
             }
             defer { isChanging.withLock { $0 = false } }
             return try await change()
@@ -200,7 +202,7 @@ struct Run: ConfiguredCommand {
                     return try await alone { try await store.logIn(name, adoptAnonymous: adopts) }
                 }
                 guard let password else {
-                    throw AgentService.Refusal.invalid("the member \"password\" must be present, and a text")
+                    throw RequestError(.badRequest, "the member \"password\" must be present, and a text")
                 }
                 return try await alone {
                     // The account's own name may differ from that of the log-in.
@@ -222,8 +224,8 @@ struct Run: ConfiguredCommand {
             })
     }
 
-    private static let accountIsFixed = AgentService.Refusal.conflict(
-        "this syncd run keeps one account, which --account names")
+    private static let accountIsFixed = RequestError(
+        .conflict, "this syncd run keeps one account, which --account names")
 
     static let section = Setting.Command.run
 

@@ -1,5 +1,5 @@
 import Entitlements
-import StoreEvidence
+@testable import StoreEvidence
 import Testing
 
 @Suite("Subscriptions of Google Play")

@@ -13,12 +13,11 @@ enum ReceiptStage {
         _ bytes: [UInt8], now: String = now, expiryTime: String? = nil, deviceID: [UInt8]? = nil,
         roots: [Certificate]? = nil, environments: Set<EnvironmentID> = [.production, .sandbox]
     ) throws -> VerifiedEvidence {
-        let verifier = ReceiptVerifier(
+        let verifier = AppStoreVerifier(
             bundleIDs: ["com.example.owl"], environments: environments,
-            chains: AppleChains(
-                EvidenceRoots(certificates: try roots ?? [ReceiptAuthority.valid.get().root])))
-        return try verifier.evidence(
-            bytes, now: try Timestamp(now), expiryTime: try expiryTime.map { try Timestamp($0) }, deviceID: deviceID)
+            roots: EvidenceRoots(certificates: try roots ?? [ReceiptAuthority.valid.get().root]))
+        return try verifier.receipt(
+            bytes, now: try Timestamp(now), expiryTime: try Timestamp(expiryTime ?? now), deviceID: deviceID)
     }
 
     static func verify(

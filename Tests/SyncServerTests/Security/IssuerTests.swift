@@ -4,7 +4,7 @@ import Foundation
 import HTTPTypes
 import SyncProtocol
 import SyncServer
-import SyncService
+@testable import SyncService
 import Synchronization
 import TestSupport
 import Testing

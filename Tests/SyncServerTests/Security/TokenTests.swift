@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
 import SyncServer
-import SyncService
+@testable import SyncService
 import TestSupport
 import Testing
 

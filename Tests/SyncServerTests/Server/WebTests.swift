@@ -1,4 +1,5 @@
 import Foundation
+import SyncProtocol
 import TestSupport
 import Testing
 
@@ -39,7 +40,7 @@ struct WebTests {
         #expect(await web.file(at: "/")?.mediaType == "text/html; charset=utf-8")
         #expect(await web.file(at: "/app.js")?.mediaType == "text/javascript; charset=utf-8")
         let tag = await web.file(at: "/app.js")?.tag
-        #expect(tag?.count == 34)
+        #expect(tag?.description.count == 34)
         try Data("2".utf8).write(to: URL(filePath: folder.path(of: "web/app.js")))
         #expect(await text("/app.js") == "2")
         #expect(await web.file(at: "/app.js")?.tag != tag)

@@ -66,7 +66,7 @@ struct BoundedTableTests {
         for number in 0..<100 { _ = try enter("\(number)") }
         let second = try enter("7")
         #expect(throws: RequestError.self) { try enter("7") }
-        limiter.requests.give(second)
+        second.give()
         _ = try enter("7")
         #expect(limiter.requests.holderCount == 100)
     }

@@ -25,7 +25,7 @@ struct BudgetTests {
         let budget = Budget(.init(total: 3, address: 2, account: 2))
         for _ in 0..<1_000 {
             let tickets = try (0..<2).map { _ in try budget.take(address: address("192.0.2.1"), account: "alice") }
-            for ticket in tickets { budget.give(ticket) }
+            for ticket in tickets { ticket.give() }
         }
         #expect(budget.taken == 0)
         #expect(budget.holderCount == 0)
@@ -47,9 +47,9 @@ struct BudgetTests {
         let large = try budget.take(50, address: address("192.0.2.1"), account: "alice")
         #expect(throws: Budget.Shortage.total) { try budget.take(address: address("192.0.2.2")) }
         let forced = budget.force(5)
-        budget.give(large)
+        large.give()
         _ = try budget.take(5, address: address("192.0.2.2"))
-        budget.give(forced)
+        forced.give()
         #expect(budget.taken == 5)
     }
 }

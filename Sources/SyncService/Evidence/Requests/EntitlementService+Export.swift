@@ -11,12 +11,11 @@ extension EntitlementService {
         guard !caller.isErased, let record = try await accounts.credentials.record(caller.credential.name),
             record.account == caller.account
         else { throw RequestError(.forbidden, "the account was erased") }
-        let entries = try await ledgerEntries(of: caller.keys)
-        let size = entries.reduce(0) { $0 + ($1?.value.count ?? 0) }
+        let entries = try await store.ledgerEntries(caller.keys)
         try limiter.takeReads(
-            size >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
-        let ledger = try facts(in: entries[0], caller.keys.ledger)
-        let server = try facts(in: entries[1], caller.keys.serverLedger)
+            entries.byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
+        let ledger = try facts(in: entries.ledger, caller.keys.ledger)
+        let server = try facts(in: entries.serverLedger, caller.keys.serverLedger)
         let lines = try await recorder.lines.all(of: caller.account)
         let members: [(String, JSON)] = [
             (

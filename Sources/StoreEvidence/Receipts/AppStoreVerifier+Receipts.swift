@@ -1,39 +1,51 @@
 #if Evidence
 import Crypto
-import Entitlements
+public import Entitlements
 import X509
 
-/// Verifies the app receipts of the App Store.
-///
-/// The creation date is read and bounded before the signature is verified, because certificates are checked at that
-/// date. No other attribute is used before the signature is verified.
-struct ReceiptVerifier {
-    let bundleIDs: Set<String>
-    let environments: Set<EnvironmentID>
-    let chains: AppleChains
-
+// App receipts. The creation date is read and bounded before the signature is verified, because certificates are
+// checked at that date. No other attribute is used before the signature is verified.
+extension AppStoreVerifier {
     /// The date from which Apple signs all receipts with SHA-256. Receipts with SHA-1 and a later date are forgeries.
     ///
     /// Source: Apple's TN3138, which names 24 January 2025. That day itself still counts as before.
-    static let endOfSHA1 = Timestamp(milliseconds: 1_737_763_200_000)
+    private static let endOfSHA1 = Timestamp(milliseconds: 1_737_763_200_000)
 
-    /// Verifies the receipt `bytes`. The device is checked if `deviceID` is given.
+    /// Verifies an app receipt, a PKCS#7 container in DER, and returns everything that it states.
+    ///
+    /// A purchase that a receipt does not list is not revoked, because consumables and refunded purchases vanish from
+    /// receipts.
+    ///
+    /// - Parameters:
+    ///   - bytes: The receipt, without base64.
+    ///   - now: The current time.
+    ///   - deviceID: The identifier of the device for which the receipt was issued: the 16 bytes of
+    ///     `identifierForVendor`, or the 6 bytes of a Mac's network address. If `nil`, the device is not checked.
+    /// - Throws: ``EvidenceError`` with the failed check.
+    public func receipt(
+        _ bytes: [UInt8], now: Timestamp, deviceID: [UInt8]? = nil
+    ) throws(EvidenceError) -> VerifiedEvidence {
+        try receipt(bytes, now: now, expiryTime: now, deviceID: deviceID)
+    }
+
+    /// Verifies an app receipt whose creation date is bounded by another time than its expiry.
     ///
     /// - Parameters:
     ///   - now: The time that bounds the creation date from above.
-    ///   - expiryTime: The time at which the receipt must not have expired; `now` if it is `nil`.
-    func evidence(
-        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp? = nil, deviceID: [UInt8]?
+    ///   - expiryTime: The time at which a receipt of a volume purchase must not have expired. A later creation date
+    ///     replaces it.
+    package func receipt(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp, deviceID: [UInt8]?
     ) throws(EvidenceError) -> VerifiedEvidence {
         do throws(EvidenceError) {
-            return try verifiedEvidence(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
+            return try verifiedReceipt(bytes, now: now, expiryTime: expiryTime, deviceID: deviceID)
         } catch {
             throw error.naming(bytes, insteadOf: .receipt)
         }
     }
 
-    private func verifiedEvidence(
-        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp?, deviceID: [UInt8]?
+    private func verifiedReceipt(
+        _ bytes: [UInt8], now: Timestamp, expiryTime: Timestamp, deviceID: [UInt8]?
     ) throws(EvidenceError) -> VerifiedEvidence {
         try checkSize(bytes.count, limit: EvidenceLimits.receipt, "the receipt")
         let container = try ReceiptContainer(bytes[...])
@@ -43,13 +55,10 @@ struct ReceiptVerifier {
 
         let bundleID = try attributes.text(AttributeType.bundleID, .app)
         guard let bundleID else { throw EvidenceError(.app, "the receipt names no app (attribute 2)") }
-        guard bundleIDs.contains(bundleID) else {
-            throw EvidenceError(
-                .app, "the receipt is for the app \"\(bundleID.singleLine)\", which is not one of the configured ones")
-        }
+        try check(bundleID: bundleID, "the receipt")
         let environment = try environment(of: attributes)
         if let deviceID { try checkDevice(deviceID, attributes) }
-        try checkExpiry(of: attributes, at: max(expiryTime ?? now, created))
+        try checkExpiry(of: attributes, at: max(expiryTime, created))
         let facts = try purchases(of: attributes).flatMap { $0.facts(in: environment, stamp: .signed(at: created)) }
         return VerifiedEvidence(kind: .appStoreReceipt, facts: facts, signedDate: created)
     }
@@ -78,7 +87,7 @@ struct ReceiptVerifier {
         let signer = container.signer
         let (leaf, intermediate) = try container.chain()
         let algorithms =
-            [signer.digest.algorithm] + [leaf, intermediate].map(\.certificate.signatureAlgorithm)
+            [signer.algorithm] + [leaf, intermediate].map(\.certificate.signatureAlgorithm)
         guard date < Self.endOfSHA1 || !algorithms.contains(.sha1WithRSAEncryption) else {
             throw EvidenceError(
                 .header, "the receipt of \(date) is signed with SHA-1, which Apple does not use after 2025-01-24")
@@ -87,7 +96,7 @@ struct ReceiptVerifier {
             leaf: leaf.bytes, intermediate: intermediate.bytes, at: date, allowsSHA1: date < Self.endOfSHA1)
         guard
             key.isValidSignature(
-                signer.signature, for: container.content, signatureAlgorithm: signer.digest.algorithm)
+                signer.signature, for: container.content, signatureAlgorithm: signer.algorithm)
         else { throw EvidenceError(.signature, "the signature does not match the receipt") }
     }
 
