@@ -99,9 +99,7 @@ public final class FileBackend: KeyValueBackend {
     /// the backend itself.
     public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
-        return FileBackend(
-            folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
-            lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
+        return reopened(believingMarker: true)
     }
 
     /// A read-only form of this store, to copy its entries into another store. Intact entries can be read even if the
@@ -110,10 +108,15 @@ public final class FileBackend: KeyValueBackend {
     /// A folder without entries is rejected as usual. Writes, deletions and requests for changes throw
     /// `BackendError.Kind.unsupported`. A folder that a tool shares has no marker, so only writing is different there.
     public var forRecovery: any KeyValueBackend {
+        reopened(believingMarker: folder.isToolShared)
+    }
+
+    /// This store without creation.
+    private func reopened(believingMarker: Bool) -> FileBackend {
         FileBackend(
             folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
             lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20,
-            believingMarker: folder.isToolShared)
+            believingMarker: believingMarker)
     }
 
     /// Reads the file of one key, or only its header if the entry still has `knownVersion`.

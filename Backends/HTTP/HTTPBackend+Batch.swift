@@ -5,9 +5,7 @@ import Synchronization
 
 extension HTTPBackend {
     /// Reads several keys with one `POST` for each 256. Without batch support in the server, reads them one by one.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         let batch = Batch<ReadRequest, ReadOutcome>(
             operation: .read, key: \.key, byteCount: { _ in 0 }, wire: { .read($0) },
             outcome: { request, result in
@@ -24,9 +22,7 @@ extension HTTPBackend {
 
     /// Writes or deletes several keys with one `POST` for each 256 or about 4 MiB. If the exchange fails, each of its
     /// writes is `outcomeUnknown`.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         let batch = Batch<WriteRequest, WireWriteOutcome>(
             operation: .write, key: \.key,
             // A value that is too long is sent alone and refused.
@@ -44,12 +40,7 @@ extension HTTPBackend {
                 }
             },
             alone: { (request) async throws(BackendError) in
-                let answer =
-                    if let value = request.value {
-                        try await self.write(value, to: request.key, if: request.precondition)
-                    } else {
-                        try await self.delete(request.key, if: request.precondition)
-                    }
+                let answer = try await self.perform(request)
                 return Answer(.complete(answer.outcome), serverTime: answer.serverTime)
             })
         return await readingConflicts(try await all(requests, of: batch), of: requests)
@@ -57,8 +48,8 @@ extension HTTPBackend {
 
     /// Reads the entries of conflicts whose values the server left out, once for each key.
     private func readingConflicts(
-        _ answer: Answer<[Result<WireWriteOutcome, BackendError>]>, of requests: [WriteRequest]
-    ) async -> Answer<[Result<WriteOutcome, BackendError>]> {
+        _ answer: BatchAnswer<WireWriteOutcome>, of requests: [WriteRequest]
+    ) async -> BatchAnswer<WriteOutcome> {
         var seen: Set<EntryKey> = []
         let unread = zip(requests, answer.outcome).compactMap { request, result -> ReadRequest? in
             guard case .success(.conflict) = result, seen.insert(request.key).inserted else { return nil }
@@ -87,7 +78,7 @@ extension HTTPBackend {
         return Answer(outcomes, serverTime: answer.serverTime, relatedVersion: answer.relatedVersion)
     }
 
-    /// Creates the conflict of a write whose answer had no value from the entry that was read afterwards.
+    /// Creates the conflict of a write from the entry that was read afterwards, because the answer had no value.
     ///
     /// The entry may be newer than that of the conflict. It still contradicts the precondition, because versions never
     /// repeat. Only if the entry was deleted in between may the precondition hold; then the same write can succeed, and
@@ -112,8 +103,8 @@ extension HTTPBackend {
 
     private func all<Request, Outcome>(
         _ requests: [Request], of batch: Batch<Request, Outcome>
-    ) async throws(BackendError) -> Answer<[Result<Outcome, BackendError>]> {
-        var all = Answer<[Result<Outcome, BackendError>]>([])
+    ) async throws(BackendError) -> BatchAnswer<Outcome> {
+        var all = BatchAnswer<Outcome>([])
         var rest = requests[...]
         while !rest.isEmpty {
             let chunk = batch.chunk(of: rest)
@@ -138,7 +129,7 @@ extension HTTPBackend {
     /// support batches.
     private func ask<Request, Outcome>(
         _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>
-    ) async throws(BackendError) -> Answer<[Result<Outcome, BackendError>]> {
+    ) async throws(BackendError) -> BatchAnswer<Outcome> {
         if chunk.count == 1 || isWithoutBatches.withLock({ $0 }) { return await askAlone(chunk, batch) }
         let answer: TransportAnswer
         do throws(BackendError) {
@@ -178,8 +169,8 @@ extension HTTPBackend {
     /// Requests the operations that did not fit into an answer.
     private func postponed<Request, Outcome>(
         _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>,
-        _ told: Answer<[Result<Outcome, BackendError>]>
-    ) async -> Answer<[Result<Outcome, BackendError>]> {
+        _ told: BatchAnswer<Outcome>
+    ) async -> BatchAnswer<Outcome> {
         var all = told
         do throws(BackendError) {
             let rest = try await ask(chunk, batch)
@@ -193,18 +184,8 @@ extension HTTPBackend {
 
     private func askAlone<Request, Outcome>(
         _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>
-    ) async -> Answer<[Result<Outcome, BackendError>]> {
-        var all = Answer<[Result<Outcome, BackendError>]>([])
-        for request in chunk {
-            do throws(BackendError) {
-                let answer = try await batch.alone(request)
-                all.outcome.append(.success(answer.outcome))
-                all.serverTime = answer.serverTime ?? all.serverTime
-            } catch {
-                all.outcome.append(.failure(error))
-            }
-        }
-        return all
+    ) async -> BatchAnswer<Outcome> {
+        await chunk.answers { (request) async throws(BackendError) in try await batch.alone(request) }
     }
 
     private func post(

@@ -165,13 +165,8 @@ public final class HTTPBackend: KeyValueBackend {
         var query = "?limit=\(limit)"
         if !prefix.isEmpty { query += "&prefix=" + WireQuery.encoded(prefix) }
         if let cursor { query += "&after=" + WireQuery.encoded(cursor.text) }
-        let answer = try await exchange(.get, "/v1/kv" + query, HTTPFields(), for: .list)
-        guard answer.response.status == .ok else { throw failure(answer, .list, nil) }
-        do throws(BackendError) {
-            let page = try KeyPageBody.page(json: answer.body)
-            return Answer(page, serverTime: WireFields.serverTime(of: answer.response))
-        } catch {
-            throw error.during(.list)
+        return try await page("/v1/kv" + query, for: .list) { (body) throws(BackendError) in
+            try KeyPageBody.page(json: body)
         }
     }
 
@@ -193,13 +188,20 @@ public final class HTTPBackend: KeyValueBackend {
     }
 
     private func changes(_ query: String) async throws(BackendError) -> Answer<ChangePage> {
-        let answer = try await exchange(.get, "/v1/changes" + query, HTTPFields(), for: .changes)
-        guard answer.response.status == .ok else { throw failure(answer, .changes, nil) }
+        try await page("/v1/changes" + query, for: .changes) { (body) throws(BackendError) in
+            try ChangePageBody.page(json: body)
+        }
+    }
+
+    private func page<Page: Sendable>(
+        _ path: String, for operation: BackendError.Operation, _ decode: ([UInt8]) throws(BackendError) -> Page
+    ) async throws(BackendError) -> Answer<Page> {
+        let answer = try await exchange(.get, path, HTTPFields(), for: operation)
+        guard answer.response.status == .ok else { throw failure(answer, operation, nil) }
         do throws(BackendError) {
-            let page = try ChangePageBody.page(json: answer.body)
-            return Answer(page, serverTime: WireFields.serverTime(of: answer.response))
+            return Answer(try decode(answer.body), serverTime: WireFields.serverTime(of: answer.response))
         } catch {
-            throw error.during(.changes)
+            throw error.during(operation)
         }
     }
 }

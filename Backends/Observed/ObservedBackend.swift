@@ -103,9 +103,7 @@ public struct ObservedBackend: ForwardingBackend {
     }
 
     /// Reads several keys, in one request if the wrapped backend can.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         try await observing(.readBatch, nil) { () async throws(BackendError) in
             let answer = try await base.read(requests)
             for (request, result) in zip(requests, answer.outcome) {
@@ -121,9 +119,7 @@ public struct ObservedBackend: ForwardingBackend {
     }
 
     /// Writes or deletes several keys, in one request if the wrapped backend can.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         try await observing(.writeBatch, nil) { () async throws(BackendError) in
             let answer = try await base.write(requests)
             for (request, result) in zip(requests, answer.outcome) {

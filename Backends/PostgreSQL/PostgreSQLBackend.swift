@@ -18,8 +18,8 @@ public import SyncCore
 ///   the change of a slow transaction. Superseded changes are kept for a day, and cursors as long.
 /// - **Signalled**: changes of this object are signalled at once, those of others after about 50 ms, or 250 ms if
 ///   nothing changes for a while.
-/// - **Fenced**: a process refuses a server that lacks the latest change that this process has seen, such as a former
-///   primary that returns. If a server becomes read-only, its connections are closed, what was read over them is
+/// - **Fenced**: a process refuses a server without the latest change known to it, such as a former primary that
+///   returns. If a server becomes read-only, its connections are closed, what was read over them is
 ///   discarded, and the hosts are asked again.
 ///
 /// Each connection has a thread of its own, which never blocks the concurrency pool. The tables are in a schema of
@@ -85,31 +85,14 @@ public final class PostgreSQLBackend: KeyValueBackend {
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await change(WriteRequest(key, value: value, if: precondition), .write)
+        try await performInBatch(WriteRequest(key, value: value, if: precondition))
     }
 
     /// Deletes one key, grouped like a write. The key keeps a row without a value.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await change(WriteRequest(key, value: nil, if: precondition), .delete)
-    }
-
-    private func change(
-        _ request: WriteRequest, _ operation: BackendError.Operation
-    ) async throws(BackendError) -> Answer<WriteOutcome> {
-        try BackendError.throwIfCancelled(operation, key: request.key)
-        let results: [Result<WriteOutcome, BackendError>]
-        do throws(BackendError) {
-            results = try await write([request]).outcome
-        } catch {
-            throw error.during(operation, key: request.key)
-        }
-        guard let result = results.first else {
-            throw BackendError(
-                .other, operation: operation, key: request.key, message: "\(label): the write has no outcome")
-        }
-        return Answer(try result.get())
+        try await performInBatch(WriteRequest(key, value: nil, if: precondition))
     }
 
     /// Lists keys by walking the index: O(log keys + limit + deleted keys in between).
@@ -154,9 +137,7 @@ public final class PostgreSQLBackend: KeyValueBackend {
 
 extension PostgreSQLBackend {
     /// Reads several keys with one round trip, one after another.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         try BackendError.throwIfCancelled(.read)
         guard !requests.isEmpty else { return Answer([]) }
         let transactions = requests.map { request in
@@ -180,24 +161,13 @@ extension PostgreSQLBackend {
     }
 
     /// Writes or deletes several keys in one transaction.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         try BackendError.throwIfCancelled(.write)
-        var answers: [Result<WriteOutcome, BackendError>?] = requests.map { request in
-            refusal(of: request).map { .failure($0) }
-        }
-        let admitted = requests.indices.filter { answers[$0] == nil }
-        if !admitted.isEmpty {
-            let operation: BackendError.Operation = requests.allSatisfy { $0.value == nil } ? .delete : .write
-            let performed = try await store.write(admitted.map { requests[$0] }, operation)
-            for (index, answer) in zip(admitted, performed) { answers[index] = answer }
-        }
-        return Answer(answers.compactMap { $0 })
-    }
-
-    private func refusal(of request: WriteRequest) -> BackendError? {
-        request.value.flatMap { capabilities.refusal(of: $0, at: request.key) }
+        let operation: BackendError.Operation = requests.allSatisfy { $0.value == nil } ? .delete : .write
+        return Answer(
+            try await capabilities.performAdmitted(requests) { (admitted) async throws(BackendError) in
+                try await store.write(admitted, operation)
+            })
     }
 }
 #endif

@@ -2,20 +2,14 @@ import GRDB
 package import SyncCore
 
 extension SQLiteBackend {
-    /// Creates a store with another hash for row numbers, for tests of hash collisions.
-    package convenience init(path: String, numbering: @escaping @Sendable ([UInt8]) -> Int64) {
-        self.init(
-            file: StoreFile(path: path, mayBeCreated: true, numbering: numbering), creating: .unlessRemote,
-            host: .system, busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
-    }
-
-    /// Creates a store with another retention, for tests that exceed it.
+    /// Creates a store with another retention, for tests that exceed it, or with another hash for row numbers, for
+    /// tests of hash collisions.
     package convenience init(
-        path: String, retainedChangeCount: Int64, numbering: (@Sendable ([UInt8]) -> Int64)? = nil
+        path: String, retainedChangeCount: Int64,
+        numbering: @escaping @Sendable ([UInt8]) -> Int64 = { RowChecksums.number(of: $0) }
     ) {
         let file = StoreFile(
-            path: path, mayBeCreated: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
-            retainedChangeCount: retainedChangeCount)
+            path: path, mayBeCreated: true, numbering: numbering, retainedChangeCount: retainedChangeCount)
         self.init(
             file: file, creating: .unlessRemote, host: .system, busyTimeout: .seconds(10),
             maximumValueByteCount: 64 << 20)
@@ -41,19 +35,6 @@ extension SQLiteBackend {
         try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM \(table)") ?? 0 } ?? 0
     }
 
-    /// The cached result of a read; `nil` if only SQLite can answer it.
-    package func remembered(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) -> ReadOutcome? {
-        store.current()?.cache?.read(key, unless: knownVersion)
-    }
-
-    /// The page of changes after `cursor` from memory; `nil` if only SQLite can answer it.
-    package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
-        store.current()?.recentChanges?.page(since: cursor, prefix: "", limit: limit)
-    }
-
-    /// The total size of the cached keys and values, in bytes.
-    package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
-
     /// The number of transactions that this object has committed.
     package var commitCount: Int { store.commitCount }
 
@@ -68,11 +49,7 @@ extension SQLiteBackend {
         let store = store
         return try await store.queue.run { () throws(BackendError) -> Result? in
             guard let connections = try store.opened() else { return nil }
-            do {
-                return try connections.writer().inDatabase(body)
-            } catch {
-                throw BackendError(error, at: store.file.path)
-            }
+            return try store.file.attempting { try connections.writer().inDatabase(body) }
         }
     }
 }

@@ -25,8 +25,6 @@ public import SyncCore
 ///   folder; for the remote of an engine the file must exist, see ``Creation``.
 /// - **Signalled**: every change is signalled. Changes of other processes are signalled when the file system reports
 ///   them.
-/// - **Cached**: recently used entries and recent changes of this object are served from memory until another process
-///   commits. Each read checks this in SQLite's index of the WAL.
 ///
 /// Deleting a key leaves a tombstone row, which is removed after 100,000 more changes. Cursors expire after as many
 /// changes.
@@ -58,7 +56,7 @@ public final class SQLiteBackend: KeyValueBackend {
     public let label: String
 
     let store: SQLiteStore
-    private let commits: GroupCommit
+    private let commits: CommitQueue
     private let creation: Creation
 
     /// Creates a backend for the store in the file at `path`. The file is not accessed before the first operation.
@@ -71,8 +69,8 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - busyTimeout: The longest time that a call waits for other processes.
     ///   - maximumValueByteCount: The largest accepted value, 1 byte to 512 MiB. Larger values are rejected with
     ///     `BackendError.Kind.tooLarge`.
-    ///   - cachedByteCount: The approximate size of the cache of entries, in bytes; 0 disables it. In addition, one
-    ///     change for each KiB of it, at most about 4,096, is kept in memory.
+    ///   - cachedByteCount: The approximate size of SQLite's page caches for reading, in bytes, shared by eight
+    ///     connections.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed, 1 MiB to 1 GiB. Writers wait for
     ///     a checkpoint. A larger WAL is checkpointed less often and writes fewer pages in all, but all of it is read
     ///     and verified whenever the store is opened.
@@ -101,7 +99,7 @@ public final class SQLiteBackend: KeyValueBackend {
         let store = SQLiteStore(
             file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
         self.store = store
-        commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) {
+        commits = CommitQueue(queue: store.queue, host: host, timeout: busyTimeout) {
             store.commit($0)
         } onIdle: {
             store.signalOtherProcesses()
@@ -147,16 +145,14 @@ public final class SQLiteBackend: KeyValueBackend {
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try BackendError.throwIfCancelled(.write, key: key)
-        return Answer(try await change(WriteRequest(key, value: value, if: precondition)))
+        try await performInBatch(WriteRequest(key, value: value, if: precondition))
     }
 
     /// Deletes one key, grouped like a write. Deleting from a missing store succeeds and does not create it.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try BackendError.throwIfCancelled(.delete, key: key)
-        return Answer(try await change(WriteRequest(key, value: nil, if: precondition)))
+        try await performInBatch(WriteRequest(key, value: nil, if: precondition))
     }
 
     /// Lists keys by walking an index in both directions: O(log keys + limit).
@@ -192,9 +188,6 @@ public final class SQLiteBackend: KeyValueBackend {
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
-                if let page = connections.recentChanges?.page(since: cursor, prefix: prefix, limit: limit) {
-                    return page
-                }
                 return try connections.readConsistently { db in
                     try ChangeTable(db: db, file: connections.file).page(since: cursor, prefix: prefix, limit: limit)
                 }
@@ -218,9 +211,7 @@ public final class SQLiteBackend: KeyValueBackend {
 
 extension SQLiteBackend {
     /// Reads several keys from one snapshot.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         Answer(
             try await store.reading(.read) { connections in
                 guard let connections else { return requests.map { _ in .success(.absent) } }
@@ -241,37 +232,12 @@ extension SQLiteBackend {
     }
 
     /// Writes or deletes several keys in one transaction.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         try BackendError.throwIfCancelled(.write)
-        guard !requests.isEmpty else { return Answer([]) }
-        var answers: [Result<WriteOutcome, BackendError>?] = requests.map { request in
-            refusal(of: request).map { .failure($0) }
-        }
-        let admitted = requests.indices.filter { answers[$0] == nil }
-        let performed = admitted.isEmpty ? [] : try await perform(admitted.map { requests[$0] })
-        for (index, answer) in zip(admitted, performed) { answers[index] = answer }
-        return Answer(answers.compactMap { $0 })
+        return Answer(try await capabilities.performAdmitted(requests, perform))
     }
 
-    private func change(_ request: WriteRequest) async throws(BackendError) -> WriteOutcome {
-        if let error = refusal(of: request) { throw error }
-        let operation: BackendError.Operation = request.value == nil ? .delete : .write
-        let answers: GroupCommit.Answers
-        do {
-            answers = try await perform([request])
-        } catch {
-            throw error.during(operation, key: request.key)
-        }
-        guard let answer = answers.first else {
-            throw BackendError(
-                .other, operation: operation, key: request.key, message: "\(label): the write has no outcome")
-        }
-        return try answer.get()
-    }
-
-    private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> GroupCommit.Answers {
+    private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> CommitQueue.Answers {
         if requests.allSatisfy({ $0.value == nil }) {
             // A deletion does not create a missing store.
             let isThere = try await store.reading(.delete) { $0 != nil }
@@ -287,10 +253,6 @@ extension SQLiteBackend {
                 precondition: request.precondition, tag: store.host.randomBits())
         }
         return try await commits.perform(writes)
-    }
-
-    private func refusal(of request: WriteRequest) -> BackendError? {
-        request.value.flatMap { capabilities.refusal(of: $0, at: request.key) }
     }
 }
 

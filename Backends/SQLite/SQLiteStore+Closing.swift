@@ -17,18 +17,14 @@ extension SQLiteStore {
             // Another connection uses the store. The WAL is empty, and the last connection to close removes it.
             guard error.kind == .busy else { throw error }
         }
-        try await queue.run { () throws(BackendError) in try self.attempt { try writer.close() } }
+        try await queue.run { () throws(BackendError) in try self.file.attempting { try writer.close() } }
     }
 
     private func retrying<Result: Sendable>(
         for timeout: Duration, _ work: @escaping @Sendable () throws(BackendError) -> Result
     ) async throws(BackendError) -> Result {
-        var wait = BusyWait(host: host, timeout: timeout)
-        while true {
-            do throws(BackendError) { return try await queue.run(work) } catch {
-                guard error.kind == .busy else { throw error }
-                try await wait.pause(after: error, in: .open)
-            }
+        try await BusyWait.retrying(.open, host: host, timeout: timeout) { () throws(BackendError) in
+            try await queue.run(work)
         }
     }
 
@@ -41,7 +37,7 @@ extension SQLiteStore {
             release()
             return nil
         }
-        return try attempt {
+        return try file.attempting {
             let writer = try connections.writer()
             try writer.inDatabase { db in
                 // The first column is 1 if another connection blocked the checkpoint.
@@ -59,13 +55,9 @@ extension SQLiteStore {
 
     /// Marks the database as one without a WAL, so that its copies can be recognized as such. Called only on the queue.
     private func removeLog(by writer: DatabaseQueue) throws(BackendError) {
-        try attempt {
+        try file.attempting {
             try writer.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
             try FileIdentity.synchronize(StoreFile.folder(of: file.place))
         }
-    }
-
-    private func attempt<Result>(_ body: () throws -> Result) throws(BackendError) -> Result {
-        do { return try body() } catch { throw BackendError(error, at: file.path) }
     }
 }

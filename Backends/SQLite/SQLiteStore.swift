@@ -20,9 +20,6 @@ final class SQLiteStore: Sendable {
     private struct SignalState {
         /// The latest change that was signalled to subscribers.
         var cursor: ChangeCursor?
-        /// The state of the WAL after this object's latest commit; `nil` if another connection may have committed
-        /// since.
-        var head: LogIndex.Head?
         var watch: PathWatch?
         var commitCount = 0
         /// The number of commits that have not been signalled to other processes.
@@ -59,15 +56,13 @@ final class SQLiteStore: Sendable {
             if let connections = current(), connections.hasLog || !isForWriting { return connections }
             connections.withLock { $0 = nil }
             guard let identity = try file.find() else { return nil }
-            do {
-                let opened = try StoreConnections(
+            let opened = try file.attempting {
+                try StoreConnections(
                     file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount,
                     isForWriting: isForWriting)
-                connections.withLock { $0 = opened }
-                return opened
-            } catch {
-                throw BackendError(error, at: file.path)
             }
+            connections.withLock { $0 = opened }
+            return opened
         }
     }
 
@@ -93,24 +88,14 @@ final class SQLiteStore: Sendable {
         _ body: (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
         try BackendError.throwIfCancelled(operation, key: key)
-        var wait: BusyWait?
-        while true {
-            let failure: BackendError
-            do throws(BackendError) {
-                if let connections = current() { return try attempt(connections, body) }
+        do throws(BackendError) {
+            return try await BusyWait.retrying(operation, host: host, timeout: timeout) { () throws(BackendError) in
+                if let connections = current() { return try file.attempting { try body(connections) } }
                 let opened = try await queue.run { () throws(BackendError) in try self.opened() }
-                return try attempt(opened, body)
-            } catch {
-                failure = error
+                return try file.attempting { try body(opened) }
             }
-            guard failure.kind == .busy else { throw failure.during(operation, key: key) }
-            var next = wait ?? BusyWait(host: host, timeout: timeout)
-            do throws(BackendError) {
-                try await next.pause(after: failure, in: operation)
-            } catch {
-                throw error.during(operation, key: key)
-            }
-            wait = next
+        } catch {
+            throw error.during(operation, key: key)
         }
     }
 
@@ -119,26 +104,11 @@ final class SQLiteStore: Sendable {
         _ body: @escaping @Sendable (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
         let thread = SerialQueue(label: "SQLiteStorage maintenance \(file.path)")
-        var wait = BusyWait(host: host, timeout: timeout)
-        while true {
-            do throws(BackendError) {
-                return try await thread.run { () throws(BackendError) in
-                    try self.attempt(try self.opened(), body)
-                }
-            } catch {
-                guard error.kind == .busy else { throw error }
-                try await wait.pause(after: error, in: .open)
+        return try await BusyWait.retrying(.open, host: host, timeout: timeout) { () throws(BackendError) in
+            try await thread.run { () throws(BackendError) in
+                let opened = try self.opened()
+                return try self.file.attempting { try body(opened) }
             }
-        }
-    }
-
-    private func attempt<Result>(
-        _ connections: StoreConnections?, _ body: (StoreConnections?) throws -> Result
-    ) throws(BackendError) -> Result {
-        do {
-            return try body(connections)
-        } catch {
-            throw BackendError(error, at: file.path)
         }
     }
 
@@ -146,12 +116,9 @@ final class SQLiteStore: Sendable {
 
     /// Signals a commit of this object to its subscribers, and soon to other processes (see
     /// ``signalOtherProcesses()``).
-    ///
-    /// - Parameter head: The state of the WAL right after the commit; `nil` if another connection may have committed
-    ///   since.
-    func noteCommit(_ cursor: ChangeCursor, head: LogIndex.Head?) {
+    func noteCommit(_ cursor: ChangeCursor) {
         let unsignalledCount = signalState.withLock { state in
-            (state.cursor, state.head) = (cursor, head)
+            state.cursor = cursor
             state.commitCount += 1
             state.unsignalledCount += 1
             return state.unsignalledCount
@@ -207,7 +174,6 @@ final class SQLiteStore: Sendable {
             return
         }
         watch?.follow()
-        if isLatestOurs { return }
         let latest = latest()
         let isNews = signalState.withLock { state in
             guard case .success(let cursor) = latest else { return true }
@@ -217,33 +183,16 @@ final class SQLiteStore: Sendable {
         if isNews { hub.signal() }
     }
 
-    /// True if this object made the latest commit, as far as the header of the WAL index shows.
-    private var isLatestOurs: Bool {
-        guard let head = current()?.cache?.head() else { return false }
-        return signalState.withLock { $0.head == head }
-    }
-
     /// The latest change in the store; `nil` if there is none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
-            let connections =
-                if let open = current() { StoreConnections?.some(open) } else { try temporaryConnections() }
-            guard let connections else { return .success(nil) }
-            return .success(
-                try attempt(connections) { _ in
-                    try connections.read { try ChangeTable(db: $0, file: file).latest() }
-                })
+            let cursor = try file.attempting {
+                let connections = try current() ?? file.find().map { try StoreConnections(file: file, identity: $0) }
+                return try connections?.read { try ChangeTable(db: $0, file: file).latest() }
+            }
+            return .success(cursor ?? nil)
         } catch {
             return .failure(error)
-        }
-    }
-
-    private func temporaryConnections() throws(BackendError) -> StoreConnections? {
-        guard let identity = try file.find() else { return nil }
-        do {
-            return try StoreConnections(file: file, identity: identity)
-        } catch {
-            throw BackendError(error, at: file.path)
         }
     }
 }

@@ -18,22 +18,18 @@ struct StoreTransaction {
     private let entries: EntryTable
     private let lookup: EntryLookup
     private let changes: ChangeTable
-    /// The latest change before the transaction.
-    let start: ChangeCursor?
-    /// The changes of this transaction so far.
-    private(set) var changed: [RecentChanges.Item] = []
+    /// The latest change of this transaction; `nil` if there is none.
+    private(set) var latest: ChangeCursor?
+    /// The sequence of the latest change before the transaction.
+    private let start: Int64
     private var sequence: Int64
 
     init(db: Database, file: StoreFile) throws {
         entries = EntryTable(db: db, file: file)
         lookup = try entries.lookup()
         changes = ChangeTable(db: db, file: file)
-        start = try changes.latest()
-        sequence = Self.sequence(of: start)
-    }
-
-    private static func sequence(of cursor: ChangeCursor?) -> Int64 {
-        cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
+        start = try changes.latest().map { Int64(bitPattern: $0.sequence) } ?? 0
+        sequence = start
     }
 
     /// Performs `write` if its precondition holds.
@@ -55,13 +51,12 @@ struct StoreTransaction {
         sequence += 1
         try entries.put(write.entry, under: key, at: place, sequence: sequence)
         try changes.append(sequence: sequence, tag: write.tag, entry: place.number, superseding: place.sequence)
-        let cursor = ChangeCursor(sequence: UInt64(bitPattern: sequence), tag: write.tag)
-        changed.append(RecentChanges.Item(cursor: cursor, key: write.key, version: write.entry?.version))
+        latest = ChangeCursor(sequence: UInt64(bitPattern: sequence), tag: write.tag)
         return write.entry.map { .written($0.version) } ?? .deleted
     }
 
     /// Completes the work of the transaction before its commit.
-    func finish() throws { try changes.sweep(from: Self.sequence(of: start), to: sequence) }
+    func finish() throws { try changes.sweep(from: start, to: sequence) }
 
     private func entry(of key: EntryKey) throws -> Entry? {
         if case .found(let entry) = try lookup.read(key, unless: nil) { entry } else { nil }

@@ -53,12 +53,10 @@ extension SealedBackend {
 
     /// Passes over all values once.
     private func resealAll(with current: SealingKey) async throws(BackendError) -> Int {
-        var (count, cursor) = (0, EntryKey?.none)
-        repeat {
-            let page = try await base.list(prefix: "", after: cursor, limit: 256).outcome
+        var count = 0
+        try await base.forEachPage(limit: 256) { (page) async throws(BackendError) in
             for item in page.items where try await reseal(item.key, with: current) { count += 1 }
-            cursor = page.next
-        } while cursor != nil
+        }
         return count
     }
 

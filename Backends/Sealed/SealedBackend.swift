@@ -10,7 +10,7 @@ internal import Synchronization
 /// errors, never wrong values.
 ///
 /// **Not detected**: an entry that was deleted, or restored to an earlier value together with its version. Ledgers only
-/// grow, so the next sync with a device that has more facts repairs this. No seal protects against a store that always
+/// grow, so the next sync with a device with more facts repairs this. No seal protects against a store that always
 /// lies. Keys are not hidden, and neither are the lengths of values (``overhead`` bytes longer).
 ///
 /// ```swift
@@ -110,41 +110,28 @@ public struct SealedBackend: ForwardingBackend {
     }
 
     /// Reads and opens several values independently.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         let answer = try await base.read(requests)
-        var results: [Result<ReadOutcome, BackendError>] = []
-        for (request, result) in zip(requests, answer.outcome) {
-            do throws(BackendError) {
-                results.append(.success(try await open(try result.get(), under: request.key)))
-            } catch {
-                results.append(.failure(error))
-            }
+        var opened = await zip(requests, answer.outcome).answers { (request, result) async throws(BackendError) in
+            Answer(try await open(try result.get(), under: request.key))
         }
-        return Answer(results, serverTime: answer.serverTime)
+        opened.serverTime = answer.serverTime
+        return opened
     }
 
     /// Seals and writes several values independently.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         var sealed: [WriteRequest] = []
         for var request in requests {
             if let value = request.value { request.value = try await seal(value, under: request.key) }
             sealed.append(request)
         }
         let answer = try await base.write(sealed)
-        var results: [Result<WriteOutcome, BackendError>] = []
-        for (request, result) in zip(requests, answer.outcome) {
-            let operation: BackendError.Operation = request.value == nil ? .delete : .write
-            do throws(BackendError) {
-                results.append(.success(try await open(try result.get(), under: request.key, during: operation)))
-            } catch {
-                results.append(.failure(error))
-            }
+        var opened = await zip(requests, answer.outcome).answers { (request, result) async throws(BackendError) in
+            Answer(try await open(try result.get(), under: request.key, during: request.operation))
         }
-        return Answer(results, serverTime: answer.serverTime)
+        opened.serverTime = answer.serverTime
+        return opened
     }
 }
 

@@ -9,7 +9,6 @@ import SyncCore
 enum FileName {
     /// The maximum length of a path component without its extension. File systems allow 255 bytes, encrypted ones 143.
     private static let longestPart = 128
-    private static let digits = Array("0123456789abcdef".utf8)
     private static let ending = ".entry"
     private static let continued = ".more"
 
@@ -34,7 +33,7 @@ enum FileName {
         }
         name += last.utf8.dropLast(ending.utf8.count)
         // A key has exactly one name. Other spellings are ignored.
-        guard let bytes = decoded(name), let text = String(validating: bytes, as: UTF8.self),
+        guard let bytes = Hexadecimal.unescaped(name, escape: "="), let text = String(validating: bytes, as: UTF8.self),
             let key = try? EntryKey(text), Self.parts(of: key) == parts
         else { return nil }
         return key
@@ -55,25 +54,9 @@ enum FileName {
         for byte in text.utf8 {
             switch byte {
             case 0x61...0x7A, 0x30...0x39, UInt8(ascii: "-"), UInt8(ascii: "_"): name.append(byte)
-            default: name += [UInt8(ascii: "="), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            default: name += Array(("=" + Hexadecimal.text([byte])).utf8)
             }
         }
         return name
-    }
-
-    private static func decoded(_ name: [UInt8]) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var iterator = name.makeIterator()
-        while let byte = iterator.next() {
-            guard byte == UInt8(ascii: "=") else {
-                bytes.append(byte)
-                continue
-            }
-            guard let high = iterator.next().flatMap({ digits.firstIndex(of: $0) }),
-                let low = iterator.next().flatMap({ digits.firstIndex(of: $0) })
-            else { return nil }
-            bytes.append(UInt8(high << 4 | low))
-        }
-        return bytes
     }
 }

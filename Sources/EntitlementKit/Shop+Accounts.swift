@@ -9,8 +9,8 @@ extension Shop {
         /// They move to the account, permanently. Right for a personal device. On a device that several people share,
         /// ask first: the account also gets what the others have bought before they signed in.
         case adopt
-        /// They stay on this device, and are hidden while the account is logged in. A ``Shop/restore()`` that the user
-        /// asks for claims those of the App Store for the account nevertheless.
+        /// They stay on this device, and are hidden while the account is logged in. If the user restores, App Store
+        /// purchases still move to the account; see ``Shop/restore()``.
         case leaveOnDevice
     }
 

@@ -99,7 +99,7 @@ struct SQLiteBackendTests {
     func collisions() async throws {
         let keys = try ["a", "b", "c", "d"].map { try EntryKey($0) }
         let store = SQLiteBackend(
-            path: folder.path(of: "store.sqlite"), numbering: { _ in Int64.max })
+            path: folder.path(of: "store.sqlite"), retainedChangeCount: 100_000, numbering: { _ in Int64.max })
         for (index, key) in keys.enumerated() { _ = try await store.write([UInt8(index)], to: key, if: .absent) }
         _ = try await store.delete(keys[1], if: .any)
         for (index, key) in keys.enumerated() where index != 1 {

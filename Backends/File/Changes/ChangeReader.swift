@@ -107,13 +107,10 @@ final class ChangeReader: Sendable {
 
     /// Returns `true` if a writer holds the store's lock.
     private func isWriting() throws(BackendError) -> Bool {
-        let lock: OpenFile
-        do {
-            lock = try folder.fileSystem.open(folder.path(of: StoreFolder.lockName), .shared)
-        } catch {
-            if error.isMissing { return false }
-            throw BackendError(error)
+        let file = try ifThere { () throws(FileSystemError) in
+            try folder.fileSystem.open(folder.path(of: StoreFolder.lockName), .shared)
         }
+        guard let lock = file else { return false }
         defer { folder.fileSystem.close(lock) }
         let isFree = try attempting { () throws(FileSystemError) in try folder.fileSystem.tryLock(lock) }
         return !isFree
@@ -163,15 +160,12 @@ extension StoreFolder {
         }
     }
 
-    private func withLog<Result>(
+    func withLog<Result>(
         _ body: (OpenFile) throws(FileSystemError) -> Result?
     ) throws(BackendError) -> Result? {
-        do {
-            return try fileSystem.withFile(path(of: Self.changesName), .read, body)
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
-        }
+        try ifThere { () throws(FileSystemError) in
+            try fileSystem.withFile(path(of: Self.changesName), .read, body)
+        } ?? nil
     }
 
     /// The changes of the folder that `sequence` does not have, in the order of their keys.

@@ -107,13 +107,8 @@ extension StoreFolder {
 
     /// The last readable change of the log; `nil` if there is none. Needs no lock.
     func lastChange() throws(BackendError) -> ChangeFile.Located? {
-        do {
-            return try fileSystem.withFile(path(of: Self.changesName), .read) { (log) throws(FileSystemError) in
-                try lastRecord(of: log, byteCount: fileSystem.byteCount(of: log))
-            }
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
+        try withLog { (log) throws(FileSystemError) in
+            try lastRecord(of: log, byteCount: fileSystem.byteCount(of: log))
         }
     }
 

@@ -113,17 +113,7 @@ extension KeyFileName {
         /// Decodes an encoded name; `nil` unless encoding the bytes yields exactly this name.
         private static func decode(_ name: Substring.UTF8View, isChunk: Bool) -> [UInt8]? {
             if !isChunk, name.elementsEqual("%".utf8) { return [] }
-            var bytes: [UInt8] = []
-            var rest = name
-            while let character = rest.popFirst() {
-                guard character == UInt8(ascii: "%") else {
-                    bytes.append(character)
-                    continue
-                }
-                guard let high = rest.popFirst().flatMap(hexadecimal), let low = rest.popFirst().flatMap(hexadecimal)
-                else { return nil }
-                bytes.append(high << 4 | low)
-            }
+            guard let bytes = Hexadecimal.unescaped(name, escape: "%") else { return nil }
             // Encoding the bytes again detects capitals, unnecessary escapes and splits in the wrong place.
             var again = ""
             for byte in bytes {
@@ -132,14 +122,6 @@ extension KeyFileName {
             }
             let isFull = again.utf8.count >= KeyFileName.chunkLength
             return !bytes.isEmpty && isFull == isChunk && again.utf8.elementsEqual(name) ? bytes : nil
-        }
-
-        private static func hexadecimal(_ character: UInt8) -> UInt8? {
-            switch character {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0")
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): character - UInt8(ascii: "a") + 10
-            default: nil
-            }
         }
     }
 }

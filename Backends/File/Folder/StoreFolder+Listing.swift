@@ -63,15 +63,11 @@ extension StoreFolder {
     private func places(
         inFolder folders: [String], below start: [UInt8], in range: KeyRange
     ) throws(BackendError) -> [Place] {
-        let names: [String]
-        do {
-            names = try fileSystem.names(inFolder: ([root] + folders).joined(separator: "/"))
-        } catch {
-            // The folder was removed after its parent was read.
-            if error.isMissing { return [] }
-            throw BackendError(error)
+        // The folder may have been removed after its parent was read.
+        let names = try ifThere { () throws(FileSystemError) in
+            try fileSystem.names(inFolder: ([root] + folders).joined(separator: "/"))
         }
-        var places = names.compactMap { name -> Place? in
+        var places = (names ?? []).compactMap { name -> Place? in
             guard let (bytes, isEntry) = part(named: name, below: start) else { return nil }
             let place = Place(folders: folders + [name], keyBytes: start + bytes, isEntry: isEntry)
             return range.mayContain(place) ? place : nil
@@ -80,8 +76,8 @@ extension StoreFolder {
         return places
     }
 
-    /// The part of a key that a name in a folder represents, and `true` for an entry; `nil` for a name that does not
-    /// belong to the store.
+    /// The part of a key that a name in a folder represents, and `true` for an entry; `nil` for the name of another
+    /// file.
     private func part(named name: String, below start: [UInt8]) -> (bytes: [UInt8], isEntry: Bool)? {
         if let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) {
             return (part.sortKey, part.isEntry)

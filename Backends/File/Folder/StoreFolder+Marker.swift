@@ -6,13 +6,10 @@ import SyncCore
 extension StoreFolder {
     /// The content of the marker; `nil` if it does not exist.
     func marker() throws(BackendError) -> [UInt8]? {
-        do {
-            return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
+        try ifThere { () throws(FileSystemError) in
+            try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: 256)
             }
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
         }
     }
 

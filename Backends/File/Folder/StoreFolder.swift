@@ -14,8 +14,8 @@ import Synchronization
 ///
 /// No key has a file name with a dot before `.entry`, so these names cannot collide with that of an entry.
 ///
-/// A folder that a file-sync tool shares contains only entries, the files that the tool makes of them
-/// (``ConflictCopy``), and `~pending.tmp` during a write, a name that such tools ignore.
+/// A folder that a file-sync tool shares contains only entries, the tool's copies of them (``ConflictCopy``), and
+/// `~pending.tmp` during a write. Such tools ignore this name.
 final class StoreFolder: Sendable {
     static let markerName = "store.format"
     static let lockName = "store.lock"
@@ -126,12 +126,7 @@ final class StoreFolder: Sendable {
 
     /// The names in the folder; `nil` if it does not exist.
     func names() throws(BackendError) -> [String]? {
-        do {
-            return try fileSystem.names(inFolder: root)
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
-        }
+        try ifThere { () throws(FileSystemError) in try fileSystem.names(inFolder: root) }
     }
 
     /// Reads the entry of `key`. The value is not read if the entry still has `knownVersion`.
@@ -219,15 +214,13 @@ final class StoreFolder: Sendable {
             }
         }
         guard knownCount < folders.count else { return true }
-        do {
+        let found: Void? = try ifThere { () throws(FileSystemError) in
             for folder in folders[knownCount...] {
                 path += "/" + folder
                 fileSystem.close(try fileSystem.open(path, .plainFolder))
             }
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return false
         }
+        guard found != nil else { return false }
         known.withLock { known in
             // This only bounds the memory, as for durable folders.
             if known.plainFolders.count >= 10_000 { known.plainFolders.removeAll() }
@@ -269,12 +262,7 @@ final class StoreFolder: Sendable {
     }
 
     private func openIfThere(_ path: String) throws(BackendError) -> OpenFile? {
-        do {
-            return try fileSystem.open(path, .read)
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
-        }
+        try ifThere { () throws(FileSystemError) in try fileSystem.open(path, .read) }
     }
 
     /// Throws if there is only a placeholder for the file at `path`, which a write must not replace.
@@ -285,13 +273,7 @@ final class StoreFolder: Sendable {
 
     /// Returns `true` if something has the name `path`.
     private func exists(_ path: String) throws(BackendError) -> Bool {
-        do {
-            _ = try fileSystem.identity(at: path)
-            return true
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return false
-        }
+        try ifThere { () throws(FileSystemError) in try fileSystem.identity(at: path) } != nil
     }
 
     private func header(of bytes: [UInt8], key: EntryKey, path: String) throws(BackendError) -> EntryFile.Header {

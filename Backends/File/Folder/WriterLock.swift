@@ -68,11 +68,8 @@ final class WriterLock: Sendable {
             return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(folder.root, .folder) }
         }
         let path = folder.path(of: StoreFolder.lockName)
-        do {
-            return try folder.fileSystem.open(path, .shared)
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-        }
+        let known = try ifThere { () throws(FileSystemError) in try folder.fileSystem.open(path, .shared) }
+        if let known { return known }
         // The folder is examined before the lock file is created, so that an unrelated folder is not changed.
         if try folder.inspect() != .store { try folder.makeRoot() }
         return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(path, .createShared) }

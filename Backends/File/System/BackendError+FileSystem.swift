@@ -91,9 +91,13 @@ extension BackendError {
 
 /// Performs system calls whose failure guarantees that nothing was changed.
 func attempting<Result>(_ body: () throws(FileSystemError) -> Result) throws(BackendError) -> Result {
-    do {
-        return try body()
-    } catch {
-        throw BackendError(error)
+    do { return try body() } catch { throw BackendError(error) }
+}
+
+/// Returns the result of `body`; `nil` if the file or folder is missing.
+func ifThere<Result>(_ body: () throws(FileSystemError) -> Result) throws(BackendError) -> Result? {
+    do { return try body() } catch {
+        guard error.isMissing else { throw BackendError(error) }
+        return nil
     }
 }

@@ -41,47 +41,39 @@ package struct POSIXFileSystem: FileSystem {
             throw FileSystemError(call: error.call, path: error.path, code: FileSystemError.notRegular)
         }
         let file = OpenFile(descriptor: descriptor, path: path)
-        switch mode {
-        case .createNew: try openToGroup(file)
-        case .createShared:
-            try checkRegular(file)
-            try openToGroup(file)
-        case .read, .shared: try checkRegular(file)
-        case .folder, .plainFolder: break
+        do throws(FileSystemError) {
+            switch mode {
+            case .createNew: try openToGroup(file)
+            case .createShared:
+                try checkRegular(file)
+                try openToGroup(file)
+            case .read, .shared: try checkRegular(file)
+            case .folder, .plainFolder: break
+            }
+            return file
+        } catch {
+            close(file)
+            throw error
         }
-        return file
     }
 
     /// Gives the group its permissions for a file of this user if the umask has removed them.
     private func openToGroup(_ file: OpenFile) throws(FileSystemError) {
         guard access == .group else { return }
-        do throws(FileSystemError) {
-            var status = stat()
-            _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
-            guard status.st_uid == geteuid(), status.st_mode & 0o660 != 0o660 else { return }
-            let mode = status.st_mode & 0o7777 | 0o660
-            _ = try retryingInterrupted("fchmod", file.path) { Int(fchmod(file.descriptor, mode)) }
-        } catch {
-            close(file)
-            throw error
-        }
+        let status = try status(of: file)
+        guard status.st_uid == geteuid(), status.st_mode & 0o660 != 0o660 else { return }
+        let mode = status.st_mode & 0o7777 | 0o660
+        _ = try retryingInterrupted("fchmod", file.path) { Int(fchmod(file.descriptor, mode)) }
     }
 
     /// Does not follow links, and does not wait for the other end of a pipe.
     private static let plainly = O_NOFOLLOW | O_NONBLOCK
 
     private func checkRegular(_ file: OpenFile) throws(FileSystemError) {
-        do throws(FileSystemError) {
-            var status = stat()
-            _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
-            switch status.st_mode & S_IFMT {
-            case S_IFREG: return
-            case S_IFDIR: throw FileSystemError(call: "open", path: file.path, code: EISDIR)
-            default: throw FileSystemError(call: "open", path: file.path, code: FileSystemError.notRegular)
-            }
-        } catch {
-            close(file)
-            throw error
+        switch try status(of: file).st_mode & S_IFMT {
+        case S_IFREG: return
+        case S_IFDIR: throw FileSystemError(call: "open", path: file.path, code: EISDIR)
+        default: throw FileSystemError(call: "open", path: file.path, code: FileSystemError.notRegular)
         }
     }
 
@@ -134,15 +126,11 @@ package struct POSIXFileSystem: FileSystem {
     }
 
     package func byteCount(of file: OpenFile) throws(FileSystemError) -> Int {
-        var status = stat()
-        _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
-        return Int(status.st_size)
+        Int(try status(of: file).st_size)
     }
 
     package func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity {
-        var status = stat()
-        _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
-        return FileIdentity(status)
+        FileIdentity(try status(of: file))
     }
 
     package func identity(at path: String) throws(FileSystemError) -> FileIdentity {
@@ -224,6 +212,12 @@ extension POSIXFileSystem {
         }
         let result = try retryingInterrupted(name, path) { String(rest).withCString { Int(body(folder, $0)) } }
         return Int32(result)
+    }
+
+    private func status(of file: OpenFile) throws(FileSystemError) -> stat {
+        var status = stat()
+        _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
+        return status
     }
 
     private func retryingInterrupted(_ name: String, _ path: String, _ body: () -> Int) throws(FileSystemError) -> Int {

@@ -53,84 +53,117 @@ enum Query: String, CaseIterable, Sendable {
 
     /// The text of the statement for the tables in `schema`.
     func sql(schema: String, defects: Defects) -> String {
-        var text = text
+        guard var text = Self.texts[self] else { preconditionFailure("\(self) has no text") }
         if defects.contains(.numbersAtWrite) {
             text = text.replacing(
-                "INSERT INTO @.pending (tag, key, version) SELECT ",
+                Self.note,
                 with: "INSERT INTO @.change SELECT nextval(pg_get_serial_sequence('@.pending', 'n')), ")
         }
         if defects.contains(.readsConflictInOneStatement), self == .writeMatching { text = Self.defectiveWriteMatching }
         return text.replacing("@.", with: "\(schema).")
     }
 
-    private var text: String {
-        switch self {
-        case .read, .list, .current, .countKeys: readingText
-        case .writeAlways, .writeAbsent, .writeMatching, .deleteAlways, .waitLonger, .standbys, .role: writingText
-        case .sequence, .latest, .clock, .change, .changes, .changesFiltered, .changesOfKeys, .mark, .sweep: feedText
-        }
-    }
+    private static let put = """
+        WITH written AS (
+            INSERT INTO @.entry AS e VALUES ($1::bytea, $2::bytea, $3::bytea)
+            ON CONFLICT (key) DO UPDATE SET version = EXCLUDED.version, value = EXCLUDED.value
+        """
+    private static let note = "INSERT INTO @.pending (tag, key, version) SELECT "
 
-    private var readingText: String {
-        switch self {
-        case .list:
-            """
-            SELECT key, version, octet_length(value)::bigint FROM @.entry
-            WHERE key > $1::bytea AND key >= $2::bytea AND key < $3::bytea AND value IS NOT NULL
-            ORDER BY key LIMIT $4::bigint
-            """
-        case .current:
-            "SELECT version, value FROM @.entry WHERE key = $1::bytea AND version <> $2::bytea"
-        case .countKeys:
-            """
-            SELECT count(*) FROM (
-                SELECT FROM @.entry WHERE key >= $1::bytea AND key < $2::bytea LIMIT $3::bigint) AS keys
-            """
-        default:
-            """
-            SELECT version, CASE WHEN version = $2::bytea THEN NULL ELSE value END, value IS NULL
-            FROM @.entry WHERE key = $1::bytea
-            """
-        }
-    }
-
-    private var writingText: String {
-        let put = """
-            WITH written AS (
-                INSERT INTO @.entry AS e VALUES ($1::bytea, $2::bytea, $3::bytea)
-                ON CONFLICT (key) DO UPDATE SET version = EXCLUDED.version, value = EXCLUDED.value
-            """
-        let note = "INSERT INTO @.pending (tag, key, version) SELECT "
-        return switch self {
-        case .writeAlways:
-            "\(put) RETURNING key, version) \(note) $4::bigint, key, version FROM written RETURNING true"
-        case .writeAbsent:
-            """
-            \(put) WHERE e.value IS NULL RETURNING key, version)
-            \(note) $4::bigint, key, version FROM written RETURNING true
-            """
-        case .writeMatching:
-            """
-            WITH written AS (
-                UPDATE @.entry SET version = $3::bytea, value = $4::bytea
-                WHERE key = $1::bytea AND version = $2::bytea AND value IS NOT NULL RETURNING key, version)
-            \(note) $5::bigint, key, version FROM written RETURNING true
-            """
-        case .deleteAlways:
-            """
-            WITH written AS (
-                UPDATE @.entry SET version = $2::bytea, value = NULL
-                WHERE key = $1::bytea AND value IS NOT NULL RETURNING key, version)
-            \(note) $3::bigint, key, version FROM written RETURNING true
-            """
-        case .standbys:
-            "SELECT current_setting('synchronous_standby_names')"
-        case .role:
-            "SELECT current_setting('transaction_read_only') = 'on'"
-        default:
-            "SELECT set_config('lock_timeout', ($1::bigint)::text, true)"
-        }
-    }
+    private static let texts: [Query: String] = [
+        .list: """
+        SELECT key, version, octet_length(value)::bigint FROM @.entry
+        WHERE key > $1::bytea AND key >= $2::bytea AND key < $3::bytea AND value IS NOT NULL
+        ORDER BY key LIMIT $4::bigint
+        """,
+        .current: "SELECT version, value FROM @.entry WHERE key = $1::bytea AND version <> $2::bytea",
+        .countKeys: """
+        SELECT count(*) FROM (
+            SELECT FROM @.entry WHERE key >= $1::bytea AND key < $2::bytea LIMIT $3::bigint) AS keys
+        """,
+        .read: """
+        SELECT version, CASE WHEN version = $2::bytea THEN NULL ELSE value END, value IS NULL
+        FROM @.entry WHERE key = $1::bytea
+        """,
+        .writeAlways: "\(put) RETURNING key, version) \(note) $4::bigint, key, version FROM written RETURNING true",
+        .writeAbsent: """
+        \(put) WHERE e.value IS NULL RETURNING key, version)
+        \(note) $4::bigint, key, version FROM written RETURNING true
+        """,
+        .writeMatching: """
+        WITH written AS (
+            UPDATE @.entry SET version = $3::bytea, value = $4::bytea
+            WHERE key = $1::bytea AND version = $2::bytea AND value IS NOT NULL RETURNING key, version)
+        \(note) $5::bigint, key, version FROM written RETURNING true
+        """,
+        .deleteAlways: """
+        WITH written AS (
+            UPDATE @.entry SET version = $2::bytea, value = NULL
+            WHERE key = $1::bytea AND value IS NOT NULL RETURNING key, version)
+        \(note) $3::bigint, key, version FROM written RETURNING true
+        """,
+        .standbys: "SELECT current_setting('synchronous_standby_names')",
+        .role: "SELECT current_setting('transaction_read_only') = 'on'",
+        .waitLonger: "SELECT set_config('lock_timeout', ($1::bigint)::text, true)",
+        // Only one transaction at a time numbers changes, and what it numbers is committed. Nothing is locked or
+        // written if nothing is pending.
+        .sequence: """
+        WITH locked AS MATERIALIZED (
+            SELECT n FROM @.feed WHERE id = 0 AND EXISTS (SELECT FROM @.pending) FOR UPDATE),
+        moved AS (DELETE FROM @.pending WHERE EXISTS (SELECT FROM locked) RETURNING n, tag, key, version),
+        numbered AS (
+            INSERT INTO @.change
+            SELECT locked.n + row_number() OVER (ORDER BY moved.n), moved.tag, moved.key, moved.version
+            FROM moved, locked RETURNING 1)
+        UPDATE @.feed SET n = n + (SELECT count(*) FROM numbered)
+        WHERE id = 0 AND (SELECT count(*) FROM numbered) > 0
+        """,
+        .clock: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+        .change: "SELECT tag FROM @.change WHERE n = $1::bigint",
+        .changes: """
+        WITH seen AS MATERIALIZED (
+            SELECT n, tag, key, version FROM @.change WHERE n > $1::bigint ORDER BY n LIMIT $3::bigint)
+        SELECT s.n, s.tag, s.key, s.version, e.value IS NULL, e.version = s.version, (SELECT count(*) FROM seen)
+        FROM seen s JOIN @.entry e ON e.key = s.key
+        WHERE e.version = s.version OR s.n = (SELECT max(n) FROM seen) ORDER BY s.n LIMIT $2::bigint
+        """,
+        .changesFiltered: """
+        WITH seen AS MATERIALIZED (
+            SELECT n, tag, key, version FROM @.change WHERE n > $1::bigint ORDER BY n LIMIT $2::bigint)
+        SELECT s.n, s.tag, s.key, s.version, e.value IS NULL,
+            e.version = s.version AND substring(s.key FROM 1 FOR $3::bigint::int) = $4::bytea,
+            (SELECT count(*) FROM seen)
+        FROM seen s JOIN @.entry e ON e.key = s.key
+        WHERE (e.version = s.version AND substring(s.key FROM 1 FOR $3::bigint::int) = $4::bytea)
+            OR s.n = (SELECT max(n) FROM seen) ORDER BY s.n LIMIT $5::bigint
+        """,
+        .changesOfKeys: """
+        SELECT c.n, c.tag, c.key, c.version, e.value IS NULL
+        FROM @.entry e JOIN @.change c ON c.key = e.key AND c.version = e.version AND c.n > $1::bigint
+        WHERE e.key >= $2::bytea AND e.key < $3::bytea ORDER BY c.n LIMIT $4::bigint
+        """,
+        .mark: """
+        INSERT INTO @.mark SELECT clock_timestamp(), n FROM @.feed
+        WHERE id = 0 AND NOT EXISTS (
+            SELECT FROM @.mark WHERE at > clock_timestamp() - $1::bigint * interval '1 second')
+        """,
+        // Removes a change if a later change of its key was numbered before the bound. So a cursor is valid as
+        // long as its next change is younger than the bound.
+        .sweep: """
+        WITH bound AS MATERIALIZED (
+            SELECT at, n FROM @.mark WHERE at < clock_timestamp() - $1::bigint * interval '1 second'
+            ORDER BY at DESC LIMIT 1),
+        step AS MATERIALIZED (
+            SELECT s.n AS old, least(s.n + $2::bigint, (SELECT n FROM bound)) AS new
+            FROM @.sweep s WHERE s.id = 0 AND s.n < (SELECT n FROM bound) FOR UPDATE SKIP LOCKED),
+        superseded AS (
+            DELETE FROM @.change c USING step, @.change d
+            WHERE d.n > step.old AND d.n <= step.new AND c.key = d.key AND c.n < d.n),
+        forgotten AS (DELETE FROM @.mark WHERE at < (SELECT at FROM bound))
+        UPDATE @.sweep SET n = step.new FROM step WHERE id = 0 RETURNING step.new - step.old
+        """,
+        .latest: "SELECT n, tag FROM @.change ORDER BY n DESC LIMIT 1",
+    ]
 
     private static let defectiveWriteMatching = """
         WITH written AS (
@@ -139,77 +172,5 @@ enum Query: String, CaseIterable, Sendable {
         noted AS (INSERT INTO @.pending (tag, key, version) SELECT $5::bigint, key, version FROM written)
         SELECT version, value FROM @.entry WHERE key = $1::bytea AND NOT EXISTS (SELECT FROM written)
         """
-
-    private var feedText: String {
-        switch self {
-        case .sequence:
-            // Only one transaction at a time numbers changes, and what it numbers is committed. Nothing is locked or
-            // written if nothing is pending.
-            """
-            WITH locked AS MATERIALIZED (
-                SELECT n FROM @.feed WHERE id = 0 AND EXISTS (SELECT FROM @.pending) FOR UPDATE),
-            moved AS (DELETE FROM @.pending WHERE EXISTS (SELECT FROM locked) RETURNING n, tag, key, version),
-            numbered AS (
-                INSERT INTO @.change
-                SELECT locked.n + row_number() OVER (ORDER BY moved.n), moved.tag, moved.key, moved.version
-                FROM moved, locked RETURNING 1)
-            UPDATE @.feed SET n = n + (SELECT count(*) FROM numbered)
-            WHERE id = 0 AND (SELECT count(*) FROM numbered) > 0
-            """
-        case .clock:
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        case .change:
-            "SELECT tag FROM @.change WHERE n = $1::bigint"
-        case .changes:
-            """
-            WITH seen AS MATERIALIZED (
-                SELECT n, tag, key, version FROM @.change WHERE n > $1::bigint ORDER BY n LIMIT $3::bigint)
-            SELECT s.n, s.tag, s.key, s.version, e.value IS NULL, e.version = s.version, (SELECT count(*) FROM seen)
-            FROM seen s JOIN @.entry e ON e.key = s.key
-            WHERE e.version = s.version OR s.n = (SELECT max(n) FROM seen) ORDER BY s.n LIMIT $2::bigint
-            """
-        case .changesFiltered:
-            """
-            WITH seen AS MATERIALIZED (
-                SELECT n, tag, key, version FROM @.change WHERE n > $1::bigint ORDER BY n LIMIT $2::bigint)
-            SELECT s.n, s.tag, s.key, s.version, e.value IS NULL,
-                e.version = s.version AND substring(s.key FROM 1 FOR $3::bigint::int) = $4::bytea,
-                (SELECT count(*) FROM seen)
-            FROM seen s JOIN @.entry e ON e.key = s.key
-            WHERE (e.version = s.version AND substring(s.key FROM 1 FOR $3::bigint::int) = $4::bytea)
-                OR s.n = (SELECT max(n) FROM seen) ORDER BY s.n LIMIT $5::bigint
-            """
-        case .changesOfKeys:
-            """
-            SELECT c.n, c.tag, c.key, c.version, e.value IS NULL
-            FROM @.entry e JOIN @.change c ON c.key = e.key AND c.version = e.version AND c.n > $1::bigint
-            WHERE e.key >= $2::bytea AND e.key < $3::bytea ORDER BY c.n LIMIT $4::bigint
-            """
-        case .mark:
-            """
-            INSERT INTO @.mark SELECT clock_timestamp(), n FROM @.feed
-            WHERE id = 0 AND NOT EXISTS (
-                SELECT FROM @.mark WHERE at > clock_timestamp() - $1::bigint * interval '1 second')
-            """
-        case .sweep:
-            // Removes a change if a later change of its key was numbered before the bound. So a cursor is valid as
-            // long as its next change is younger than the bound.
-            """
-            WITH bound AS MATERIALIZED (
-                SELECT at, n FROM @.mark WHERE at < clock_timestamp() - $1::bigint * interval '1 second'
-                ORDER BY at DESC LIMIT 1),
-            step AS MATERIALIZED (
-                SELECT s.n AS old, least(s.n + $2::bigint, (SELECT n FROM bound)) AS new
-                FROM @.sweep s WHERE s.id = 0 AND s.n < (SELECT n FROM bound) FOR UPDATE SKIP LOCKED),
-            superseded AS (
-                DELETE FROM @.change c USING step, @.change d
-                WHERE d.n > step.old AND d.n <= step.new AND c.key = d.key AND c.n < d.n),
-            forgotten AS (DELETE FROM @.mark WHERE at < (SELECT at FROM bound))
-            UPDATE @.sweep SET n = step.new FROM step WHERE id = 0 RETURNING step.new - step.old
-            """
-        default:
-            "SELECT n, tag FROM @.change ORDER BY n DESC LIMIT 1"
-        }
-    }
 }
 #endif

@@ -3,7 +3,7 @@ import SyncCore
 
 extension SQLiteStore {
     /// Performs groups of writes in one transaction. Called only on the queue.
-    func commit(_ groups: [[PreparedWrite]]) -> GroupCommit.Verdict {
+    func commit(_ groups: [[PreparedWrite]]) -> CommitQueue.Verdict {
         do throws(BackendError) {
             let connections = try openedForWriting()
             return .answered(try commit(groups, on: connections))
@@ -16,9 +16,9 @@ extension SQLiteStore {
     /// - Throws: `busy` if another process holds the database. Nothing was written then.
     private func commit(
         _ groups: [[PreparedWrite]], on connections: StoreConnections
-    ) throws(BackendError) -> [GroupCommit.Answers] {
+    ) throws(BackendError) -> [CommitQueue.Answers] {
         let writes = Array(groups.joined())
-        let answers: GroupCommit.Answers
+        let answers: CommitQueue.Answers
         do {
             answers = try transact(writes, on: connections)
         } catch {
@@ -46,33 +46,22 @@ extension SQLiteStore {
     /// `outcomeUnknown`.
     private func transact(
         _ writes: [PreparedWrite], on connections: StoreConnections
-    ) throws(BackendError) -> GroupCommit.Answers {
+    ) throws(BackendError) -> CommitQueue.Answers {
         var isCommitting = false
         do {
             return try connections.writer().inDatabase { db in
                 try db.cachedStatement(sql: "BEGIN IMMEDIATE").execute()
-                var committed: [(EntryKey, Entry?)] = []
-                var now: LogIndex.Head?
-                let before = connections.cache?.begin() ?? nil
-                defer { connections.cache?.end(committed, after: before, now: now) }
                 do {
-                    let foreign = try Self.foreignCommits(db)
                     var transaction = try begun(db, on: connections)
                     let answers = try Self.perform(writes, in: &transaction)
-                    guard let latest = transaction.changed.last?.cursor else {
+                    guard let latest = transaction.latest else {
                         try db.rollback()
                         return answers
                     }
                     try transaction.finish()
                     isCommitting = true
                     try db.cachedStatement(sql: "COMMIT").execute()
-                    committed = Self.changes(writes, answers)
-                    now = connections.cache?.head() ?? nil
-                    // If another connection has committed since, the header does not describe this commit.
-                    if (try? Self.foreignCommits(db)) != foreign { now = nil }
-                    connections.recentChanges?.note(
-                        transaction.changed, behind: transaction.start, after: before, now: now)
-                    noteCommit(latest, head: now)
+                    noteCommit(latest)
                     return answers
                 } catch {
                     // A rollback throws if SQLite has already rolled back.
@@ -98,27 +87,12 @@ extension SQLiteStore {
 
     private static func perform(
         _ writes: [PreparedWrite], in transaction: inout StoreTransaction
-    ) throws -> GroupCommit.Answers {
+    ) throws -> CommitQueue.Answers {
         try writes.map { write in
             do {
                 return .success(try transaction.perform(write))
             } catch let error as BackendError {
                 return .failure(error.during(write.operation, key: write.key))
-            }
-        }
-    }
-
-    /// A number that changes when another connection commits.
-    private static func foreignCommits(_ db: Database) throws -> Int64? {
-        try db.firstRow(of: "PRAGMA data_version") { $0.integer(0) }
-    }
-
-    /// The changed keys with their new entries, in order.
-    private static func changes(_ writes: [PreparedWrite], _ answers: GroupCommit.Answers) -> [(EntryKey, Entry?)] {
-        zip(writes, answers).compactMap { write, answer in
-            switch answer {
-            case .success(.written), .success(.deleted): (write.key, write.entry)
-            case .success(.conflict), .failure: nil
             }
         }
     }

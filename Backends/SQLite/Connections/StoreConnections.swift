@@ -9,45 +9,42 @@ import Synchronization
 final class StoreConnections: Sendable {
     let file: StoreFile
     let identity: FileIdentity
+    /// The number of readers that stay open when they are not in use.
+    private static let maximumIdleCount = 8
     private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
-    /// The recently used entries.
-    let cache: EntryCache?
-    /// The recent changes.
-    let recentChanges: RecentChanges?
+    private let cachedByteCount: Int
     private let logByteCount: Int
 
-    /// True if the database has a WAL, which both caches depend on.
+    /// True if the database has a WAL. A backup and a closed store have none before the first write.
     let hasLog: Bool
 
     /// Opens the store at `file`. Reads only its header and the names of its tables.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: The approximate size of the cache, in bytes; 0 disables it.
+    ///   - cachedByteCount: The approximate size of the page caches of all idle readers, in bytes.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed.
     ///   - isForWriting: `true` to start a WAL if the database has none, like a backup or a closed store.
     init(
         file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20,
         isForWriting: Bool = false
     ) throws {
-        (self.file, self.identity, self.logByteCount) = (file, identity, logByteCount)
+        (self.file, self.identity) = (file, identity)
+        (self.cachedByteCount, self.logByteCount) = (cachedByteCount, logByteCount)
         try file.checkLog()
-        var connection = try Self.connectionToWholeStore(path: file.path)
+        var connection = try Self.connectionToWholeStore(path: file.path, cachedByteCount)
         _ = try connection.unsafeRead { try file.verify($0) }
         var writer: DatabaseQueue?
         if try isForWriting && !Self.hasLog(connection) {
             try connection.close()
             writer = try Self.writingConnection(to: file, logByteCount: logByteCount)
-            connection = try Self.readOnlyConnection(path: file.path)
+            connection = try Self.readOnlyConnection(path: file.path, cachedByteCount)
             _ = try connection.unsafeRead { try file.verify($0) }
         }
         hasLog = try Self.hasLog(connection)
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced during opening; try again")
         }
-        let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
-        cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
-        recentChanges = index.map { RecentChanges($0, maximumCount: min(4_096, max(cachedByteCount / 1_024, 1))) }
         openWriter.withLock { $0 = writer }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }
@@ -56,24 +53,12 @@ final class StoreConnections: Sendable {
     /// True if the path still leads to this file.
     var isCurrent: Bool { identity.isStill(at: file.path) }
 
-    /// Calls `body` with a lookup of rows by the hashes of their keys.
-    func find<Result: Sendable>(_ body: (EntryLookup) throws -> Result) throws -> Result {
-        try withReader { try $0.find(body) }
-    }
-
     /// Reads `key`, and reports an absence only if the index agrees.
     func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
-        if let outcome = cache?.read(key, unless: knownVersion) { return outcome }
-        let head = cache?.head()
-        var outcome = try find { try $0.read(key, unless: knownVersion) }
-        if case .absent = outcome {
-            // Both lookups need the same snapshot. Otherwise a key that is being written would look like damage.
-            outcome = try readConsistently {
-                try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion)
-            }
-        }
-        if let head { cache?.note(outcome, of: key, unless: knownVersion, asOf: head) }
-        return outcome
+        let outcome = try withReader { try $0.find { try $0.read(key, unless: knownVersion) } }
+        guard outcome == .absent else { return outcome }
+        // Both lookups need the same snapshot. Otherwise a key that is being written would look like damage.
+        return try readConsistently { try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion) }
     }
 
     /// Calls `body` with a reading connection. Each of its statements may see a different snapshot.
@@ -93,8 +78,8 @@ final class StoreConnections: Sendable {
 
     private func withReader<Result>(_ body: (StoreReader) throws -> Result) throws -> Result {
         let idle = idleReaders.withLock { $0.popLast() }
-        let reader = try idle ?? StoreReader(try Self.readOnlyConnection(path: file.path), file: file)
-        defer { idleReaders.withLock { $0.append(reader) } }
+        let reader = try idle ?? StoreReader(Self.readOnlyConnection(path: file.path, cachedByteCount), file: file)
+        defer { idleReaders.withLock { if $0.count < Self.maximumIdleCount { $0.append(reader) } } }
         return try body(reader)
     }
 
@@ -183,20 +168,23 @@ final class StoreConnections: Sendable {
     /// Returns a reading connection after SQLite has rolled back the transaction of a process that was killed.
     ///
     /// Only a writing connection can roll back. This is necessary for a database without a WAL.
-    private static func connectionToWholeStore(path: String) throws -> DatabaseQueue {
+    private static func connectionToWholeStore(path: String, _ cachedByteCount: Int) throws -> DatabaseQueue {
         do {
-            return try readOnlyConnection(path: path)
+            return try readOnlyConnection(path: path, cachedByteCount)
         } catch let error as DatabaseError where error.extendedResultCode == .SQLITE_READONLY_ROLLBACK {
             let writer = try DatabaseQueue(path: path, configuration: configuration)
             try writer.inDatabase { _ = try StoreSchema.identity(of: $0) }
             try writer.close()
-            return try readOnlyConnection(path: path)
+            return try readOnlyConnection(path: path, cachedByteCount)
         }
     }
 
-    private static func readOnlyConnection(path: String) throws -> DatabaseQueue {
+    private static func readOnlyConnection(path: String, _ cachedByteCount: Int) throws -> DatabaseQueue {
         var configuration = Self.configuration
         configuration.readonly = true
+        // A negative number is in KiB.
+        let kibibytes = max(1, cachedByteCount / (maximumIdleCount << 10))
+        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA cache_size = \(-kibibytes)") }
         return try DatabaseQueue(path: path, configuration: configuration)
     }
 }

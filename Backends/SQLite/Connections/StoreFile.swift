@@ -53,6 +53,11 @@ package final class StoreFile: Sendable {
         path.lastIndex(of: "/").map { String(path[path.index(after: $0)...]) } ?? path
     }
 
+    /// Maps the errors of `body` to errors about this file.
+    func attempting<Result>(_ body: () throws -> Result) throws(BackendError) -> Result {
+        do { return try body() } catch { throw BackendError(error, at: path) }
+    }
+
     /// Returns the store's identity; `nil` if it does not exist and may be created. Changes nothing.
     func find() throws(BackendError) -> FileIdentity? {
         switch try FileIdentity.look(at: path) {
@@ -61,7 +66,7 @@ package final class StoreFile: Sendable {
         case .other:
             throw BackendError(.notAStore, message: "\(path): this is not a regular file; choose another path")
         case .missing:
-            do { try rejectOrphanedLog() } catch { throw BackendError(error, at: path) }
+            try attempting { try rejectOrphanedLog() }
             let folder = Self.folder(of: place)
             guard try FileIdentity.look(at: folder) == .folder else {
                 throw BackendError(
@@ -80,7 +85,7 @@ package final class StoreFile: Sendable {
 
     /// Returns `true` if the file has a store, and `false` if it is empty. Throws otherwise.
     private func hasStore(_ identity: FileIdentity) throws(BackendError) -> Bool {
-        do {
+        try attempting {
             if try identity.byteCount == 0 || isHalfMade() {
                 try rejectOrphanedLog()
                 return false
@@ -101,8 +106,6 @@ package final class StoreFile: Sendable {
             }
             try check(version: Int64(header.bigEndian(at: 60)))
             return true
-        } catch {
-            throw BackendError(error, at: path)
         }
     }
 
@@ -219,7 +222,7 @@ package final class StoreFile: Sendable {
     /// All tables are created in one transaction with a rollback journal, so the file is always empty or a complete
     /// store. Only then it is switched to WAL mode.
     func make(host: HostServices) throws(BackendError) {
-        do {
+        try attempting {
             if try FileIdentity.look(at: path) == .missing { try claim(host: host) }
             var configuration = Configuration()
             configuration.foreignKeysEnabled = false
@@ -238,8 +241,6 @@ package final class StoreFile: Sendable {
                 try Self.useWriteAheadLog(db, path: path)
             }
             try database.close()
-        } catch {
-            throw BackendError(error, at: path)
         }
         try FileIdentity.synchronize(Self.folder(of: place))
     }

@@ -52,14 +52,12 @@ extension SQLiteBackend {
             guard try store.file.isThere() else {
                 throw BackendError(.missing, message: "\(store.file.path): the file does not exist")
             }
-            do {
-                return try NewFile.make(at: path, like: store.file, host: store.host) { path in
+            return try store.file.attempting {
+                try NewFile.make(at: path, like: store.file, host: store.host) { path in
                     let file = StoreFile(path: path, mayBeCreated: true)
                     try file.make(host: store.host)
                     return try StoreDraft.fill(file, host: store.host) { try fill(store.file.path, &$0) }
                 }
-            } catch {
-                throw BackendError(error, at: store.file.path)
             }
         }
     }

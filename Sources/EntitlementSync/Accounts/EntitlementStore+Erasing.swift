@@ -51,9 +51,7 @@ extension EntitlementStore {
     /// the entries again when it learns of the erasure.
     func clear(_ key: EntryKey, on remote: any KeyValueBackend) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
-        var after: EntryKey?
-        repeat {
-            let page = try await remote.list(prefix: key.text + "/", after: after, limit: 1_000).outcome
+        try await remote.forEachPage(prefix: key.text + "/") { (page) async throws(BackendError) in
             for item in page.items {
                 do throws(BackendError) {
                     if case .found(let entry) = try await remote.read(item.key).outcome, entry.value == marker {
@@ -66,8 +64,7 @@ extension EntitlementStore {
                     guard error.disposition == .permanent, error.kind != .cancelled else { throw error }
                 }
             }
-            after = page.next
-        } while after != nil
+        }
     }
 
     /// Returns the ledger of `account` on the remote; `nil` if there is none. Writes nothing.

@@ -9,12 +9,9 @@ extension EntitlementStore {
         var accounts: Set<Account> = []
         do {
             for prefix in ["", "device/"].flatMap({ [$0 + LedgerKeys.accountPrefix, $0 + LedgerKeys.anonymousPath] }) {
-                var after: EntryKey?
-                repeat {
-                    let page = try await backend.list(prefix: prefix, after: after, limit: 1_000).outcome
+                try await backend.forEachPage(prefix: prefix) { page in
                     accounts.formUnion(page.items.compactMap { LedgerKeys.account(of: $0.key) })
-                    after = page.next
-                } while after != nil
+                }
             }
             for account in accounts.sorted() where try await isErased(account, in: backend) {
                 accounts.remove(account)
@@ -34,7 +31,7 @@ extension EntitlementStore {
         }
     }
 
-    /// Returns the account that is logged in on the device whose local store is in `backend`.
+    /// Returns the account that is logged in on the device of the local store `backend`.
     ///
     /// - Returns: The account, which is ``Account/anonymous`` after a log-out; `nil` before the first log-in or
     ///   log-out.
@@ -72,8 +69,7 @@ extension EntitlementStore {
         return try await inLocalStore(await isErased(life, in: backend))
     }
 
-    /// Returns `true` if the device whose local store is in `backend` has synced `account` with the remote that has the
-    /// given label.
+    /// Returns `true` if the device of the local store `backend` has synced `account` with the remote of this label.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage`.
     package static func hasSynced(

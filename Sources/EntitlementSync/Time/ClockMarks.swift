@@ -16,8 +16,7 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// The number of the contact among those that any process on this device has stored. A higher number is more
-        /// recent.
+        /// The contact's sequence number, shared by all processes of this device. A higher number is more recent.
         var number: UInt64 = 1
     }
 

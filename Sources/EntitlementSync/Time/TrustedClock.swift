@@ -2,7 +2,7 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// The time that decides access: the wall clock, corrected by servers and by dates that stores signed.
+/// The time that decides access: the wall clock, corrected by servers and by the signed dates of stores.
 ///
 /// The marks are stored per device, in the local store, never in a ledger. They are written after a correction by a
 /// server, and otherwise each time they have advanced by ten minutes, so that an access check costs no write. If the
@@ -223,11 +223,11 @@ struct TimekeepingBackend: ForwardingBackend {
         return answer
     }
 
-    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         try await forward(.read, nil) { (base) throws(BackendError) in try await base.read(requests) }
     }
 
-    func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+    func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         try await forward(.write, nil) { (base) throws(BackendError) in try await base.write(requests) }
     }
 }

@@ -17,15 +17,16 @@ extension Catalog {
     init(_ root: JSONReader) throws(InputError) {
         let members = try root.object()
         try members.allow("products", "entitlements", "policy", "content")
-        var products: [Product] = []
-        for reader in try members.required("products").array() { products.append(try Product(reader)) }
-        var entitlements: [Entitlement] = []
+        let products = try members.required("products").array().map { (reader) throws(InputError) in
+            try Product(reader)
+        }
         let groups = Set(products.compactMap(\.kind.group))
-        for reader in try members["entitlements"]?.array() ?? [] {
-            entitlements.append(try Entitlement(reader, groups))
+        let entitlements = try members["entitlements"]?.array().map { (reader) throws(InputError) in
+            try Entitlement(reader, groups)
         }
         try self.init(
-            products: products, entitlements: entitlements, policy: try members["policy"].map(Policy.init) ?? Policy(),
+            products: products, entitlements: entitlements ?? [],
+            policy: try members["policy"].map(Policy.init) ?? Policy(),
             content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [])
     }
 }

@@ -11,42 +11,37 @@ struct CatalogChecker {
     func check() throws(InputError) {
         try checkProducts()
         try checkEntitlements()
-        guard policy.bonus.isWithinBounds else {
-            throw InputError(path: "policy.bonus", reason: "a bonus must be at most 100 years")
-        }
+        try require(policy.bonus.isWithinBounds, at: "policy.bonus", "a bonus must be at most 100 years")
         try checkContent()
     }
 
     private func checkContent() throws(InputError) {
-        guard content.count <= ContentRule.maximumCount else {
-            throw InputError(path: "content", reason: "there must be at most \(ContentRule.maximumCount) rules")
-        }
+        try require(
+            content.count <= ContentRule.maximumCount, at: "content",
+            "there must be at most \(ContentRule.maximumCount) rules")
         let groups = Set(products.compactMap(\.kind.group))
         var seen: Set<[UInt8]> = []
         for (index, rule) in content.enumerated() {
             let path = "content[\(index)]"
             if let reason = rule.objection { throw InputError(path: "\(path).path", reason: reason) }
-            guard seen.insert(Array(rule.path.utf8)).inserted else {
-                throw InputError(path: "\(path).path", reason: "\"\(rule.path.singleLine)\" has two rules")
-            }
-            guard Self.levelRange.contains(rule.maximumLevel) else {
-                throw InputError(path: "\(path).maximumLevel", reason: Self.badLevel("\(rule.maximumLevel)"))
-            }
+            try require(
+                seen.insert(Array(rule.path.utf8)).inserted, at: "\(path).path",
+                "\"\(rule.path.singleLine)\" has two rules")
+            try require(
+                Self.levelRange.contains(rule.maximumLevel), at: "\(path).maximumLevel",
+                Self.badLevel("\(rule.maximumLevel)"))
             switch rule.source {
             case .group(let group):
-                guard groups.contains(group) else {
-                    throw InputError(
-                        path: "\(path).group", reason: "no product is in group \"\(group.rawValue.singleLine)\"")
-                }
+                try require(
+                    groups.contains(group), at: "\(path).group",
+                    "no product is in group \"\(group.rawValue.singleLine)\"")
             case .entitlement(let id):
-                guard entitlements.contains(where: { $0.id == id }) else {
-                    throw InputError(
-                        path: "\(path).entitlement", reason: "there is no entitlement \"\(id.rawValue.singleLine)\"")
-                }
-                guard rule.basis == .current, rule.maximumLevel == 1 else {
-                    throw InputError(
-                        path: "\(path).entitlement", reason: "a rule with an entitlement is by now, without a level")
-                }
+                try require(
+                    entitlements.contains(where: { $0.id == id }), at: "\(path).entitlement",
+                    "there is no entitlement \"\(id.rawValue.singleLine)\"")
+                try require(
+                    rule.basis == .current && rule.maximumLevel == 1, at: "\(path).entitlement",
+                    "a rule with an entitlement is by now, without a level")
             }
         }
     }
@@ -57,35 +52,28 @@ struct CatalogChecker {
         for (index, product) in products.enumerated() {
             let path = "products[\(index)]"
             try checkID(product.id, at: "\(path).id")
-            guard seen.insert(product.id).inserted else {
-                throw InputError(path: "\(path).id", reason: "\"\(product.id)\" is used twice")
-            }
+            try require(seen.insert(product.id).inserted, at: "\(path).id", "\"\(product.id)\" is used twice")
             try check(product.kind, at: path)
             guard let group = product.kind.group else { continue }
             try checkID(group, at: "\(path).group")
             let known = kindOfGroup.updateValue(product.kind.name, forKey: group) ?? product.kind.name
-            guard known == product.kind.name else {
-                throw InputError(
-                    path: "\(path).group",
-                    reason: "\"\(group)\" mixes \(known) and \(product.kind.name), a group holds one kind only")
-            }
+            try require(
+                known == product.kind.name, at: "\(path).group",
+                "\"\(group)\" mixes \(known) and \(product.kind.name), a group holds one kind only")
         }
     }
 
     private func check(_ kind: ProductKind, at path: String) throws(InputError) {
         switch kind {
         case .consumable(let units):
-            guard Self.unitRange.contains(units) else {
-                throw InputError(path: "\(path).units", reason: "units must be 1 to 1,000,000, not \(units)")
-            }
+            try require(
+                Self.unitRange.contains(units), at: "\(path).units", "units must be 1 to 1,000,000, not \(units)")
         case .nonConsumable:
             break
         case .nonRenewing(_, let duration):
             if duration != .forever { try check(duration, at: "\(path).duration") }
         case .autoRenewable(_, let level, let duration, let introductory):
-            guard Self.levelRange.contains(level) else {
-                throw InputError(path: "\(path).level", reason: Self.badLevel("\(level)"))
-            }
+            try require(Self.levelRange.contains(level), at: "\(path).level", Self.badLevel("\(level)"))
             try check(duration, at: "\(path).duration")
             if let introductory { try check(introductory.duration, at: "\(path).introductory.duration") }
         }
@@ -96,13 +84,9 @@ struct CatalogChecker {
     }
 
     private func check(_ duration: CalendarDuration, at path: String) throws(InputError) {
-        guard duration != .zero else { throw InputError(path: path, reason: "a duration must be longer than zero") }
-        guard duration != .forever else {
-            throw InputError(path: path, reason: "only the duration of a nonRenewing product can be forever")
-        }
-        guard duration.isWithinBounds else {
-            throw InputError(path: path, reason: "a duration must be at most 100 years")
-        }
+        try require(duration != .zero, at: path, "a duration must be longer than zero")
+        try require(duration != .forever, at: path, "only the duration of a nonRenewing product can be forever")
+        try require(duration.isWithinBounds, at: path, "a duration must be at most 100 years")
     }
 
     private func checkEntitlements() throws(InputError) {
@@ -112,12 +96,8 @@ struct CatalogChecker {
         for (index, entitlement) in entitlements.enumerated() {
             let path = "entitlements[\(index)]"
             try checkID(entitlement.id, at: "\(path).id")
-            guard seen.insert(entitlement.id).inserted else {
-                throw InputError(path: "\(path).id", reason: "\"\(entitlement.id)\" is used twice")
-            }
-            guard !entitlement.grantedBy.isEmpty else {
-                throw InputError(path: "\(path).grantedBy", reason: "nothing grants \"\(entitlement.id)\"")
-            }
+            try require(seen.insert(entitlement.id).inserted, at: "\(path).id", "\"\(entitlement.id)\" is used twice")
+            try require(!entitlement.grantedBy.isEmpty, at: "\(path).grantedBy", "nothing grants \"\(entitlement.id)\"")
             for (position, source) in entitlement.grantedBy.enumerated() {
                 guard let reason = objection(to: source, kinds: kinds, groups: groups) else { continue }
                 throw InputError(path: "\(path).grantedBy[\(position)]", reason: reason)
@@ -171,6 +151,12 @@ struct CatalogChecker {
         let text = "\(group)@\(level)"
         guard groups.contains(GroupID(text)) else { return nil }
         return "\"group:\(text)\" is the group \"\(text)\", name the group's products instead"
+    }
+
+    private func require(
+        _ condition: Bool, at path: String, _ reason: @autoclosure () -> String
+    ) throws(InputError) {
+        guard condition else { throw InputError(path: path, reason: reason()) }
     }
 
     private func checkID<Subject>(_ id: Identifier<Subject>, at path: String) throws(InputError) {

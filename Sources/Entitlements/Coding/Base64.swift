@@ -64,10 +64,9 @@ package struct Base64: Sendable {
     }
 }
 
-/// Bytes as text: two hexadecimal digits each.
-package enum Hexadecimal {
-    /// Returns the text for `bytes`, in lower case.
-    package static func text(_ bytes: some Sequence<UInt8>) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+extension Sequence<UInt8> {
+    /// The bytes as text: two lower-case hexadecimal digits each.
+    package var hexadecimal: String {
+        map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 }

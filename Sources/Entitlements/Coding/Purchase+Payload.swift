@@ -16,16 +16,9 @@ extension Purchase {
     }
 
     init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
-        let stamp = try FactOrder.stamp(record.order)
-        var product: ProductID?
-        var terms: Terms?
-        var date = Timestamp(milliseconds: 0)
-        var quantity: Int64 = 0
-        var originalID: TransactionID?
-        var storeExpiry: Timestamp?
-        var isIntroductory = false
-        var lineItemID: TransactionID?
-        var isNonConsumable = false
+        self.init(
+            transaction: transaction, product: "", terms: nil, date: Timestamp(milliseconds: 0), quantity: 0,
+            stamp: try FactOrder.stamp(record.order))
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -41,11 +34,7 @@ extension Purchase {
             default: break
             }
         }
-        guard let product else { throw ProtoError(reason: "a purchase lacks its product") }
-        self.init(
-            transaction: transaction, product: product, terms: terms, date: date, quantity: quantity,
-            originalID: originalID, storeExpiry: storeExpiry, isIntroductory: isIntroductory,
-            lineItemID: lineItemID, isNonConsumable: isNonConsumable, stamp: stamp)
+        guard !product.rawValue.isEmpty else { throw ProtoError(reason: "a purchase lacks its product") }
     }
 }
 
@@ -124,7 +113,7 @@ extension Terms {
 }
 
 extension CalendarDuration {
-    /// Versions that do not know ``forever`` read it as 100 years, the longest duration that counts there.
+    /// Versions without ``forever`` read it as 100 years, the longest duration that counts there.
     func write(to writer: inout ProtoWriter) {
         let isForever = self == .forever
         writer.number(UInt64(clamping: isForever ? Self.longestYears * 12 : months), field: 1)

@@ -9,9 +9,9 @@ extension Recording {
     }
 
     init(_ transaction: TransactionReference, by replica: ReplicaID, _ record: RawRecord) throws(ProtoError) {
-        let time = try FactOrder.timeWhereEarlierWins(record.order)
-        var recordedAt = Timestamp(milliseconds: 0)
-        var knownEnd: Timestamp?
+        self.init(
+            transaction: transaction, replica: replica, recordedAt: Timestamp(milliseconds: 0), knownEnd: nil,
+            logicalTime: try FactOrder.timeWhereEarlierWins(record.order))
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -20,8 +20,6 @@ extension Recording {
             default: break
             }
         }
-        self.init(
-            transaction: transaction, replica: replica, recordedAt: recordedAt, knownEnd: knownEnd, logicalTime: time)
     }
 }
 
@@ -36,11 +34,8 @@ extension Revocation {
     }
 
     init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
-        let stamp = try FactOrder.stamp(record.order)
-        var revokedAt: Timestamp?
-        var reason = ""
+        self.init(transaction: transaction, revokedAt: nil, stamp: try FactOrder.stamp(record.order))
         var isReinstated = false
-        var upgradedAt: Timestamp?
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -54,8 +49,6 @@ extension Revocation {
         guard (revokedAt == nil) == isReinstated else {
             throw ProtoError(reason: "a revocation of a kind that this version does not know")
         }
-        self.init(
-            transaction: transaction, revokedAt: revokedAt, reason: reason, upgradedAt: upgradedAt, stamp: stamp)
     }
 }
 
@@ -90,9 +83,9 @@ extension Spend {
     init(_ id: SpendID, _ record: RawRecord) throws(ProtoError) {
         let time = try FactOrder.time(record.order)
         let origin = try Origin(record.payload, replica: 3, date: 4)
-        var product: ProductID?
-        var units: Int64 = 0
-        var environment: EnvironmentID?
+        self.init(
+            id: id, product: "", units: 0, environment: "", date: origin.date, replica: origin.replica,
+            logicalTime: time)
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -102,12 +95,9 @@ extension Spend {
             default: break
             }
         }
-        guard let product, let environment else {
+        guard !product.rawValue.isEmpty, !environment.rawValue.isEmpty else {
             throw ProtoError(reason: "a spend lacks a product or an environment")
         }
-        self.init(
-            id: id, product: product, units: units, environment: environment, date: origin.date,
-            replica: origin.replica, logicalTime: time)
     }
 }
 
@@ -120,9 +110,8 @@ extension PendingPurchase {
     }
 
     init(_ product: ProductID, _ record: RawRecord) throws(ProtoError) {
-        let time = try FactOrder.time(record.order)
-        var requestedAt = Timestamp(milliseconds: 0)
-        var isWithdrawn = false
+        self.init(
+            product: product, requestedAt: Timestamp(milliseconds: 0), logicalTime: try FactOrder.time(record.order))
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -131,7 +120,6 @@ extension PendingPurchase {
             default: break
             }
         }
-        self.init(product: product, requestedAt: requestedAt, isWithdrawn: isWithdrawn, logicalTime: time)
     }
 }
 

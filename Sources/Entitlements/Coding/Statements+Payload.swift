@@ -38,14 +38,12 @@ extension Assertion {
     init(_ reference: Reference, _ record: RawRecord) throws(ProtoError) {
         let assertedAt = try FactOrder.dateWhereEarlierWins(record.order)
         let origin = try Origin(record.payload, replica: 1, date: 2)
-        var logicalTime = LogicalTime.zero
+        self.init(
+            reference, assertedAt: assertedAt, recordedAt: origin.date, replica: origin.replica, logicalTime: .zero)
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             if field == 3 { logicalTime = LogicalTime(rawValue: try value.number()) }
         }
-        self.init(
-            reference, assertedAt: assertedAt, recordedAt: origin.date, replica: origin.replica,
-            logicalTime: logicalTime)
     }
 }
 
@@ -90,9 +88,9 @@ extension Acceptance {
     }
 
     init(_ transaction: TransactionReference, _ record: RawRecord) throws(ProtoError) {
-        let time = try FactOrder.time(record.order)
-        var decision = Decision.accepted
-        var date = Timestamp(milliseconds: 0)
+        self.init(
+            transaction: transaction, decision: .accepted, date: Timestamp(milliseconds: 0),
+            logicalTime: try FactOrder.time(record.order))
         var reader = ProtoReader(record.payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -103,7 +101,6 @@ extension Acceptance {
             default: break
             }
         }
-        self.init(transaction: transaction, decision: decision, date: date, logicalTime: time)
     }
 }
 

@@ -95,6 +95,6 @@ public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible
 
     /// The bytes in lower-case hexadecimal.
     public var description: String {
-        Hexadecimal.text(bytes)
+        bytes.hexadecimal
     }
 }

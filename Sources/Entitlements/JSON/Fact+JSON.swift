@@ -138,11 +138,3 @@ extension Acceptance.Decision {
         }
     }
 }
-
-extension [UInt8] {
-    /// The bytes in lower-case hexadecimal.
-    fileprivate var hexadecimal: String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-}

@@ -79,22 +79,17 @@ extension LedgerDocument {
         let recordsEnd = Self.headerByteCount + header.runByteCount
         let run = Array(bytes[Self.headerByteCount..<recordsEnd])
         let section = Array(bytes[recordsEnd...])
-        guard XXHash64.digest(of: run) == header.runDigest else {
-            throw LedgerFormatError(
-                .damaged, offset: Self.headerByteCount, reason: "the records do not match their checksum")
-        }
-        guard XXHash64.digest(of: section) == header.sectionDigest else {
-            throw LedgerFormatError(
-                .damaged, offset: recordsEnd, reason: "the local section does not match its checksum")
-        }
+        try require(
+            XXHash64.digest(of: run) == header.runDigest, .damaged, at: Self.headerByteCount,
+            "the records do not match their checksum")
+        try require(
+            XXHash64.digest(of: section) == header.sectionDigest, .damaged, at: recordsEnd,
+            "the local section does not match its checksum")
         let count = try RecordRunChecker.countRecords(in: run, at: Self.headerByteCount)
-        guard count == header.recordCount else {
-            throw LedgerFormatError(
-                .damaged, offset: 8, reason: "the header counts \(header.recordCount) records, there are \(count)")
-        }
-        guard !header.isErased || count == 0 else {
-            throw LedgerFormatError(.damaged, offset: 6, reason: "an erased ledger holds records")
-        }
+        try require(
+            count == header.recordCount, .damaged, at: 8,
+            "the header counts \(header.recordCount) records, there are \(count)")
+        try require(!header.isErased || count == 0, .damaged, at: 6, "an erased ledger holds records")
         self.init(
             ledger: Ledger(checkedRun: run, count: count, isErased: header.isErased), localSection: section)
     }
@@ -107,43 +102,33 @@ extension LedgerDocument {
         let isErased: Bool
 
         init(_ bytes: [UInt8]) throws(LedgerFormatError) {
-            guard bytes.count <= LedgerLimits.maximumDocumentByteCount else {
-                throw LedgerFormatError(.tooLarge, offset: 0, reason: "the document has \(bytes.count) bytes")
-            }
-            guard bytes.starts(with: magic) else {
-                throw LedgerFormatError(
-                    .damaged, offset: 0, reason: "this is not a ledger: it does not begin with ESLG")
-            }
-            guard bytes.count >= headerByteCount else {
-                throw LedgerFormatError(.damaged, offset: bytes.count, reason: "the document ends within its header")
-            }
+            try require(
+                bytes.count <= LedgerLimits.maximumDocumentByteCount, .tooLarge, at: 0,
+                "the document has \(bytes.count) bytes")
+            try require(bytes.starts(with: magic), .damaged, at: 0, "this is not a ledger: it does not begin with ESLG")
+            try require(
+                bytes.count >= headerByteCount, .damaged, at: bytes.count, "the document ends within its header")
             // The format is checked before the checksum, because a newer format may use another checksum.
             let format: UInt16 = bytes.littleEndian(at: 4)
-            guard format > 0 else {
-                throw LedgerFormatError(.damaged, offset: 4, reason: "there is no format 0")
-            }
-            guard format <= LedgerDocument.format else {
-                throw LedgerFormatError(
-                    .newerFormat, offset: 4,
-                    reason: "it is written in format \(format), this version reads up to \(LedgerDocument.format)")
-            }
-            guard XXHash64.digest(of: bytes[..<36]) == bytes.littleEndian(at: 36) else {
-                throw LedgerFormatError(.damaged, offset: 0, reason: "the header does not match its checksum")
-            }
+            try require(format > 0, .damaged, at: 4, "there is no format 0")
+            try require(
+                format <= LedgerDocument.format, .newerFormat, at: 4,
+                "it is written in format \(format), this version reads up to \(LedgerDocument.format)")
+            try require(
+                XXHash64.digest(of: bytes[..<36]) == bytes.littleEndian(at: 36), .damaged, at: 0,
+                "the header does not match its checksum")
             let flags: UInt16 = bytes.littleEndian(at: 6)
-            guard flags == 0 || flags == LedgerDocument.erasedFlag else {
-                throw LedgerFormatError(.newerFormat, offset: 6, reason: "it uses features of a later version")
-            }
+            try require(
+                flags == 0 || flags == LedgerDocument.erasedFlag, .newerFormat, at: 6,
+                "it uses features of a later version")
             isErased = flags == LedgerDocument.erasedFlag
             // Added as UInt64, because on 32-bit platforms Int cannot hold every length.
             let runByteCount: UInt32 = bytes.littleEndian(at: 12)
             let sectionByteCount: UInt32 = bytes.littleEndian(at: 16)
             let expected = UInt64(headerByteCount) + UInt64(runByteCount) + UInt64(sectionByteCount)
-            guard bytes.count == expected else {
-                throw LedgerFormatError(
-                    .damaged, offset: Int(clamping: min(UInt64(bytes.count), expected)),
-                    reason: "the document has \(bytes.count) bytes, its header says \(expected)")
-            }
+            try require(
+                bytes.count == expected, .damaged, at: Int(clamping: min(UInt64(bytes.count), expected)),
+                "the document has \(bytes.count) bytes, its header says \(expected)")
             recordCount = Int(clamping: bytes.littleEndian(at: 8) as UInt32)
             // Fits: it is at most the size of the document.
             self.runByteCount = Int(runByteCount)
@@ -183,6 +168,12 @@ public struct LedgerFormatError: Error, Hashable, Sendable, CustomStringConverti
 
     /// The offset and the reason, on one line.
     public var description: String { "at byte \(offset): \(reason)" }
+}
+
+private func require(
+    _ condition: Bool, _ kind: LedgerFormatError.Kind, at offset: Int, _ reason: @autoclosure () -> String
+) throws(LedgerFormatError) {
+    guard condition else { throw LedgerFormatError(kind, offset: offset, reason: reason()) }
 }
 
 extension [UInt8] {

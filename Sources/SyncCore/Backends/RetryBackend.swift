@@ -1,4 +1,4 @@
-/// A wrapper that repeats operations that failed for a passing reason.
+/// A wrapper that repeats operations after transient failures.
 ///
 /// - After a `transient` error any operation is repeated, because it had no effect.
 /// - After `outcomeUnknown`, reads, listings and requests for changes are repeated too.
@@ -34,18 +34,14 @@ public struct RetryBackend: ForwardingBackend {
     }
 
     /// Reads several keys. Retries those that failed.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
         try await retryingEach(.read, requests) { (pending) async throws(BackendError) in
             try await base.read(pending)
         }
     }
 
     /// Writes or deletes several keys. Retries those that failed without effect.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
         try await retryingEach(.write, requests) { (pending) async throws(BackendError) in
             try await base.write(pending)
         }
@@ -72,8 +68,8 @@ extension RetryBackend {
 
     private func retryingEach<Request: Sendable, Outcome: Sendable>(
         _ operation: BackendError.Operation, _ requests: [Request],
-        _ attempt: ([Request]) async throws(BackendError) -> Answer<[Result<Outcome, BackendError>]>
-    ) async throws(BackendError) -> Answer<[Result<Outcome, BackendError>]> {
+        _ attempt: ([Request]) async throws(BackendError) -> BatchAnswer<Outcome>
+    ) async throws(BackendError) -> BatchAnswer<Outcome> {
         var pauses = Pauses(policy: policy, host: host)
         var results: [Result<Outcome, BackendError>?] = Array(repeating: nil, count: requests.count)
         var pending = Array(requests.indices)

@@ -24,7 +24,24 @@ package enum Hexadecimal {
         return bytes
     }
 
+    /// Replaces each `escape` and the two digits after it by the byte that they encode; `nil` if digits are missing.
+    @inlinable
+    package static func unescaped(_ text: some Sequence<UInt8>, escape: Unicode.Scalar) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var rest = text.makeIterator()
+        while let byte = rest.next() {
+            if byte == UInt8(ascii: escape) {
+                guard let high = rest.next().flatMap(value), let low = rest.next().flatMap(value) else { return nil }
+                bytes.append(high << 4 | low)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return bytes
+    }
+
     /// The value of a digit of either case; `nil` for other characters.
+    @inlinable
     package static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")

@@ -105,7 +105,7 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// - Returns: One result for each request, in the same order.
     /// - Throws: ``BackendError`` only if no request could be made at all.
-    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]>
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome>
 
     /// Writes or deletes several keys, in one request where the backend can.
     ///
@@ -113,7 +113,7 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// - Returns: One result for each request, in the same order.
     /// - Throws: ``BackendError`` only if no request could be made at all.
-    func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]>
+    func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome>
 
     /// Returns the changes after `cursor`, or all changes since the store began if it is `nil`.
     ///
@@ -157,44 +157,15 @@ extension KeyValueBackend {
     }
 
     /// Reads the keys one after another.
-    public func read(_ requests: [ReadRequest]) async throws(BackendError)
-        -> Answer<[Result<ReadOutcome, BackendError>]>
-    {
-        var results: [Result<ReadOutcome, BackendError>] = []
-        var serverTime: Int64?
-        for request in requests {
-            do {
-                let answer = try await read(request.key, unless: request.knownVersion)
-                serverTime = answer.serverTime ?? serverTime
-                results.append(.success(answer.outcome))
-            } catch {
-                results.append(.failure(error))
-            }
+    public func read(_ requests: [ReadRequest]) async throws(BackendError) -> BatchAnswer<ReadOutcome> {
+        await requests.answers { (request) async throws(BackendError) in
+            try await read(request.key, unless: request.knownVersion)
         }
-        return Answer(results, serverTime: serverTime)
     }
 
     /// Writes or deletes the keys one after another.
-    public func write(_ requests: [WriteRequest]) async throws(BackendError)
-        -> Answer<[Result<WriteOutcome, BackendError>]>
-    {
-        var results: [Result<WriteOutcome, BackendError>] = []
-        var serverTime: Int64?
-        for request in requests {
-            do {
-                let answer =
-                    if let value = request.value {
-                        try await write(value, to: request.key, if: request.precondition)
-                    } else {
-                        try await delete(request.key, if: request.precondition)
-                    }
-                serverTime = answer.serverTime ?? serverTime
-                results.append(.success(answer.outcome))
-            } catch {
-                results.append(.failure(error))
-            }
-        }
-        return Answer(results, serverTime: serverTime)
+    public func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
+        await requests.answers { (request) async throws(BackendError) in try await perform(request) }
     }
 
     /// Throws ``BackendError/Kind/unsupported``: the store keeps no sequence of changes.

@@ -50,6 +50,9 @@ public struct Answer<Outcome: Sendable>: Sendable {
 
 extension Answer: Equatable where Outcome: Equatable {}
 
+/// The answer to a batch: for each request, in order, its outcome or its error.
+public typealias BatchAnswer<Outcome: Sendable> = Answer<[Result<Outcome, BackendError>]>
+
 /// One read of a batch.
 public struct ReadRequest: Hashable, Sendable {
     /// The key to read.

@@ -1,6 +1,6 @@
 /// Moves a store that is in use to another place: makes the target equal to the source, and keeps it equal.
 ///
-/// Unlike ``StoreCopy``, it overwrites entries of the target that differ and deletes those that the source lacks.
+/// Unlike ``StoreCopy``, it overwrites entries of the target that differ, and deletes those without a source.
 /// The target must be empty at first, and nothing else may write to it. The target has an entry named `server/copy`
 /// until ``finish()``. It tells a server that the copy is incomplete, and the next copy where to continue.
 ///
@@ -103,14 +103,11 @@ public struct StoreMirror: Sendable {
         guard !isComplete else { return }
         position = try await source.latestCursor().outcome
         try await removeSurplus()
-        var cursor: EntryKey?
-        repeat {
-            let page = try await source.list(prefix: "", after: cursor, limit: Self.pageSize).outcome
+        try await source.forEachPage(limit: Self.pageSize) { (page) async throws(BackendError) in
             try await equalize(page.items.map(\.key))
             try await applyChanges()
-            cursor = page.next
             onProgress(report)
-        } while cursor != nil
+        }
         isComplete = true
         try await save(position)
     }
@@ -157,15 +154,12 @@ public struct StoreMirror: Sendable {
         markVersion = nil
     }
 
-    /// Deletes the entries of the target that the source lacks, which an interrupted copy has left.
+    /// Deletes the entries that only the target has, which an interrupted copy has left.
     private mutating func removeSurplus() async throws(BackendError) {
-        var cursor: EntryKey?
-        repeat {
-            let page = try await target.list(prefix: "", after: cursor, limit: Self.pageSize).outcome
+        try await target.forEachPage(limit: Self.pageSize) { (page) async throws(BackendError) in
             try await equalize(page.items.map(\.key))
             try await applyChanges()
-            cursor = page.next
-        } while cursor != nil
+        }
     }
 
     /// Makes the entries of `keys` in the target equal to those of the source.

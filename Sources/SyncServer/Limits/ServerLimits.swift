@@ -6,7 +6,7 @@ package struct ServerLimits: Sendable {
     package var listener: ListenerConfiguration
     /// The limits per address and per account.
     package var callers: CallerLimits
-    /// The approximate size of the entry cache of an SQLite store, in bytes.
+    /// The approximate size of the page caches of an SQLite store, in bytes.
     package var cachedByteCount = 64 << 20
     /// The approximate length at which the log of an SQLite store is checkpointed, in bytes.
     package var logByteCount = 64 << 20
@@ -167,7 +167,7 @@ extension ServerLimits {
                 "open connections of an address: closed when accepted"),
             Setting(
                 "store-cache", \.cachedByteCount, memory(0...(1 << 40)),
-                "bytes of the entry cache of an SQLite store"),
+                "bytes of the page caches of an SQLite store"),
             Setting(
                 "store-log", \.logByteCount, memory((1 << 20)...(1 << 30)),
                 "bytes of the log of an SQLite store: checkpointed"),

@@ -114,8 +114,8 @@ extension EntitlementService {
         }
         let pass = ContentPass(
             server: configuration.name, environment: configuration.contentEnvironment.rawValue,
-            subject: Hexadecimal.text(
-                authenticationCode(of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)),
+            subject: authenticationCode(of: Array("\(ContentPass.type)\n\(subject)".utf8), key: keys.secret)
+                .hexadecimal,
             issuedAt: issuedAt, expiresAt: expiresAt, openings: access.openings, current: access.current(at: instant))
         let token = try await keys.signingKey().signer().sign(pass.json, type: ContentPass.type)
         guard token.utf8.count <= ContentPass.maximumByteCount else {

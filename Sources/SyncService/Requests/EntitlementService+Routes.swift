@@ -274,7 +274,7 @@ extension EntitlementService {
         return response
     }
 
-    /// The response to a read of one entry that the store has in memory.
+    /// The response to a read of one entry that the store can answer at once.
     private func fastEntry(
         _ request: HTTPRequest, _ target: RequestTarget, _ peer: String, _ longest: Int
     ) -> ServiceResponse? {

@@ -34,7 +34,7 @@ struct GrantTests {
         let pseudonym = SignedGrant.pseudonymSource(
             server: Self.server, name: account.name, incarnation: account.incarnation)
         return SignedGrant(
-            server: Self.server, account: Hexadecimal.text(SHA256.hash(data: Data(pseudonym.utf8))),
+            server: Self.server, account: SHA256.hash(data: Data(pseudonym.utf8)).hexadecimal,
             device: "0a", environment: .production, issued: Timestamp(milliseconds: issued),
             expires: Timestamp(milliseconds: issued + days * 86_400_000),
             items: [

@@ -10,7 +10,7 @@ import Synchronization
 /// All commits run on a thread of the store. A lone write could commit on the thread of its task and save two thread
 /// switches. But in a pool of one or two threads, as on a small server, this would block the pool, so that few other
 /// writes arrive to be collected.
-final class GroupCommit: Sendable {
+final class CommitQueue: Sendable {
     typealias Answers = [Result<WriteOutcome, BackendError>]
 
     /// The outcome of a transaction.
@@ -27,12 +27,6 @@ final class GroupCommit: Sendable {
         case cancelled
     }
 
-    private struct Job {
-        let id: UInt64
-        let writes: [PreparedWrite]
-        let continuation: CheckedContinuation<Turn, Never>
-    }
-
     private enum Mode {
         case idle
         /// A thread is processing jobs.
@@ -41,17 +35,14 @@ final class GroupCommit: Sendable {
         case waiting
     }
 
-    private struct State {
-        var jobs: [Job] = []
-        var mode = Mode.idle
-        var nextID: UInt64 = 0
-    }
-
     /// The number of writes after which a transaction takes no more jobs. There is a similar limit in bytes.
     private static let maximumWriteCount = 1_024
     private static let maximumByteCount = 16 << 20
 
-    private let state = Mutex(State())
+    private typealias Jobs = WaitList<[PreparedWrite], Turn>
+
+    private let mode = Mutex(Mode.idle)
+    private let jobs = Jobs()
     private let queue: SerialQueue
     private let host: HostServices
     private let timeout: Duration
@@ -98,56 +89,34 @@ final class GroupCommit: Sendable {
     /// Queues `writes` and waits for the outcome. Writes that have waited for another process go to the front of the
     /// queue.
     private func turn(of writes: [PreparedWrite], isFirst: Bool) async -> Turn {
-        let id = state.withLock { state in
-            state.nextID += 1
-            return state.nextID
+        let (job, starts) = mode.withLock { mode in
+            let starts = !isFirst || mode == .idle
+            if starts { mode = .running }
+            return (jobs.add(writes, atFront: !isFirst), starts)
         }
-        return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let (isCancelled, starts) = state.withLock { state -> (Bool, Bool) in
-                    // A task is marked as cancelled before its handler runs. So the cancellation is either visible
-                    // here, or the handler runs later and finds the job.
-                    if Task.isCancelled { return (true, isFirst ? false : Self.resume(&state)) }
-                    let job = Job(id: id, writes: writes, continuation: continuation)
-                    state.jobs.insert(job, at: isFirst ? state.jobs.count : 0)
-                    let mayStart = isFirst ? state.mode == .idle : true
-                    if mayStart { state.mode = .running }
-                    return (false, mayStart)
-                }
-                if starts { queue.start { self.run() } }
-                if isCancelled { continuation.resume(returning: .cancelled) }
-            }
-        } onCancel: {
-            let continuation = state.withLock { state in
-                state.jobs.firstIndex { $0.id == id }.map { state.jobs.remove(at: $0).continuation }
-            }
-            continuation?.resume(returning: .cancelled)
-        }
+        if starts { queue.start { self.run() } }
+        return await job.value(ifCancelled: .cancelled)
     }
 
     /// Lets the next job proceed after the waiting one has given up.
     private func startNext() {
-        if state.withLock({ Self.resume(&$0) }) { queue.start { self.run() } }
-    }
-
-    private static func resume(_ state: inout State) -> Bool {
-        state.mode = state.jobs.isEmpty ? .idle : .running
-        return state.mode == .running
+        mode.withLock { $0 = .running }
+        queue.start { self.run() }
     }
 
     /// Processes jobs until the queue is empty.
     private func run() {
-        while let jobs = take() {
-            switch commit(jobs.map(\.writes)) {
+        while let taken = take() {
+            switch commit(taken.map(\.payload)) {
             case .answered(let answers):
-                if state.withLock({ $0.jobs.isEmpty }) { onIdle() }
-                for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: .answered(answer)) }
+                if jobs.isEmpty { onIdle() }
+                for (job, answer) in zip(taken, answers) { job.resume(returning: .answered(answer)) }
             case .busy(let error):
-                state.withLock { state in
-                    state.mode = .waiting
-                    state.jobs.insert(contentsOf: jobs.dropFirst(), at: 0)
+                mode.withLock { mode in
+                    mode = .waiting
+                    jobs.putBack(taken.dropFirst())
                 }
-                jobs[0].continuation.resume(returning: .mustWait(error))
+                taken[0].resume(returning: .mustWait(error))
                 return onIdle()
             }
         }
@@ -156,21 +125,17 @@ final class GroupCommit: Sendable {
     }
 
     /// Removes and returns the jobs of the next transaction, at least one; `nil` if the queue is empty.
-    private func take() -> [Job]? {
-        state.withLock { state in
-            guard !state.jobs.isEmpty else {
-                state.mode = .idle
-                return nil
+    private func take() -> [Jobs.Waiter]? {
+        mode.withLock { mode in
+            var (writeCount, byteCount, isFirst) = (0, 0, true)
+            let taken = jobs.take { writes in
+                defer { isFirst = false }
+                writeCount += writes.count
+                byteCount += writes.reduce(0) { $0 + ($1.entry?.value.count ?? 0) }
+                return isFirst || writeCount <= Self.maximumWriteCount && byteCount <= Self.maximumByteCount
             }
-            var (writeCount, byteCount, count) = (0, 0, 0)
-            for job in state.jobs {
-                writeCount += job.writes.count
-                byteCount += job.writes.reduce(0) { $0 + ($1.entry?.value.count ?? 0) }
-                if count > 0, writeCount > Self.maximumWriteCount || byteCount > Self.maximumByteCount { break }
-                count += 1
-            }
-            defer { state.jobs.removeFirst(count) }
-            return Array(state.jobs[..<count])
+            if taken.isEmpty { mode = .idle }
+            return taken.isEmpty ? nil : taken
         }
     }
 }
