@@ -53,7 +53,8 @@ struct BrokenStoreTests {
             "answers an expired cursor with an empty page", "a cursor from another history has expired",
             BelievesExpiredCursors()),
         Fault(
-            "repeats versions", "versions never repeat, not even for equal values or after a delete", RepeatsVersions()),
+            "repeats versions", "versions never repeat, not even for equal values or after a delete",
+            RepeatsVersions()),
         Fault("folds the case of keys", "unusual keys are kept apart, byte by byte", FoldsCase()),
         Fault("compares keys as Unicode strings", "unusual keys are kept apart, byte by byte", ComparesTexts()),
         Fault(

@@ -22,8 +22,8 @@ extension StoreUnderTest {
     ///   - kill: See ``kill``.
     ///   - failing: Opens the folder in a way that makes operations fail occasionally; see ``failing``.
     ///   - process: Starts a process that opens the store in a folder, writes and exits, by
-    ///     `CrashTrial.history(command:)`. Without it, this process opens the store again for each of the ``lives``. That
-    ///     cannot detect a counter shared by all objects of a process.
+    ///     `CrashTrial.history(command:)`. Without it, this process opens the store again for each of the ``lives``.
+    ///     That cannot detect a counter shared by all objects of a process.
     ///   - open: Opens the store in a folder, and creates it if necessary.
     public static func inFolder(
         _ path: String, kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)? = nil,

@@ -51,7 +51,8 @@ final class Scheduler: @unchecked Sendable {
         timers = []
     }
 
-    /// Calls `action` when virtual time reaches `time`. Actions of the same time are called in the order of these calls.
+    /// Calls `action` when virtual time reaches `time`. Actions of the same time are called in the order in which they
+    /// were set.
     ///
     /// - Returns: A number for ``cancel(_:)``.
     @discardableResult
