@@ -140,8 +140,9 @@ package struct RuleServer: DateServer {
 
     /// Refuses derived purchases that are transactions of stores.
     private mutating func match(_ account: String, at now: Timestamp) {
-        guard let ledger = accounts[account]?.account else { return }
-        accounts[account]?.server.refuseDerivedPurchases(of: ledger, catalog: catalog, at: now)
+        guard var state = accounts[account] else { return }
+        state.server.refuseDerivedPurchases(of: state.account, catalog: catalog, at: now)
+        accounts[account] = state
     }
 }
 #endif

@@ -102,7 +102,8 @@ struct ParseMigration {
         guard options.clock.at == nil else {
             throw Failure(.usage, "--at does not apply to parse-mongo: sessions end by the server's clock")
         }
-        catalog = parse.fields.isEmpty ? nil : try options.catalog.load()
+        let catalog = parse.fields.isEmpty ? nil : try options.catalog.load()
+        self.catalog = catalog
         var configuration = try ParseConfiguration(applicationID: "import")
         try reading("parse-field", each: parse.fields) { try configuration.addField($0, catalog: catalog) }
         // Users come first, because the others belong to them.
