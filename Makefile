@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Linked statically, for servers without Swift. No program loads syncd, so it exports no symbols, which saves 5 MB.
-RELEASE := --configuration release --product syncd --static-swift-stdlib --enable-all-traits -Xlinker --no-export-dynamic
+UNEXPORTED := $(if $(filter Linux,$(shell uname -s)),-Xlinker --no-export-dynamic)
+RELEASE := --configuration release --product syncd --static-swift-stdlib --enable-all-traits $(UNEXPORTED)
 # For builds with all traits, and for tests of the store in PostgreSQL.
 LIBRARIES := libpq-dev
 DATABASE := $(LIBRARIES) postgresql

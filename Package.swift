@@ -152,11 +152,17 @@ let server: [Target] = [
             "Logging", "ServiceLifecycle", "UnixSignals")
             + on("ParseFacade", trait: "Parse"),
         resources: [.embedInCode("Resources/insomniowl.json")]),
+    // The service under simulation. No product: SyncSimulation is one, and does not import the service.
+    .target(
+        name: "ServiceSimulation",
+        dependencies: on(
+            "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting",
+            "SyncProtocol", "SyncService", "SyncSimulation", "Crypto", "HTTPTypes")),
     .executableTarget(
         name: "syncsim",
         dependencies: on(
-            "Entitlements", "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting",
-            "SyncSimulation", "ArgumentParser"),
+            "Entitlements", "FileStorage", "SQLiteStorage", "SealedStorage", "ServiceSimulation", "SyncCore",
+            "SyncCoreTesting", "SyncSimulation", "ArgumentParser"),
         resources: [.embedInCode("Resources/diagram.html")]),
 ]
 
@@ -239,6 +245,7 @@ let testTargets: [Target] = [
     tests(
         "SyncSimulationTests",
         on("Checksums", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "SyncSimulation")),
+    tests("ServiceSimulationTests", on("ServiceSimulation", "SyncService", "HTTPTypes")),
     tests("SyncsimTests", on("Entitlements", "SyncSimulation", "syncsim")),
     tests("LoadTestingTests", on("LoadTesting", "NIOCore", "NIOHTTP1", "NIOPosix")),
     .testTarget(

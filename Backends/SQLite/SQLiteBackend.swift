@@ -70,13 +70,13 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - maximumValueByteCount: The largest accepted value, 1 byte to 512 MiB. Larger values are rejected with
     ///     `BackendError.Kind.tooLarge`.
     ///   - cachedByteCount: The approximate size of SQLite's page caches for reading, in bytes, shared by eight
-    ///     connections.
+    ///     connections; 0 for SQLite's default, about 2 MB each.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed, 1 MiB to 1 GiB. Writers wait for
     ///     a checkpoint. A larger WAL is checkpointed less often and writes fewer pages in all, but all of it is read
     ///     and verified whenever the store is opened.
     public convenience init(
         path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
-        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20,
+        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 0,
         logByteCount: Int = 16 << 20
     ) {
         self.init(
@@ -87,7 +87,7 @@ public final class SQLiteBackend: KeyValueBackend {
 
     init(
         file: StoreFile, creating creation: Creation, host: HostServices, busyTimeout: Duration,
-        maximumValueByteCount: Int, cachedByteCount: Int = 1 << 20, logByteCount: Int = 16 << 20
+        maximumValueByteCount: Int, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20
     ) {
         precondition(
             (1...(512 << 20)).contains(maximumValueByteCount),

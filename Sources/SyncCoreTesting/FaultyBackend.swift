@@ -1,7 +1,7 @@
 public import SyncCore
 import Synchronization
 
-/// A wrapper that makes calls fail, as a script, a seed or a closure decides for each call.
+/// A wrapper that makes calls fail. A script, a seed or a closure decides which.
 ///
 /// The faults are those of real stores, with correct dispositions, so code that works with this wrapper works over a
 /// network. Every item of a batch is a separate call. Signals and evidence are passed on without faults.

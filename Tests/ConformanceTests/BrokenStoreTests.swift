@@ -84,7 +84,7 @@ struct BrokenStoreTests {
         Fault("signals once", "a subscriber that consumed a signal is signalled again", SignalsOnce()),
     ]
 
-    @Test("has a fault of its own", arguments: faults)
+    @Test("has this fault", arguments: faults)
     func faulty(_ fault: Fault) async {
         await expectFailure(of: fault.check) { StoreUnderTest(fault.makeBackend()) }
     }

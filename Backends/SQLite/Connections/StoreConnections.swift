@@ -22,7 +22,7 @@ final class StoreConnections: Sendable {
     /// Opens the store at `file`. Reads only its header and the names of its tables.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: The approximate size of the page caches of all idle readers, in bytes.
+    ///   - cachedByteCount: The approximate size of the page caches of all idle readers, in bytes; 0 for SQLite's default.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed.
     ///   - isForWriting: `true` to start a WAL if the database has none, like a backup or a closed store.
     init(
@@ -182,9 +182,11 @@ final class StoreConnections: Sendable {
     private static func readOnlyConnection(path: String, _ cachedByteCount: Int) throws -> DatabaseQueue {
         var configuration = Self.configuration
         configuration.readonly = true
-        // A negative number is in KiB.
-        let kibibytes = max(1, cachedByteCount / (maximumIdleCount << 10))
-        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA cache_size = \(-kibibytes)") }
+        if cachedByteCount > 0 {
+            // A negative number is in KiB, and has 32 bits.
+            let kibibytes = min(max(1, cachedByteCount / (maximumIdleCount << 10)), Int(Int32.max))
+            configuration.prepareDatabase { try $0.execute(sql: "PRAGMA cache_size = \(-kibibytes)") }
+        }
         return try DatabaseQueue(path: path, configuration: configuration)
     }
 }

@@ -42,7 +42,7 @@ let count = arguments.number("--count", in: 1...9_999_999)
 arguments.end()
 guard let path = storePath, let name = likeName, let count else { exitWithFailure("usage: \(usage)", code: 2) }
 do {
-    let store = SQLiteBackend(path: path, creating: .never, cachedByteCount: 0)
+    let store = SQLiteBackend(path: path, creating: .never)
     let model = try await entries(of: name, in: store)
     let pattern = Array(name.utf8)
     // The number of copies in a transaction. With fewer, most pages of the file are written many times.

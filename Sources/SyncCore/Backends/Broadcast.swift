@@ -43,7 +43,8 @@ package final class Broadcast<Element: Sendable>: Sendable {
     }
 
     package func send(_ element: Element) {
-        // Under the lock, so that all subscribers receive all elements in the same order.
+        // Under the lock, so that all subscribers receive all elements in the same order. Their executors must not
+        // resume them inline.
         state.withLock { state in
             for subscriber in state.subscribers { subscriber.continuation.yield(element) }
         }

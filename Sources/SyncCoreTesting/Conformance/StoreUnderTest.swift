@@ -63,7 +63,7 @@ public struct StoreUnderTest: Sendable {
 }
 
 extension StoreUnderTest {
-    /// A memory store that can be wiped and restored, and reached over a connection with losses.
+    /// A memory store that can be wiped and restored, and reached over a connection that loses requests and answers.
     ///
     /// - Parameters:
     ///   - memory: An empty store.

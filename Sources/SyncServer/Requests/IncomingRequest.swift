@@ -92,7 +92,8 @@ struct IncomingRequest {
 
     /// Releases the slot and the reserved bytes.
     mutating func release() {
-        for ticket in tickets + [slot].compactMap(\.self) { ticket.give() }
+        slot?.give()
+        for ticket in tickets { ticket.give() }
         (slot, tickets, reservedByteCount) = (nil, [], 0)
     }
 }

@@ -138,7 +138,8 @@ package struct AccountAliases: Sendable {
     func release(_ name: String, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: name)
         guard try !Self.isOwn(key, of: account) else { return }
-        for key in Set([key, try Self.earlierKey(of: name)]) {
+        let earlier = try Self.earlierKey(of: name)
+        for key in earlier == key ? [key] : [earlier, key] {
             try await AccountEntries(records: records).remove(key, of: account)
         }
     }

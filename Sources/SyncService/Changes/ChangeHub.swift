@@ -76,9 +76,14 @@ final class ChangeHub: Sendable {
         private(set) var listeners: [UInt64: Listener] = [:]
         private var byTopic: [Topic: Set<UInt64>] = [:]
 
-        /// The listeners that changes of a topic concern.
+        /// The buffers of all listeners, in the order in which they began.
+        var continuations: [AsyncStream<Note>.Continuation] {
+            listeners.sorted { $0.key < $1.key }.map(\.value.continuation)
+        }
+
+        /// The listeners that changes of a topic concern, in the order in which they began.
         func listeners(of topic: Topic) -> [(id: UInt64, listener: Listener)] {
-            (byTopic[topic] ?? []).compactMap { id in listeners[id].map { (id, $0) } }
+            (byTopic[topic] ?? []).sorted().compactMap { id in listeners[id].map { (id, $0) } }
         }
 
         /// The listeners whose streams end because of `changes`.
@@ -194,7 +199,7 @@ final class ChangeHub: Sendable {
             onReset()
             let listeners = state.withLock { state in
                 (state.position, state.isFollowing) = (nil, false)
-                return state.listeners.values.map(\.continuation)
+                return state.continuations
             }
             for listener in listeners {
                 listener.yield(.expired)
@@ -214,7 +219,7 @@ final class ChangeHub: Sendable {
         onReset()
         let listeners = state.withLock { state in
             state.position = latest
-            return latest == nil ? [] : state.listeners.values.map(\.continuation)
+            return latest == nil ? [] : state.continuations
         }
         // They may lack changes up to the position, and resume from the last one that they got.
         for listener in listeners { listener.finish() }
@@ -307,7 +312,7 @@ final class ChangeHub: Sendable {
     private func close() {
         let listeners = state.withLock { state in
             state.isClosed = true
-            return state.listeners.values.map(\.continuation)
+            return state.continuations
         }
         for listener in listeners { listener.finish() }
     }

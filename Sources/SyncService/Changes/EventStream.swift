@@ -69,7 +69,7 @@ actor EventStream {
         guard await isTrusted() else { return end(false) }
         do throws(BackendError) {
             // Skipping many changes of other keys may take long and would block the event loop.
-            let page = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+            let page = try await withTaskExecutorPreference(LongWork.executor) {
                 [service, cursor] () async throws(BackendError) in
                 try await service.changes(since: cursor, limit: 256)
             }

@@ -35,7 +35,6 @@ struct ContentPass: Hashable, Sendable {
             ("periods", .array(current.map(\.json))),
         ])
     }
-
 }
 
 extension ContentPass {
@@ -117,9 +116,9 @@ extension JSONReader {
 /// A session is believed under the rule of ``FeedFreshness``, as access tokens are: if its key was removed from the
 /// store, all servers refuse it within ``FeedFreshness/trust``.
 final class VerifiedContentPass: Sendable {
-    /// The largest number of sessions in the cache. They have at most 8,000 bytes each, and as much again when they are
-    /// decoded.
-    static let capacity = 8_192
+    /// The largest number of sessions in the cache, of which the 8,192 used last are sure to stay. They have at most
+    /// 8,000 bytes each, and as much again when they are decoded.
+    static let capacity = 2 * 8_192
 
     let pass: ContentPass
     /// The name of the key that signed it.

@@ -40,7 +40,7 @@ extension EntitlementService {
             entries.byteCount >> RequestLimiter.replayShift, account: account.name ?? "", now: host.now())
         let instant = Timestamp(milliseconds: host.now())
         let environment = configuration.contentEnvironment
-        let access = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+        let access = try await withTaskExecutorPreference(LongWork.executor) {
             let ledger = try entries.ledger.map { try LedgerRules.stored($0, caller.keys.ledger) } ?? Ledger()
             guard !ledger.isErased else { throw RequestError(.gone, "the account was erased") }
             let serverLedger =

@@ -32,7 +32,7 @@ actor LedgerDecoder {
         in entry: Entry, under key: EntryKey, charge: @Sendable (Int) -> Void
     ) async throws(BackendError) -> DecodedServerLedger {
         if let known = cache.serverLedger(of: key), known.version == entry.version { return known }
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
+        return try await withTaskExecutorPreference(LongWork.executor) { () async throws(BackendError) in
             try await decode(entry, key, charge)
         }
     }
@@ -64,7 +64,7 @@ actor LedgerDecoder {
         if let known = answer(of: caller.keys, environment, entries, at: instant()) { return known }
         // Charges before it waits, because an account that exceeds its share must not queue up here.
         try charge(entries.byteCount)
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+        return try await withTaskExecutorPreference(LongWork.executor) {
             try await replay(caller, catalog, environment, entries, at: instant())
         }
     }

@@ -109,7 +109,7 @@ final class LedgerRules: ForwardingBackend {
     {
         guard key == keys.ledger else { return try await base.write(value, to: key, if: precondition) }
         // A ledger may be long, and the caller may be on the thread of an event loop.
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
+        return try await withTaskExecutorPreference(LongWork.executor) { () async throws(BackendError) in
             try await writeLedger(value, if: precondition)
         }
     }

@@ -251,7 +251,7 @@ extension TransactionOwners {
         owner.isVerified != true && now - owner.since >= freeAfter
     }
 
-    private static func byLedger(_ claims: [OtherClaim]) -> [EntryKey: [OtherClaim]] {
+    private static func byLedger(_ claims: [OtherClaim]) -> [(key: EntryKey, value: [OtherClaim])] {
         var groups: [EntryKey: [OtherClaim]] = [:]
         for held in claims {
             // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
@@ -260,7 +260,7 @@ extension TransactionOwners {
             else { continue }
             groups[key, default: []].append(held)
         }
-        return groups
+        return groups.sorted { $0.key < $1.key }
     }
 
     /// The ledger under `key`; `nil` if it cannot be read or decoded. Its account then keeps its claims.

@@ -29,7 +29,7 @@ extension AccountUsage {
             }
             do throws(BackendError) {
                 // Counting may take long and must not occupy the thread of an event loop.
-                let usage = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                let usage = try await withTaskExecutorPreference(LongWork.executor) {
                     () async throws(BackendError) in try await Self.count(prefix, in: store, isCounted)
                 }
                 install(usage, of: prefix, now: now)

@@ -257,7 +257,7 @@ extension Auditor {
 
     func isErased(_ account: Account) -> Bool { account.name.map(erasedNames.contains) ?? false }
 
-    /// An account's ledger on a device or the remote, or the part of it that stays on the device.
+    /// The ledger of an account on a device, or on the remote; with `onDevice`, the ledger that stays on the device.
     func ledger(of account: Account, onDevice: Bool = false, on device: Int?) -> ModelLedger? {
         ownPlace(of: account, onDevice: onDevice).flatMap { ledger($0, on: device) }
     }

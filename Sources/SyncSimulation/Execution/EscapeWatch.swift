@@ -13,7 +13,7 @@ import Darwin
 /// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` in the concurrency
 /// library's executor interface). Without the hook, and for jobs of the main actor, the simulation still notices an
 /// escaped task if it uses a simulated clock or store, or is awaited.
-enum EscapeWatch {
+package enum EscapeWatch {
     private typealias Enqueue = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Enqueue) -> Void
 
@@ -54,7 +54,7 @@ enum EscapeWatch {
     }
 
     /// Resets this thread's count, after setting the hook on the first call.
-    static func begin() {
+    package static func begin() {
         _ = isInstalled
         let pointer: UnsafeMutablePointer<Int>
         if let known = pthread_getspecific(key) {
@@ -67,7 +67,7 @@ enum EscapeWatch {
     }
 
     /// The number of jobs that went from this thread to the global executor since ``begin()``.
-    static var escapeCount: Int {
+    package static var escapeCount: Int {
         pthread_getspecific(key)?.assumingMemoryBound(to: Int.self).pointee ?? 0
     }
 }

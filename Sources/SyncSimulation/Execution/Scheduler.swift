@@ -1,7 +1,7 @@
 /// The virtual clock, its timers, and the event loop of a simulation. Single-threaded.
-final class Scheduler: @unchecked Sendable {
+package final class Scheduler: @unchecked Sendable {
     /// The reason why a run was aborted.
-    enum Failure: Error, Equatable {
+    package enum Failure: Error, Equatable {
         /// No job is ready and no timer is set, but the run has not finished: a deadlock.
         case stuck
         /// The run exceeded its limit of jobs.
@@ -14,27 +14,27 @@ final class Scheduler: @unchecked Sendable {
         var action: () -> Void
     }
 
-    let executor: SimulationExecutor
+    package let executor: SimulationExecutor
     /// Microseconds since the start of the run.
-    private(set) var now: Int64 = 0
+    package private(set) var now: Int64 = 0
     /// The pending timers, the next one last.
     private var timers: [Timer] = []
     private var lastNumber: UInt64 = 0
     /// The number of jobs that came from other threads.
-    private(set) var foreignJobCount = 0
+    package private(set) var foreignJobCount = 0
 
-    init(seed: UInt64) {
+    package init(seed: UInt64) {
         executor = SimulationExecutor(seed: seed)
     }
 
     /// 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC: the start of every run.
-    static let epoch: Int64 = 1_767_225_600_000
+    package static let epoch: Int64 = 1_767_225_600_000
 
     /// The true time of the run, in milliseconds since 1970 UTC.
-    var trueTime: Int64 { Self.epoch + now / 1_000 }
+    package var trueTime: Int64 { Self.epoch + now / 1_000 }
 
     /// Runs until `isOver` returns `true`, advancing the clock from one timer to the next.
-    func run(atMost jobLimit: Int, until isOver: () -> Bool) throws(Failure) {
+    package func run(atMost jobLimit: Int, until isOver: () -> Bool) throws(Failure) {
         while true {
             while executor.runOne() {
                 if executor.jobCount > jobLimit { throw .endless(jobs: jobLimit) }
@@ -56,7 +56,7 @@ final class Scheduler: @unchecked Sendable {
     ///
     /// - Returns: A number for ``cancel(_:)``.
     @discardableResult
-    func at(_ time: Int64, _ action: @escaping () -> Void) -> UInt64 {
+    package func at(_ time: Int64, _ action: @escaping () -> Void) -> UInt64 {
         lastNumber += 1
         // The first index of a timer that fires before the new one.
         var (low, high) = (0, timers.count)
@@ -69,26 +69,27 @@ final class Scheduler: @unchecked Sendable {
     }
 
     /// Cancels an action, unless it was called already.
-    func cancel(_ number: UInt64) {
+    package func cancel(_ number: UInt64) {
         if let index = timers.lastIndex(where: { $0.number == number }) { timers.remove(at: index) }
     }
 
     /// Runs `body` as an unstructured task of the run.
     @discardableResult
-    func spawn(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
+    package func spawn(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: executor) { await body() }
     }
 
     /// Sleeps until virtual time reaches `time`. Throws if the task is cancelled.
-    func sleep(until time: Int64) async throws {
+    package func sleep(until time: Int64) async throws {
         try Task.checkCancellation()
-        let isCancelled = Reply<Bool>()
-        let number = at(time) { isCancelled.resolve(false) }
-        let wasCancelled = await withTaskCancellationHandler {
-            await isCancelled.wait()
+        /// Its value is `true` if the task was cancelled.
+        let wakeUp = Reply<Bool>()
+        let number = at(time) { wakeUp.resolve(false) }
+        let isCancelled = await withTaskCancellationHandler {
+            await wakeUp.wait()
         } onCancel: {
-            if isCancelled.resolve(true) { cancel(number) }
+            if wakeUp.resolve(true) { cancel(number) }
         }
-        if wasCancelled { throw CancellationError() }
+        if isCancelled { throw CancellationError() }
     }
 }

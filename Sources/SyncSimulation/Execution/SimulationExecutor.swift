@@ -14,12 +14,12 @@ import Darwin
 /// Tasks that prefer this executor, their children, default actors and the continuations of streams all return to it.
 /// Jobs that do not (`Task.detached`, other threads, the global executor) have escaped. Their order would depend on
 /// the machine, so they fail the run.
-final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendable {
+package final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendable {
     // Accessed only by the simulation's thread. Jobs from other threads go to `foreign`.
     private var jobs: [UnownedJob] = []
     private var generator: SeededGenerator
     private let thread = pthread_self()
-    private(set) var jobCount = 0
+    package private(set) var jobCount = 0
     private let foreign = Mutex<[UnownedJob]>([])
 
     init(seed: UInt64) {
@@ -27,7 +27,7 @@ final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendabl
         jobs.reserveCapacity(64)
     }
 
-    func enqueue(_ job: consuming ExecutorJob) {
+    package func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         guard isOnItsThread else {
             foreign.withLock { $0.append(job) }
@@ -37,7 +37,7 @@ final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendabl
     }
 
     /// True if the caller runs on the thread of the simulation.
-    var isOnItsThread: Bool { pthread_equal(pthread_self(), thread) != 0 }
+    package var isOnItsThread: Bool { pthread_equal(pthread_self(), thread) != 0 }
 
     /// Runs one ready job, picked by the generator. Returns `false` if none is ready.
     func runOne() -> Bool {
@@ -60,5 +60,5 @@ final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendabl
         return arrived.count
     }
 
-    func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+    package func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
 }

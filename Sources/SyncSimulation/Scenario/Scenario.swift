@@ -112,7 +112,7 @@ public enum ServerPolicy: String, Codable, Hashable, Sendable, CaseIterable {
 public struct FaultRates: Codable, Hashable, Sendable {
     /// Requests that never arrive.
     public var lostRequests: Int
-    /// Requests that arrive, but lose their answer.
+    /// Requests that arrive, but whose answer is lost.
     public var lostAnswers: Int
     /// Requests that arrive twice.
     public var repeatedRequests: Int

@@ -1,4 +1,4 @@
-import SyncCore
+package import SyncCore
 import SyncCoreTesting
 
 /// A primary with a synchronous standby, which behaves as PostgreSQL does. Single-threaded.
@@ -15,14 +15,14 @@ import SyncCoreTesting
 /// The former primary stays up, and the connections to it stay open. The answer to the first request over such a
 /// connection shows that the server is read-only. The connection is then closed, and the request goes to the new
 /// primary.
-final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
-    let label = "simulated:cluster"
-    let capabilities: Capabilities
+package final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
+    package let label = "simulated:cluster"
+    package let capabilities: Capabilities
     private let setup: ClusterSetup
     private let host: HostServices
     private let scheduler: Scheduler
     private let random: RandomSource
-    private(set) var primary: MemoryBackend
+    package private(set) var primary: MemoryBackend
     private(set) var standby: MemoryBackend
     /// The primary that was killed, while it runs again and some clients take it for the primary.
     private var former: MemoryBackend?
@@ -53,12 +53,12 @@ final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
     /// The number of the write during which the primary is killed, and the duration of the promotion.
     private var scheduledKill: (number: Int, promotion: Int64)?
     /// Called when a write becomes visible.
-    var didCommit: (EntryKey, Entry?) -> Void = { _, _ in }
+    package var didCommit: (EntryKey, Entry?) -> Void = { _, _ in }
     /// Called when the roles of nodes change, with a description.
-    var didMove: (String) -> Void = { _ in }
-    var reach: (Mark) -> Void = { _ in }
+    package var didMove: (String) -> Void = { _ in }
+    package var reach: (Mark) -> Void = { _ in }
 
-    init(
+    package init(
         _ setup: ClusterSetup, primary: MemoryBackend, host: HostServices, scheduler: Scheduler, random: RandomSource
     ) {
         (self.setup, self.primary, self.host, self.scheduler) = (setup, primary, host, scheduler)
@@ -67,12 +67,14 @@ final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
         capabilities = primary.capabilities
     }
 
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+    package func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<
+        ReadOutcome
+    > {
         try admit(.read, key)
         return try await primary.read(key, unless: knownVersion)
     }
 
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+    package func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         var generator = host.generator
@@ -80,23 +82,26 @@ final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
         return try await change(PendingWrite(key, entry, tag: host.randomBits(), if: precondition))
     }
 
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+    package func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<
+        WriteOutcome
+    > {
         try await change(PendingWrite(key, nil, tag: host.randomBits(), if: precondition))
     }
 
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+    package func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage>
+    {
         try admit(.list, nil)
         return try await primary.list(prefix: prefix, after: cursor, limit: limit)
     }
 
-    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+    package func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
         -> Answer<ChangePage>
     {
         try checkServing(.changes, nil)
         return try await primary.changes(since: cursor, prefix: prefix, limit: limit)
     }
 
-    func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
+    package func latestCursor() async throws(BackendError) -> Answer<ChangeCursor?> {
         try checkServing(.changes, nil)
         return try await primary.latestCursor()
     }
@@ -202,7 +207,7 @@ extension SimulatedCluster {
     /// Kills the primary: at once for 0, otherwise while the write with this number from here is under way.
     ///
     /// - Parameter promotion: The duration of the promotion in microseconds.
-    func failOver(afterWrites count: Int, promotion: Int64) {
+    package func failOver(afterWrites count: Int, promotion: Int64) {
         if count > 0 { scheduledKill = (lastNumber + count, promotion) } else { kill(promotion: promotion) }
     }
 
@@ -226,7 +231,7 @@ extension SimulatedCluster {
     /// Makes the primary read-only, and promotes the standby. The connections to the former primary stay open.
     ///
     /// - Parameter promotion: The duration of the promotion in microseconds.
-    func switchOver(promotion: Int64) {
+    package func switchOver(promotion: Int64) {
         guard !isPromoting else { return }
         settle()
         let epoch = epoch
@@ -297,7 +302,7 @@ extension SimulatedCluster {
     }
 
     /// Ends all faults.
-    func heal() {
+    package func heal() {
         (isCalm, isPromoting, former, scheduledKill) = (true, false, nil, nil)
     }
 }
@@ -316,7 +321,7 @@ extension SimulatedCluster: ReplaceableStore {
     }
 
     /// Makes all writes in the log of the primary visible.
-    func settle() {
+    package func settle() {
         for write in flushed {
             receive(write)
             commit(write)

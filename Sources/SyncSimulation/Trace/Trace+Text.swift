@@ -16,7 +16,7 @@ extension Trace {
     }
 
     /// `day   1 01:00:00.000`: days and time of day since the start of the run.
-    static func time(_ milliseconds: Int64) -> String {
+    package static func time(_ milliseconds: Int64) -> String {
         let (days, rest) = milliseconds.quotientAndRemainder(dividingBy: 86_400_000)
         let clock = [rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60].map { $0.digits(2) }
         let day = "\(days)"

@@ -90,7 +90,8 @@ struct RecordPurchase: AsyncParsableCommand {
             isIntroductory: introductory, store: StoreID(origin.store), environment: options.catalog.environmentID,
             signedAt: try origin.signatureDate(support))
         let summary = "purchase of \(quantity) \(product)"
-        try await support.record(evidence, summary, reason.reason, creation, options) { store, receipt in
+        try await support.record(evidence, summary: summary, reason: reason.reason, creation, options) {
+            store, receipt in
             let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
             let transaction = receipt.transactions.first?.id.rawValue ?? ""
             let end = try await acceleratedEnd(in: store)
@@ -150,7 +151,7 @@ struct RecordRefund: AsyncParsableCommand {
         let evidence = Evidence.refunded(
             reference, at: try syncd.date(date, option: "--date"), reason: reason,
             signedAt: try origin.signatureDate(support))
-        try await support.record(evidence, "refund", reason, creation, options) { store, receipt in
+        try await support.record(evidence, summary: "refund", reason: reason, creation, options) { store, receipt in
             let isNew = !receipt.newFacts.isEmpty
             let isKnown = try await store.replay().facts[reference] != nil
             let note = isKnown ? "" : " (the purchase is still unknown here)"

@@ -26,7 +26,8 @@ struct RecordReinstatement: AsyncParsableCommand {
         try support.checkIsUsed()
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
         let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate(support))
-        try await support.record(evidence, "reinstatement", reason, creation, options) { store, receipt in
+        try await support.record(evidence, summary: "reinstatement", reason: reason, creation, options) {
+            store, receipt in
             let isNew = !receipt.newFacts.isEmpty
             return (
                 [("transactionID", .string(transaction)), ("isNew", .bool(isNew))],
@@ -68,7 +69,8 @@ struct RecordRenewal: AsyncParsableCommand {
             of: origin.reference(transaction, environment: options.catalog.environmentID), willRenew: !cancelled,
             graceEnd: try date(grace, option: "--grace"), isInBillingRetry: billingRetry,
             pendingProduct: pending.map { ProductID($0) }, signedAt: try origin.signatureDate(support))
-        try await support.record(evidence, "renewal state", reason.reason, creation, options) { store, receipt in
+        try await support.record(evidence, summary: "renewal state", reason: reason.reason, creation, options) {
+            store, receipt in
             let isNew = !receipt.newFacts.isEmpty
             return (
                 [("transactionID", .string(transaction)), ("isNew", .bool(isNew))],
@@ -148,7 +150,7 @@ struct RecordCredit: AsyncParsableCommand {
             throw Failure(.usage, "--transfer does not apply to --until: the time is of no purchase")
         }
         let summary = "credit of \(group) " + (statedEnd.map { "until \($0)" } ?? "for \(duration)")
-        try await support.record(summary, reason.reason, creation, options) { acts, order in
+        try await support.record(summary: summary, reason: reason.reason, creation, options) { acts, order in
             guard let statedEnd else { return try await credit(duration, at: assertedAt, acts, order) }
             var outcome = try await acts.record(evidence(until: statedEnd, assertedAt), order)
             if let warning = acts.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { outcome.warnings = [warning] }

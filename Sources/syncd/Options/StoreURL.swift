@@ -102,10 +102,10 @@ struct StoreURL {
     /// Opens the store. A remote store must exist, unless it may be created.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: the approximate size of the memory cache of an SQLite database.
+    ///   - cachedByteCount: the approximate size of the page caches of an SQLite database; 0 for SQLite's default.
     ///   - logByteCount: the approximate maximum size of its write-ahead log.
     func open(
-        host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 1 << 20,
+        host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 0,
         logByteCount: Int = 16 << 20
     ) -> any KeyValueBackend {
         // Backends wait for other processes themselves. All other errors are reported at once, without retries.

@@ -55,7 +55,7 @@ struct SupportOptions: ParsableArguments {
     ///   - write: Writes into the server ledger. The outcome is printed.
     ///   - onDevice: Writes into the store of this device, and prints the result.
     func record(
-        act: String = "record", _ summary: String, _ reason: String, _ creation: CreationOptions,
+        act: String = "record", summary: String, reason: String, _ creation: CreationOptions,
         _ options: StoreOptions, _ write: (SupportActs, SupportActs.Order) async throws -> SupportActs.Outcome,
         onDevice: (EntitlementStore) async throws -> Void
     ) async throws {
@@ -68,10 +68,10 @@ struct SupportOptions: ParsableArguments {
     ///
     /// - Parameter result: Describes the result on this device.
     func record(
-        _ evidence: Evidence, _ summary: String, _ reason: String, _ creation: CreationOptions,
+        _ evidence: Evidence, summary: String, reason: String, _ creation: CreationOptions,
         _ options: StoreOptions, result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
     ) async throws {
-        try await record(summary, reason, creation, options) {
+        try await record(summary: summary, reason: reason, creation, options) {
             try await $0.record(evidence, $1)
         } onDevice: { store in
             try options.output.show(try await result(store, try await store.record(evidence)), of: store)

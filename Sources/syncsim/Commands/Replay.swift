@@ -17,6 +17,7 @@ struct Replay: ParsableCommand {
     var json = false
 
     func run() throws {
+        if options.service { return try options.replayService(json: json) }
         let scenario = try options.load()
         let outcome = Simulation(scenario).run(isRecording: true)
         let trace = outcome.trace ?? Trace(lanes: [])

@@ -16,6 +16,7 @@ struct Report: ParsableCommand {
     var out: String
 
     func run() throws {
+        if options.service { return try options.reportService(to: out) }
         let scenario = try options.load()
         let outcome = Simulation(scenario).run(isRecording: true)
         let title = options.title(of: scenario)

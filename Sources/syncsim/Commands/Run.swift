@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import ServiceSimulation
 import SyncSimulation
 
 struct Run: ParsableCommand {
@@ -13,6 +14,9 @@ struct Run: ParsableCommand {
 
     @Option(help: ArgumentHelp("The first and the last seed, or a single seed.", valueName: "A..B"))
     var seeds: String
+
+    @Flag(help: "Simulate the servers of accounts instead of devices.")
+    var service = false
 
     @OptionGroup var subject: SubjectOptions
     @OptionGroup var swarm: SwarmOptions
@@ -43,7 +47,9 @@ struct Run: ParsableCommand {
         let progress = Progress()
         let tally = SeedRunner(plan, progress: progress).run()
         progress.clear()
-        let summary = RunSummary(tally, plan: plan, rules: subject.name, elapsed: progress.elapsed)
+        let states = service ? ServiceMark.allCases.map(\.rawValue) : Mark.allCases.map(\.rawValue)
+        let summary = RunSummary(
+            tally, plan: plan, rules: subject.name, states: states, elapsed: progress.elapsed)
         if json {
             try writeOutput(try summary.json())
         } else if hashes {
@@ -52,10 +58,17 @@ struct Run: ParsableCommand {
         } else {
             try writeOutput(summary.text(listsMarks: marks))
         }
-        if !tally.failures.isEmpty || (requireMarks && !tally.marks.missing.isEmpty) {
+        if !tally.failures.isEmpty || (requireMarks && !summary.missingMarks.isEmpty) {
             throw ExitCode.failure
         }
         if summary.isInterrupted { throw ExitCode(Interruption.exitCode) }
+    }
+
+    private func simulate() throws(Failure) -> @Sendable (UInt64) -> SeedResult {
+        let (swarm, subject, isSwarmGiven) = (try swarm.swarm(), try subject.subject(), swarm.isGiven)
+        guard service else { return { SeedResult(Simulation(swarm.scenario(seed: $0), of: subject).run()) } }
+        guard !isSwarmGiven, self.subject.rules == nil else { throw .onlyForDevices }
+        return { SeedResult(SimulatedService(ServiceSwarm().scenario(seed: $0)).run()) }
     }
 
     private func plan() throws(Failure) -> SeedRunner.Plan {
@@ -70,7 +83,7 @@ struct Run: ParsableCommand {
         let jobs = jobs ?? ProcessInfo.processInfo.activeProcessorCount
         try check("--jobs", jobs, in: 1...256)
         return SeedRunner.Plan(
-            seeds: seeds, swarm: try swarm.swarm(), subject: try subject.subject(),
+            seeds: seeds, simulate: try simulate(),
             jobs: Int(min(UInt64(jobs), seeds.count ?? .max)), stopsAtFailure: untilFailure, keepsHashes: hashes)
     }
 }

@@ -24,6 +24,7 @@ struct Shrink: ParsableCommand {
 
     func run() throws {
         try check("--attempts", attempts, in: 1...1_000_000)
+        if options.service { return try options.shrinkService(attempts: attempts, to: scenarioOut) }
         let scenario = try options.load()
         let progress = Progress()
         let found = Shrinker(attempts: attempts).shrink(scenario) { state in

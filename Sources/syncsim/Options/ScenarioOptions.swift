@@ -59,6 +59,9 @@ struct ScenarioOptions: ParsableArguments {
             "Use the scenario in this file, as written by shrink, instead of a seed's.", valueName: "file"))
     var scenario: String?
 
+    @Flag(help: "Simulate the servers of accounts instead of devices.")
+    var service = false
+
     @OptionGroup var swarm: SwarmOptions
     @OptionGroup var subject: SubjectOptions
 
@@ -71,16 +74,28 @@ struct ScenarioOptions: ParsableArguments {
     }
 
     private func loadScenario() throws -> Scenario {
-        switch (seed, scenario) {
-        case (nil, nil): throw Failure(.usage, "pass a seed, or --scenario with a file")
-        case (.some, .some): throw Failure(.usage, "a seed and --scenario cannot be combined")
-        case (let seed?, nil):
-            return try swarm.swarm().scenario(seed: try seedNumber(seed, "the seed must be a number"))
-        case (nil, let path?):
+        switch try source() {
+        case .seed(let seed): return try swarm.swarm().scenario(seed: seed)
+        case .file(let path):
             guard !swarm.isGiven else {
                 throw Failure(.usage, "--replicas and --days need a seed; a scenario file has both")
             }
             return try Self.read(path)
+        }
+    }
+
+    /// The origin of a scenario.
+    enum Source {
+        case seed(UInt64)
+        case file(String)
+    }
+
+    func source() throws(Failure) -> Source {
+        switch (seed, scenario) {
+        case (nil, nil): throw Failure(.usage, "pass a seed, or --scenario with a file")
+        case (.some, .some): throw Failure(.usage, "a seed and --scenario cannot be combined")
+        case (let seed?, nil): return .seed(try seedNumber(seed, "the seed must be a number"))
+        case (nil, let path?): return .file(path)
         }
     }
 

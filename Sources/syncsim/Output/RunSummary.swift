@@ -2,6 +2,11 @@ import SyncSimulation
 
 /// The output of `run`.
 struct RunSummary: Codable {
+    private enum CodingKeys: CodingKey {
+        case failing, seeds, firstSeed, rules, jobs, seconds, seedsPerSecond, virtualDays, timesRealTime, marks
+        case missingMarks, isInterrupted, hashes
+    }
+
     struct Failing: Codable, Sendable {
         var seed: UInt64
         var oracle: String
@@ -29,10 +34,13 @@ struct RunSummary: Codable {
     var marks: [String: Int]
     var missingMarks: [String]
     var isInterrupted: Bool
+    /// All rare states, in the order of their declaration.
+    private var states: [String] = []
     /// `nil` without `--hashes`.
     var hashes: [Hash]?
 
-    init(_ tally: Tally, plan: SeedRunner.Plan, rules: String, elapsed: Duration) {
+    /// - Parameter states: All rare states, in the order of their declaration.
+    init(_ tally: Tally, plan: SeedRunner.Plan, rules: String, states: [String], elapsed: Duration) {
         failing = tally.failures
         seeds = tally.seeds
         firstSeed = plan.seeds.first
@@ -42,8 +50,9 @@ struct RunSummary: Codable {
         seedsPerSecond = Double(tally.seeds) / seconds
         virtualDays = tally.virtualSeconds / 86_400
         timesRealTime = tally.virtualSeconds / seconds
-        marks = tally.marks.counts
-        missingMarks = tally.marks.missing.map(\.rawValue)
+        marks = Dictionary(uniqueKeysWithValues: states.map { ($0, tally.marks[$0] ?? 0) })
+        missingMarks = states.filter { tally.marks[$0] == nil }
+        self.states = states
         isInterrupted = Interruption.isAsked
         hashes = plan.keepsHashes ? tally.hashes : nil
     }
@@ -69,8 +78,8 @@ struct RunSummary: Codable {
     private func markLines(listsMarks: Bool) -> [String] {
         var lines = ["\(marks.count - missingMarks.count) of \(marks.count) rare states reached"]
         if listsMarks {
-            let width = Mark.allCases.map(\.rawValue.count).max() ?? 0
-            lines += Mark.allCases.map { "  \($0.rawValue.padded(width))  \(marks[$0.rawValue] ?? 0)" }
+            let width = states.map(\.count).max() ?? 0
+            lines += states.map { "  \($0.padded(width))  \(marks[$0] ?? 0)" }
         }
         if !missingMarks.isEmpty { lines.append("never reached: \(missingMarks.joined(separator: ", "))") }
         return lines

@@ -7,8 +7,8 @@ final class SeedRunner: Sendable {
     /// The seeds to run, and the settings.
     struct Plan: Sendable {
         var seeds: SeedRange
-        var swarm: Swarm
-        var subject: Subject
+        /// Runs a seed.
+        var simulate: @Sendable (UInt64) -> SeedResult
         var jobs: Int
         var stopsAtFailure: Bool
         var keepsHashes: Bool
@@ -55,8 +55,7 @@ final class SeedRunner: Sendable {
         CrashNotice.begin()
         while let seed = nextSeed() {
             CrashNotice.runs(seed)
-            let outcome = Simulation(plan.swarm.scenario(seed: seed), of: plan.subject).run()
-            take(outcome, of: seed)
+            take(plan.simulate(seed), of: seed)
         }
         CrashNotice.runs(nil)
         workerHasEnded.lock()
@@ -74,10 +73,27 @@ final class SeedRunner: Sendable {
         }
     }
 
-    private func take(_ outcome: Simulation.Outcome, of seed: UInt64) {
-        state.withLock { $0.tally.add(outcome, of: seed, keepsHash: plan.keepsHashes) }
+    private func take(_ result: SeedResult, of seed: UInt64) {
+        state.withLock { $0.tally.add(result, of: seed, keepsHash: plan.keepsHashes) }
         let total = plan.stopsAtFailure ? nil : plan.seeds.count
         progress.show(state.withLock { $0.tally.progress(of: total, after: progress.elapsed) })
+    }
+}
+
+/// The result of one seed.
+struct SeedResult: Sendable {
+    /// The oracle and the message of the first violation; `nil` if all invariants held.
+    var failure: (oracle: String, message: String)?
+    /// The number of times that each rare state was reached.
+    var marks: [String: Int]
+    var traceHash: UInt64
+    var virtualTime: Duration
+}
+
+extension SeedResult {
+    init(_ outcome: Simulation.Outcome) {
+        failure = outcome.violations.first.map { ($0.oracle.rawValue, $0.message) }
+        (marks, traceHash, virtualTime) = (outcome.marks.counts, outcome.traceHash, outcome.virtualTime)
     }
 }
 
@@ -86,20 +102,19 @@ struct Tally: Sendable {
     var seeds = 0
     /// The failing seeds, each with its first violation.
     var failures: [RunSummary.Failing] = []
-    var marks = Marks()
+    var marks: [String: Int] = [:]
     /// The total virtual time, in seconds.
     var virtualSeconds = 0.0
     var hashes: [RunSummary.Hash] = []
 
-    mutating func add(_ outcome: Simulation.Outcome, of seed: UInt64, keepsHash: Bool) {
+    mutating func add(_ result: SeedResult, of seed: UInt64, keepsHash: Bool) {
         seeds += 1
-        if let first = outcome.violations.first {
-            failures.append(
-                RunSummary.Failing(seed: seed, oracle: first.oracle.rawValue, message: first.message))
+        if let first = result.failure {
+            failures.append(RunSummary.Failing(seed: seed, oracle: first.oracle, message: first.message))
         }
-        marks.add(outcome.marks)
-        virtualSeconds += outcome.virtualTime.inSeconds
-        if keepsHash { hashes.append(RunSummary.Hash(seed: seed, hash: outcome.traceHash.hash)) }
+        marks.merge(result.marks) { $0 + $1 }
+        virtualSeconds += result.virtualTime.inSeconds
+        if keepsHash { hashes.append(RunSummary.Hash(seed: seed, hash: result.traceHash.hash)) }
     }
 
     /// Makes the output independent of the order in which threads finished.

@@ -25,7 +25,7 @@ extension EntitlementService {
         }
         charge(caller, evidence.items.count * Cost.item)
         // Verification takes time, and the caller may be on the thread of an event loop.
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+        return try await withTaskExecutorPreference(LongWork.executor) {
             let checked = try verify(evidence, caller, call.peer)
             var results: [EvidenceResult?] = Array(repeating: nil, count: checked.count)
             // A renewal info counts only for a line that is known, which a transaction beside it may make known.

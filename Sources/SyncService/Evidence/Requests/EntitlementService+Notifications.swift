@@ -29,7 +29,7 @@ extension EntitlementService {
         let now = host.now()
         try limiter.checkEvidence(of: request.peer, now: now)
         do {
-            return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+            return try await withTaskExecutorPreference(LongWork.executor) {
                 let kind = store.kind
                 guard let evidence = try await verified(store, request, now: Timestamp(milliseconds: now)) else {
                     return Self.accepted

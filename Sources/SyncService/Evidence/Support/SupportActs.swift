@@ -291,10 +291,13 @@ extension SupportActs {
         report.expires = nil
         try report.checkAgreement(with: known, statedDate: known.date)
         guard let terms, let other = known.terms, terms != other else { return }
+        if let group = other.kind.group, group != terms.kind.group {
+            throw .contradiction(known.transaction, "group \(group)")
+        }
         switch other.kind {
         case .nonRenewing(_, let duration), .autoRenewable(_, _, let duration, _):
             throw .contradiction(known.transaction, "duration \(duration)")
-        case .consumable, .nonConsumable: throw .contradiction(known.transaction, "duration none")
+        case .consumable, .nonConsumable: throw .contradiction(known.transaction, "no duration")
         }
     }
 

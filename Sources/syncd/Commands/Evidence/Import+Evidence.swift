@@ -48,7 +48,7 @@ extension Import {
             }
         let count = evidence.facts.count { $0.purchase != nil }
         let summary = "\(format.rawValue) with \(plural(count, "purchase"))"
-        try await support.record(act: "import", summary, reason.reason, creation, options) {
+        try await support.record(act: "import", summary: summary, reason: reason.reason, creation, options) {
             try await $0.record(evidence, $1)
         } onDevice: { store in
             switch statement {

@@ -45,7 +45,7 @@ struct RecordEvidence: AsyncParsableCommand {
         try support.checkIsUsed(by: reason)
         let item = try item(now: support.verificationTime)
         let summary = "evidence of the kind \(kind)"
-        try await support.record(summary, reason.reason, creation, options) {
+        try await support.record(summary: summary, reason: reason.reason, creation, options) {
             try await $0.record(item.evidence, $1)
         } onDevice: {
             try await record(item, into: $0, options.output)

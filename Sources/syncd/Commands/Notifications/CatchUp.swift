@@ -217,9 +217,10 @@ struct CatchUpReport {
     /// The number of refusals by their check, and the first reason of each.
     private var refusals: [String: (count: Int, reason: String)] = [:]
 
-    private var refused: Int { refusals.values.reduce(0) { $0 + $1.count } }
     /// True if a statement was dated ahead of the clock.
     private var isAhead = false
+
+    private var refused: Int { refusals.values.reduce(0) { $0 + $1.count } }
 
     /// The failure of a finished command; `nil` if nothing has to be repeated and not every statement was refused.
     var failure: Failure? {

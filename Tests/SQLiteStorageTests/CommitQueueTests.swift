@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite("Group commit")
-struct GroupCommitTests {
+struct CommitQueueTests {
     private let folder: TemporaryFolder
     private let store: SQLiteBackend
 

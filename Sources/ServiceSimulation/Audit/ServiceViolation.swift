@@ -1,0 +1,61 @@
+import SyncSimulation
+
+/// A violated invariant of the servers.
+package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConvertible {
+    /// The invariants that are checked.
+    package enum Oracle: String, Codable, Hashable, Sendable, CaseIterable {
+        /// No credential authorises anything after its revocation or change was answered, but for the time for which a
+        /// server believes its caches.
+        case revocation
+        /// No answer to an account contains anything of another one.
+        case isolation
+        /// Acknowledged writes are there, and no read shows an older state.
+        case durability
+        /// An erased life of a name answers nothing and leaves nothing.
+        case erased
+        /// A name is signed up once, and a refresh token has one successor.
+        case identity
+        /// A transaction counts in one account at a time, or as the policy says, and is never lost between two.
+        case ownership
+        /// A request that may be repeated acts once.
+        case idempotence
+        /// A stream of events ends with the last version of each entry.
+        case streams
+        /// The audit list has each act of support once, and verifies.
+        case auditList
+        /// No response has the status 500, and after all faults every account can be used.
+        case service
+        /// All jobs run on the simulation's executor, and the run ends.
+        case execution
+    }
+
+    /// The invariant that was violated.
+    package var oracle: Oracle
+    /// The observation, in one line.
+    package var message: String
+    /// The virtual time in milliseconds since the start of the run.
+    package var at: Int64
+    /// The index of the lane in the trace.
+    package var lane: Int
+
+    /// The oracle and the message, in one line.
+    package var description: String { "\(oracle.rawValue): \(message)" }
+}
+
+/// A rare state that some seed must reach.
+package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
+    // The network and the servers.
+    case requestRepeated, answerLost, answerTooLate, streamCut, fastRead
+    case killed, killedBeforeAnswer, frozen, clockSetBack, servedWithWrongClock, keysRotated, nightPassed
+    case failoverDuringWrite, slowCommitOvertaken, unknownLostInFailover, unknownSurvivedFailover
+    // Accounts.
+    case signUpJoined, nameTaken, wrongPassword, guessesLimited, passwordChanged, sessionEndedByChange
+    case outdatedCredential, recovered, oldCodeRefused, loggedOutEverywhere, oldTokenRefused, oldPasswordRefused
+    case refreshRepeated, refreshOpen, refreshReplayed, deviceApproved, deviceVoid
+    case erased, erasureRepeated, nameRevived, erasedReadRefused
+    // Purchases.
+    case evidenceRecorded, evidenceOfAnother, evidenceTransferred, evidenceShared, notificationRecorded
+    case refundRecorded, supportActed, supportTransferred, supportRefused, grantIssued
+    // Streams.
+    case streamResumed, streamExpired, streamEnded
+}
