@@ -1,6 +1,7 @@
 import Foundation
 import SQLiteStorage
 import SyncCore
+import SyncCoreTesting
 import Synchronization
 import TestSupport
 import Testing
@@ -53,21 +54,32 @@ struct FreshnessTests {
         #expect(try await number(of: key, in: store) == acknowledged)
     }
 
+    /// What writers and readers share.
+    private final class Progress: Sendable {
+        /// The highest acknowledged number of each key.
+        let acknowledged: Mutex<[Int]>
+        let writerCount: Mutex<Int>
+
+        init(keyCount: Int) {
+            acknowledged = Mutex(Array(repeating: 0, count: keyCount))
+            writerCount = Mutex(keyCount)
+        }
+    }
+
     @Test("A read is never older than a write acknowledged before it, by either of two objects, with many readers")
     func twoObjects() async throws {
         let keys = try (0..<4).map { try EntryKey("counter/\($0)") }
         let stores = [store, SQLiteBackend(path: folder.path(of: "store.sqlite"), cachedByteCount: 1 << 16)]
         for key in keys { _ = try await store.write(Array("0".utf8), to: key, if: .any) }
-        let acknowledged = Mutex(Array(repeating: 0, count: keys.count))
-        let writerCount = Mutex(keys.count)
+        let progress = Progress(keyCount: keys.count)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (index, key) in keys.enumerated() {
                 group.addTask {
-                    defer { writerCount.withLock { $0 -= 1 } }
+                    defer { progress.writerCount.withLock { $0 -= 1 } }
                     for number in 1...300 {
                         let store = stores[(index + number / 7) % 2]
                         _ = try await store.write(Array("\(number)".utf8), to: key, if: .any)
-                        acknowledged.withLock { $0[index] = number }
+                        progress.acknowledged.withLock { $0[index] = number }
                     }
                 }
             }
@@ -75,11 +87,12 @@ struct FreshnessTests {
             for reader in 0..<20 {
                 group.addTask {
                     var turn = reader
-                    while writerCount.withLock({ $0 > 0 }) {
+                    while progress.writerCount.withLock({ $0 > 0 }) {
                         turn += 1
                         let index = turn % keys.count
-                        let least = acknowledged.withLock { $0[index] }
-                        #expect(try await number(of: keys[index], in: stores[reader % 2]) >= least)
+                        let least = progress.acknowledged.withLock { $0[index] }
+                        let value = try await number(of: keys[index], in: stores[reader % 2])
+                        #expect(value >= least)
                         await Task.yield()
                     }
                 }
