@@ -14,7 +14,7 @@ extension SQLiteStore {
         do throws(BackendError) {
             try await retrying(for: Self.endOfReaders) { () throws(BackendError) in try self.removeLog(by: writer) }
         } catch {
-            // Another connection uses the store. The WAL is empty, and the last connection to close removes it.
+            // Another connection uses the store, so the WAL stays, empty.
             guard error.kind == .busy else { throw error }
         }
         try await queue.run { () throws(BackendError) in try self.file.attempting { try writer.close() } }
@@ -56,7 +56,10 @@ extension SQLiteStore {
     /// Marks the database as one without a WAL, so that its copies can be recognized as such. Called only on the queue.
     private func removeLog(by writer: DatabaseQueue) throws(BackendError) {
         try file.attempting {
-            try writer.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
+            try writer.inDatabase { db in
+                try db.keepLog(false)
+                try db.execute(sql: "PRAGMA journal_mode = DELETE")
+            }
             try FileIdentity.synchronize(StoreFile.folder(of: file.place))
         }
     }

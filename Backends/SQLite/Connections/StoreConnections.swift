@@ -1,4 +1,5 @@
 import GRDB
+import GRDBSQLite
 import SyncCore
 import Synchronization
 
@@ -113,6 +114,7 @@ final class StoreConnections: Sendable {
         var configuration = Self.configuration
         configuration.prepareDatabase { db in
             try StoreFile.useWriteAheadLog(db, path: path)
+            try db.keepLog(true)
             try db.execute(sql: "PRAGMA synchronous = FULL")
             // Overwrites deleted rows, so that `Salvage` does not find them in unused parts of the file. This is the
             // default of Debian.
@@ -188,5 +190,15 @@ final class StoreConnections: Sendable {
             configuration.prepareDatabase { try $0.execute(sql: "PRAGMA cache_size = \(-kibibytes)") }
         }
         return try DatabaseQueue(path: path, configuration: configuration)
+    }
+}
+
+extension Database {
+    /// Chooses whether the WAL stays when the last connection closes without ``SQLiteStore/close()``. Without it, a
+    /// store that has the mark of a WAL is the copy of one in use.
+    func keepLog(_ isKept: Bool) throws {
+        var flag: CInt = isKept ? 1 : 0
+        let code = sqlite3_file_control(sqliteConnection, nil, SQLITE_FCNTL_PERSIST_WAL, &flag)
+        guard code == SQLITE_OK else { throw DatabaseError(resultCode: ResultCode(rawValue: code)) }
     }
 }

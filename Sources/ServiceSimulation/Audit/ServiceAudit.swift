@@ -106,12 +106,15 @@ final class ServiceAudit {
         let status = response.head.status.code
         var bytes: [UInt8] = []
         if case .bytes(let body) = response.body { bytes = body }
-        if status == 500 { report(.service, "\(delivery.method) \(delivery.path) was answered with 500") }
         if status == 429 { world.reach(.guessesLimited) }
         if status == 401 { world.reach(.oldTokenRefused) }
         checkIsolation(delivery, bytes)
         checkAuthority(delivery, status)
         let body = bytes.first == UInt8(ascii: "{") ? try? JSON(parsing: bytes) : nil
+        // Only a primary that was lost leaves the outcome of a write unknown.
+        if status == 500, world.cluster == nil || body?["disposition"]?.string != "outcomeUnknown" {
+            report(.service, "\(delivery.method) \(delivery.path) was answered with 500")
+        }
         if (200..<300).contains(status) {
             didSucceed(delivery, body)
         } else {

@@ -69,10 +69,12 @@ package struct WebToken: Sendable {
 
     /// Checks the dates of a token.
     ///
-    /// - Parameter now: The current time, in milliseconds since 1970 UTC. The others are in seconds.
+    /// - Parameters:
+    ///   - leeway: The allowed difference between the clocks of the issuer and this server, in seconds.
+    ///   - now: The current time, in milliseconds since 1970 UTC. The others are in seconds.
     /// - Throws: ``TokenRefusal`` if the token has expired or is not valid yet.
     package static func checkDates(
-        expiresAt: Int64, notBefore starts: Int64?..., now: Int64
+        expiresAt: Int64, notBefore starts: Int64?..., leeway: Int64 = 60, now: Int64
     ) throws(TokenRefusal) {
         let seconds = now >= 0 ? now / 1_000 : (now - 999) / 1_000
         guard seconds < expiresAt else { throw TokenRefusal("it has expired", isExpired: true) }
@@ -80,9 +82,6 @@ package struct WebToken: Sendable {
             throw TokenRefusal("it is not valid yet")
         }
     }
-
-    /// The allowed difference between the clocks of two servers, in seconds.
-    private static let leeway: Int64 = 60
 }
 
 extension JSONReader {
