@@ -118,14 +118,14 @@ actor ChangeSubscription {
             }
             let heard = try events.feed(bytes)
             self.stream = stream
-            return note(heard)
+            return handle(heard)
         } catch {
             await end()
             return false
         }
     }
 
-    private func note(_ heard: [ServerSentEvents.Event]) -> Bool {
+    private func handle(_ heard: [ServerSentEvents.Event]) -> Bool {
         if !events.lastEventID.isEmpty { lastEventID = events.lastEventID }
         if let time = events.reconnectionTime { reconnectionTime = .milliseconds(min(time, 60_000)) }
         if heard.contains(where: { $0.name == "expired" }) {

@@ -111,7 +111,7 @@ public struct ObservedBackend: ForwardingBackend {
                 case .success(let outcome):
                     meters.didRead(outcome)
                     meters.count(.readBatch, outcome.name)
-                case .failure(let error): note(error, in: .readBatch, request.key)
+                case .failure(let error): report(error, in: .readBatch, request.key)
                 }
             }
             return answer
@@ -127,7 +127,7 @@ public struct ObservedBackend: ForwardingBackend {
                 case .success(let outcome):
                     meters.didWrite(request.value, outcome)
                     meters.count(.writeBatch, outcome.name)
-                case .failure(let error): note(error, in: .writeBatch, request.key)
+                case .failure(let error): report(error, in: .writeBatch, request.key)
                 }
             }
             return answer
@@ -179,7 +179,7 @@ extension ObservedBackend {
     }
 
     /// Logs the failure of one item of a batch.
-    private func note(_ error: BackendError, in operation: ObservedOperation, _ key: EntryKey) {
+    private func report(_ error: BackendError, in operation: ObservedOperation, _ key: EntryKey) {
         meters.count(operation, "\(error.kind)")
         log(error, operation, key)
     }

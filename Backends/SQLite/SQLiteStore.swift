@@ -116,7 +116,7 @@ final class SQLiteStore: Sendable {
 
     /// Signals a commit of this object to its subscribers, and soon to other processes (see
     /// ``signalOtherProcesses()``).
-    func noteCommit(_ cursor: ChangeCursor) {
+    func didCommit(_ cursor: ChangeCursor) {
         let unsignalledCount = signalState.withLock { state in
             state.cursor = cursor
             state.commitCount += 1

@@ -54,7 +54,7 @@ struct Recovery {
     }
 
     /// Records the key of a damaged row or of an index entry.
-    mutating func note(_ cell: Cell) {
+    mutating func record(_ cell: Cell) {
         switch cell.columns.count {
         case 8:
             guard case .bytes(let key) = cell.columns[1] else { return }
@@ -68,7 +68,7 @@ struct Recovery {
     }
 
     /// Records a row of `change`.
-    mutating func note(_ change: Change) {
+    mutating func record(_ change: Change) {
         latest[change.entry] = max(latest[change.entry] ?? 0, change.sequence)
     }
 

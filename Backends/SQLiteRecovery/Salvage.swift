@@ -14,9 +14,9 @@ struct Salvage {
                 if let row = cell.flatMap(Self.row), isTable {
                     try recovery.put(row, into: &draft)
                 } else if let change = cell.flatMap(Self.change) {
-                    recovery.note(change)
+                    recovery.record(change)
                 } else if let cell {
-                    recovery.note(cell)
+                    recovery.record(cell)
                 } else {
                     recovery.damagedRowCount += 1
                 }

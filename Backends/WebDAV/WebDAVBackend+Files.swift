@@ -32,7 +32,7 @@ extension WebDAVBackend {
                 let defect: StoredFile.Defect
                 do throws(StoredFile.Defect) {
                     let entry = try StoredFile.entry(in: answer.body, key: key)
-                    note(answer.response, entry.version, at: path)
+                    remember(answer.response, entry.version, at: path)
                     return .entry(entry)
                 } catch { defect = error }
                 // Two equal answers are not a coincidence.
@@ -72,7 +72,7 @@ extension WebDAVBackend {
     /// Servers derive tags from the time and size of a file. File systems store times in steps of up to two seconds, so
     /// two writes may have the same tag until three seconds after the first. Apache marks it as weak for one second
     /// only.
-    private func note(_ response: HTTPResponse, _ version: EntryVersion, at path: String) {
+    private func remember(_ response: HTTPResponse, _ version: EntryVersion, at path: String) {
         let fields = response.headerFields
         guard let tag = fields[.eTag], !tag.hasPrefix("W/"),
             let changed = fields[.lastModified].flatMap(RetryAfter.seconds),

@@ -153,13 +153,13 @@ extension Shop {
             throw error
         }
         account = opened.store.account.name
-        note(nil, in: .account)
+        report(nil, in: .account)
     }
 
     /// Restores the purchases, and fetches the account's token for the App Store.
     private func synchronize(_ opened: OpenedShop) async throws {
         try await opened.store.restore()
-        note(nil, in: .sync)
+        report(nil, in: .sync)
         await opened.model.refresh()
         // Purchases do not depend on the token.
         await attempt(.account) { _ = try await appAccountToken() }
@@ -178,7 +178,7 @@ extension Shop {
         _ activity: Activity, _ body: @MainActor () async throws -> Outcome
     ) async -> Outcome? {
         do { return try await body() } catch {
-            note(ShopError(error), in: activity)
+            report(ShopError(error), in: activity)
             return nil
         }
     }

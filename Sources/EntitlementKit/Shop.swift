@@ -117,10 +117,10 @@ public final class Shop {
             return
         }
         // Reported again if they persist.
-        note(nil, in: .purchases)
+        report(nil, in: .purchases)
         let events = opened.store.events
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await opened.store.run { await self.note($0.failure.map { ShopError($0) }, in: .sync) } }
+            group.addTask { await opened.store.run { await self.report($0.failure.map { ShopError($0) }, in: .sync) } }
             group.addTask { await opened.model.run() }
             group.addTask { await self.follow(events) }
             group.addTask {
@@ -144,7 +144,7 @@ public final class Shop {
         var failure: ShopError?
         if opened.client != nil, account != nil {
             do { try await opened.store.sync() } catch { failure = ShopError(error) }
-            note(failure, in: .sync)
+            report(failure, in: .sync)
         }
         account = opened.store.account.name
         await opened.model.refresh()
@@ -178,7 +178,7 @@ extension Shop {
     func open() async throws(ShopError) -> OpenedShop {
         try await opening.exclusively { () async throws(ShopError) in
             if let opened { return opened }
-            let opened = try await settings.open { [weak self] event in await self?.note(event) }
+            let opened = try await settings.open { [weak self] event in await self?.handle(event) }
             self.opened = opened
             account = opened.store.account.name
             return opened
@@ -201,10 +201,10 @@ extension Shop {
         while !Task.isCancelled {
             do throws(ShopError) {
                 let outcome = try await body()
-                note(nil, in: activity)
+                report(nil, in: activity)
                 return outcome
             } catch {
-                note(error, in: activity)
+                report(error, in: activity)
             }
             // The sleep throws only on cancellation, which the loop checks.
             do { try await settings.host.sleep(for: pause) } catch {}
@@ -221,7 +221,7 @@ extension Shop {
         do { found = try await source.offers(of: products.map(\.id)) } catch { throw ShopError(error) }
         offers = Dictionary(found.map { ($0.id.rawValue, $0) }) { $1 }
         missingProducts = products.map(\.id.rawValue).filter { offers[$0] == nil }
-        note(products.lazy.compactMap { self.mismatch(of: $0) }.first, in: .catalogue)
+        report(products.lazy.compactMap { self.mismatch(of: $0) }.first, in: .catalogue)
     }
 
     /// The error for a product whose type differs between the catalogue and the App Store; `nil` if it does not.
@@ -242,17 +242,17 @@ extension Shop {
         }
     }
 
-    private func note(_ event: StoreKitFeed.Event) {
+    private func handle(_ event: StoreKitFeed.Event) {
         switch event {
-        case .recorded: note(nil, in: .purchases)
-        case .unverified(_, let reason): note(ShopError(StoreKitFeedError.unverified(reason: reason)), in: .purchases)
+        case .recorded: report(nil, in: .purchases)
+        case .unverified(_, let reason): report(ShopError(StoreKitFeedError.unverified(reason: reason)), in: .purchases)
         case .failed(_, let error, _), .renewalFailed(_, let error), .withdrawalFailed(let error):
-            note(ShopError(error), in: .purchases)
+            report(ShopError(error), in: .purchases)
         }
     }
 
-    /// Notes the failure of an activity that fails no call; `nil` after a success.
-    func note(_ error: ShopError?, in activity: Activity) {
+    /// Reports the failure of an activity that fails no call; `nil` after a success.
+    func report(_ error: ShopError?, in activity: Activity) {
         // The end of a run is not a failure.
         if error?.kind != .cancelled, !Task.isCancelled { failures[activity] = error }
     }

@@ -92,7 +92,7 @@ package final class Agent: Sendable {
         await log(round, of: store)
         // An event would keep the name of an erased account on this device.
         if round.failure?.kind != .accountErased, round.failure != nil || !round.isFailing {
-            await events.note(round.failure, at: now, account: store.account)
+            await events.add(round.failure, at: now, account: store.account)
         }
         change.yield()
         onProgress(progress)

@@ -23,7 +23,7 @@ public enum WireFields {
     }
 
     /// Adds the version of the server's decisions to `fields`.
-    package static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
+    package static func add(decisions version: EntryVersion, to fields: inout HTTPFields) {
         guard let name = decisionsName else { return }
         fields[name] = EntityTag(version).description
     }
@@ -39,7 +39,7 @@ public enum WireFields {
     }
 
     /// Adds the server's clock to `fields`.
-    package static func note(serverTime time: Int64, in fields: inout HTTPFields) {
+    package static func add(serverTime time: Int64, to fields: inout HTTPFields) {
         guard let name = serverTimeName else { return }
         fields[name] = String(time)
     }

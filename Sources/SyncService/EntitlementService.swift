@@ -189,7 +189,7 @@ package final class EntitlementService: RequestHandler {
     /// caching, CORS.
     package func addFields(to fields: inout HTTPFields, for request: HTTPRequest) {
         // A time that is known to be wrong is not sent.
-        if !clockGuard.isWrong { WireFields.note(serverTime: host.now(), in: &fields) }
+        if !clockGuard.isWrong { WireFields.add(serverTime: host.now(), to: &fields) }
         WireFields.copyRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
         configuration.crossOrigin.addFields(to: &fields, for: request)

@@ -73,7 +73,7 @@ struct EventLogTests {
         var log = EventLog()
         let failure = EntitlementError(BackendError(.unavailable, message: "away"))
         for failed in [true, true, false, true] {
-            log.note(failed ? failure : nil, at: Timestamp(milliseconds: 0), account: try Account("alice"))
+            log.add(failed ? failure : nil, at: Timestamp(milliseconds: 0), account: try Account("alice"))
         }
         #expect(kinds(log) == ["sync-failed", "sync-failed"])
     }
@@ -84,8 +84,8 @@ struct EventLogTests {
         let failure = EntitlementError(BackendError(.unavailable, message: "away"))
         let alice = try Account("alice")
         for round in 0..<300 {
-            log.note(failure, at: Timestamp(milliseconds: 0), account: alice)
-            log.note(nil, at: Timestamp(milliseconds: 0), account: alice)
+            log.add(failure, at: Timestamp(milliseconds: 0), account: alice)
+            log.add(nil, at: Timestamp(milliseconds: 0), account: alice)
             if round == 9 { log.deliver(10) }
         }
         #expect(log.events.count == EventLog.maximumEventCount)

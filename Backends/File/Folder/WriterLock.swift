@@ -52,7 +52,7 @@ final class WriterLock: Sendable {
                 fileSystem.close(file)
                 return nil
             }
-            folder.noteLock(identity)
+            folder.didLock(identity)
             return file
         } catch {
             fileSystem.close(file)
@@ -78,7 +78,7 @@ final class WriterLock: Sendable {
 
 extension StoreFolder {
     /// Drops the cached knowledge if the store was removed and created again.
-    func noteLock(_ identity: FileIdentity) {
+    func didLock(_ identity: FileIdentity) {
         known.withLock { known in
             guard known.lockIdentity != identity else { return }
             known = Known(lockIdentity: identity)

@@ -21,7 +21,7 @@ struct ChangeQueries {
     func latest() async throws(BackendError) -> Answer<ChangeCursor?> {
         let rows = try await store.read([sequencing, [Statement(.latest), Statement(.clock)]], .changes)[1]
         let cursor = Self.cursor(in: rows[0], 0)
-        store.connector.note(cursor)
+        store.connector.remember(cursor)
         return Answer(cursor, serverTime: rows[1].integer(0, 0))
     }
 
@@ -34,7 +34,7 @@ struct ChangeQueries {
         let rows = try await store.read(
             [sequencing, [Statement(.change, .integer(start)), page]], .changes)[1]
         try check(cursor, against: rows[0])
-        return note(try Self.scannedPage(rows[1], since: cursor, limit: limit, scanCount: scanCount))
+        return remember(try Self.scannedPage(rows[1], since: cursor, limit: limit, scanCount: scanCount))
     }
 
     /// The keys with `prefix` that changed after `cursor`.
@@ -60,17 +60,17 @@ struct ChangeQueries {
         if distance > scanCount, head[2].integer(0, 0) <= Self.keyCount {
             let query = Statement(.changesOfKeys, .integer(start), range.start, range.end, .integer(more))
             let rows = try await store.read([[query]], .changes)[0][0]
-            return note(try Self.keyedPage(rows, limit: limit, latest: latest))
+            return remember(try Self.keyedPage(rows, limit: limit, latest: latest))
         }
         let query = Statement(
             .changesFiltered, .integer(start), .integer(Int64(scanCount)), .integer(Int64(prefix.utf8.count)),
             range.start, .integer(more))
         let rows = try await store.read([[query]], .changes)[0][0]
-        return note(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: scanCount))
+        return remember(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: scanCount))
     }
 
-    private func note(_ page: ChangePage) -> ChangePage {
-        store.connector.note(page.cursor)
+    private func remember(_ page: ChangePage) -> ChangePage {
+        store.connector.remember(page.cursor)
         return page
     }
 

@@ -72,7 +72,7 @@ final class Follower: Sendable {
                     changed = clock.now
                     hub.signal()
                 }
-                connector.note(cursor)
+                connector.remember(cursor)
                 latest = .some(cursor)
             case .failure: latest = nil
             }

@@ -23,7 +23,7 @@ final class Connector: Sendable {
     var label: String { configuration.label }
 
     /// Records that the store has the change `cursor`.
-    func note(_ cursor: ChangeCursor?) {
+    func remember(_ cursor: ChangeCursor?) {
         guard let cursor else { return }
         state.withLock { state in
             if state.known.map({ $0.sequence < cursor.sequence }) ?? true { state.known = cursor }

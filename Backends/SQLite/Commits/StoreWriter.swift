@@ -61,7 +61,7 @@ extension SQLiteStore {
                     try transaction.finish()
                     isCommitting = true
                     try db.cachedStatement(sql: "COMMIT").execute()
-                    noteCommit(latest)
+                    didCommit(latest)
                     return answers
                 } catch {
                     // A rollback throws if SQLite has already rolled back.

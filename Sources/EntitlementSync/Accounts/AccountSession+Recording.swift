@@ -87,7 +87,7 @@ extension AccountSession {
     }
 
     /// Stores a copy of the server ledger.
-    func note(_ serverLedger: FetchedServerLedger) async throws(EntitlementError) {
+    func remember(_ serverLedger: FetchedServerLedger) async throws(EntitlementError) {
         guard !account.isAnonymous else { return }
         let document = LedgerDocument(ledger: serverLedger.ledger, localSection: serverLedger.source)
         try await entries.update(keys.knownServerLedger) { held in
@@ -99,7 +99,7 @@ extension AccountSession {
     /// Stores the remote's ledger of a sync that was based on `state`, if a rule depends on it.
     ///
     /// - Returns: `true` if the ledger had to be stored.
-    func note(remote ledger: Ledger, after state: LocalState) async throws(EntitlementError) -> Bool {
+    func remember(remote ledger: Ledger, after state: LocalState) async throws(EntitlementError) -> Bool {
         guard dependsOnRemote, state.remote?.ledger != ledger else { return false }
         try await entries.replace(keys.remote) { $0.isErased ? $0 : ledger }
         return true

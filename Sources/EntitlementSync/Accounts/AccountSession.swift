@@ -118,7 +118,7 @@ final class AccountSession: Sendable {
     func isGrantCurrent(for versions: [EntryVersion?]) -> Bool { grantedVersions.withLock { $0 == versions } }
 
     /// Remembers the versions of the facts for which a grant was fetched.
-    func noteGrant(of versions: [EntryVersion?]) { grantedVersions.withLock { $0 = versions } }
+    func rememberGrant(of versions: [EntryVersion?]) { grantedVersions.withLock { $0 = versions } }
 
     private var emptyReplay: Replay {
         Replay(Facts(account: Ledger()), catalog: dependencies.catalog, environment: dependencies.environment)

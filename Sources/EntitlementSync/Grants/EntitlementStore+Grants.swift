@@ -31,7 +31,7 @@ extension AccountSession {
                 do throws(GrantError) {
                     let grant = try verify(entry.value, id, verifier)
                     // A clock that is behind the signature is wrong.
-                    dependencies.clock.noteSignedDate(grant.issued)
+                    dependencies.clock.raise(toSignedDate: grant.issued)
                     content = .success(grant)
                 } catch {
                     content = .failure(error)
@@ -74,7 +74,7 @@ extension AccountSession {
 
     /// Keeps `bytes` as the account's grant, unless another process has stored one that was signed later, and not in
     /// the future.
-    func note(
+    func keep(
         grant bytes: [UInt8], issued: Timestamp, _ device: [UInt8], _ verifier: any GrantVerifier
     ) async throws(EntitlementError) {
         _ = try await dependencies.local.update(grantKey) { (entry) throws(EntitlementError) in
@@ -138,8 +138,8 @@ extension EntitlementStore {
         } catch {
             throw EntitlementError(.sync, "trust: the server's grant is refused: \(error)")
         }
-        try await session.note(grant: bytes, issued: grant.issued, device, verifier)
-        session.noteGrant(of: versions)
+        try await session.keep(grant: bytes, issued: grant.issued, device, verifier)
+        session.rememberGrant(of: versions)
         return try await session.read()
     }
 

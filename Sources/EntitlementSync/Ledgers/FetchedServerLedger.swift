@@ -33,7 +33,7 @@ final class RelatedVersions: Sendable {
     subscript(key: EntryKey) -> EntryVersion? { versions.withLock { $0[key] } }
 
     /// Records the version that an answer about `key` reported. `nil` changes nothing.
-    func note(_ version: EntryVersion?, of key: EntryKey) {
+    func remember(_ version: EntryVersion?, of key: EntryKey) {
         guard let version else { return }
         versions.withLock { $0[key] = version }
     }

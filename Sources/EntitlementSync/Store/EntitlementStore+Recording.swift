@@ -77,7 +77,7 @@ extension EntitlementStore {
             throw error
         }
         await publish(newFacts, in: session, state)
-        if environment == .production, let date = plan.latestSignature { clock.noteSignedDate(date) }
+        if environment == .production, let date = plan.latestSignature { clock.raise(toSignedDate: date) }
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 

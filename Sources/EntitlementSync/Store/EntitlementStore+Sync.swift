@@ -123,7 +123,7 @@ extension EntitlementStore {
         var isChanged = false
         var known = before.serverLedger.ledger
         if let serverLedger = try await serverLedger(for: session, beyond: before.serverLedger) {
-            try await session.note(serverLedger)
+            try await session.remember(serverLedger)
             known = serverLedger.ledger
             isChanged = true
         }
@@ -133,7 +133,7 @@ extension EntitlementStore {
         var held = report.remoteContent ?? report.content
         // A part that cannot be read now was read before, and is assumed to be unchanged.
         if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
-        if try await session.note(remote: held, after: before) { isChanged = true }
+        if try await session.remember(remote: held, after: before) { isChanged = true }
         // The unreadable parts may hold facts that this device lacks.
         if report.unreadable.isEmpty, !before.isKnownToHaveSynced {
             try await session.rememberRemote()
@@ -237,7 +237,7 @@ extension EntitlementStore {
         do throws(SyncError) {
             return try await engine.sync(session.keys.ledger, from: before.account.held)
         } catch {
-            if error.hasReceived { try await noteReceived(for: session) }
+            if error.hasReceived { try await finishReceiving(for: session) }
             // Part of it may have been saved before the failure.
             await publish([], in: session)
             throw EntitlementError(error)
@@ -245,10 +245,10 @@ extension EntitlementStore {
     }
 
     /// Completes a sync that has received the remote's facts but could not send its own: reads the server ledger.
-    private func noteReceived(for session: AccountSession) async throws(EntitlementError) {
+    private func finishReceiving(for session: AccountSession) async throws(EntitlementError) {
         let known = try await session.read()
         if let serverLedger = try await serverLedger(for: session, beyond: known.serverLedger) {
-            try await session.note(serverLedger)
+            try await session.remember(serverLedger)
         }
         if !known.isKnownToHaveSynced { try await session.rememberRemote() }
     }

@@ -51,7 +51,7 @@ struct ClockMarks: Hashable, Sendable {
     }
 
     /// Raises the soft mark to a date that a store has signed: the present is at least that late.
-    mutating func noteSignedDate(_ date: Timestamp) {
+    mutating func raise(toSignedDate date: Timestamp) {
         softMark = max(softMark, date)
     }
 

@@ -65,11 +65,11 @@ final class TrustedClock: Sendable {
     var marks: ClockMarks { state.withLock { $0.marks } }
 
     /// Raises the soft mark to a date that a store has signed, if the date is later than the current time.
-    func noteSignedDate(_ date: Timestamp) {
+    func raise(toSignedDate date: Timestamp) {
         let wall = wall
         guard isTrusted else { return }
         state.withLock { state in
-            if date > state.marks.now(at: wall) { state.marks.noteSignedDate(date) }
+            if date > state.marks.now(at: wall) { state.marks.raise(toSignedDate: date) }
         }
     }
 
@@ -219,7 +219,7 @@ struct TimekeepingBackend: ForwardingBackend {
         let begun = clock.begin()
         let answer = try await call(base)
         clock.end(begun, serverTime: answer.serverTime, of: label)
-        if let key, operation != .delete { relatedVersions.note(answer.relatedVersion, of: key) }
+        if let key, operation != .delete { relatedVersions.remember(answer.relatedVersion, of: key) }
         return answer
     }
 

@@ -38,7 +38,7 @@ public final class StoreKitSource: TransactionSource {
         do { result = try await offer.purchase(options: options) } catch StoreKitError.userCancelled {
             return .cancelled
         }
-        if case .success(let result) = result { note(result) }
+        if case .success(let result) = result { remember(result) }
         return StoreKitFeed.Outcome(result)
         #endif
     }
@@ -55,12 +55,12 @@ public final class StoreKitSource: TransactionSource {
 
     /// Listens to `Transaction.updates`.
     public func updates(_ receive: @Sendable (StoreKitTransaction) async -> Void) async {
-        for await result in StoreKit.Transaction.updates { await receive(note(result)) }
+        for await result in StoreKit.Transaction.updates { await receive(remember(result)) }
     }
 
     /// Reads `Transaction.unfinished`.
     public func unfinished() async -> [StoreKitTransaction] {
-        await StoreKit.Transaction.unfinished.reduce(into: []) { $0.append(note($1)) }
+        await StoreKit.Transaction.unfinished.reduce(into: []) { $0.append(remember($1)) }
     }
 
     /// Reads `Transaction.all`.
@@ -100,7 +100,7 @@ public final class StoreKitSource: TransactionSource {
     }
 
     @discardableResult
-    private func note(_ result: VerificationResult<StoreKit.Transaction>) -> StoreKitTransaction {
+    private func remember(_ result: VerificationResult<StoreKit.Transaction>) -> StoreKitTransaction {
         let transaction = result.unsafePayloadValue
         delivered.withLock { $0[transaction.id] = transaction }
         return StoreKitTransaction(result)

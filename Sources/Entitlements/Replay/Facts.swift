@@ -150,8 +150,8 @@ public struct Facts: Sendable {
         }
         let verifiedCount = purchases.count
         for fact in known { addUnverified(fact) }
-        for fact in device { noteOnDevice(fact) }
-        for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
+        for fact in device { addOnDevice(fact) }
+        for record in remote?.records ?? [] where FactKey.isFlag(record.key) { addRemote(Fact(record)) }
         uniteCopies(verifiedCount: verifiedCount)
         if !copies.isEmpty { verifiedStatuses = Set(statuses.filter { copies[$0] != nil }) }
         arrange()
@@ -255,12 +255,12 @@ public struct Facts: Sendable {
     }
 
     /// Records a mark that the remote held. This replica may have made a later mark since then.
-    private mutating func noteRemote(_ fact: Fact) {
+    private mutating func addRemote(_ fact: Fact) {
         guard case .flag(let flag) = fact else { return }
-        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].noteRemote(flag)
+        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].addRemote(flag)
     }
 
-    private mutating func noteOnDevice(_ fact: Fact) {
+    private mutating func addOnDevice(_ fact: Fact) {
         switch fact {
         case .purchase(let purchase): devicePurchases.insert(purchase.transaction)
         case .spend(let spend): deviceSpends.insert(spend.id)
@@ -481,7 +481,7 @@ extension Facts {
         guard !next.facts.mayHaveCopies(from: purchases.count) else { return nil }
         for fact in onDevice {
             if case .evidence = fact { return nil }
-            next.facts.noteOnDevice(fact)
+            next.facts.addOnDevice(fact)
         }
         next.facts.arrange(purchasesFrom: purchases.count, spendsFrom: spends.count)
         next.facts.read.account = account

@@ -33,10 +33,10 @@ public struct FlagMarks: Hashable, Sendable {
 
     mutating func add(_ flag: Flag, isHeld: Bool) {
         if flag.isSet { set = flag } else { cleared = flag }
-        if isHeld { noteRemote(flag) }
+        if isHeld { addRemote(flag) }
     }
 
-    mutating func noteRemote(_ flag: Flag) {
+    mutating func addRemote(_ flag: Flag) {
         if flag.isSet { setAtRemote = flag } else { clearedAtRemote = flag }
     }
 

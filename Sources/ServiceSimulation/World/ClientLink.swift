@@ -57,9 +57,9 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
         let reply = Reply<Outcome>()
         let number = world.takeMessage()
         let words = "\(request.method) \(Self.route(of: request))"
-        world.recorder.note(lane, .sent, number, .sent(message: number, to: faults.server(of: world).lane, words))
+        world.recorder.record(lane, .sent, number, .sent(message: number, to: faults.server(of: world).lane, words))
         if faults.isRequestLost {
-            world.recorder.note(lane, .lost, number, .lost(message: number, "the request is lost"))
+            world.recorder.record(lane, .lost, number, .lost(message: number, "the request is lost"))
         } else {
             deliver(request, body, faults, random, number, after: faults.requestDelay, reply)
             if faults.isRepeated {
@@ -102,7 +102,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
             world.spawn {
                 defer { world.workCount -= 1 }
                 await process.thaw()
-                world.recorder.note(machine.lane, .arrived, number, .arrived(message: number, "\(request.method)"))
+                world.recorder.record(machine.lane, .arrived, number, .arrived(message: number, "\(request.method)"))
                 guard process.isAlive, let service = process.service else {
                     return reply.fail(.interrupted, mayHaveArrived: true, "the server is not open")
                 }
@@ -135,10 +135,10 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
         let (world, status) = (process.world, response.head.status.code)
         let message = world.takeMessage()
         let origin = process.machine.lane
-        world.recorder.note(origin, .sent, status, .sent(message: message, to: lane, "\(status)"))
+        world.recorder.record(origin, .sent, status, .sent(message: message, to: lane, "\(status)"))
         func lose(_ reason: String) {
             if case .stream(_, let end) = response.body { end() }
-            world.recorder.note(origin, .lost, message, .lost(message: message, reason))
+            world.recorder.record(origin, .lost, message, .lost(message: message, reason))
         }
         guard !faults.isAnswerLost else {
             world.reach(.answerLost)
@@ -149,7 +149,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 world.reach(.answerTooLate)
                 return lose("the client has given up")
             }
-            world.recorder.note(lane, .arrived, message, .arrived(message: message, "\(status)"))
+            world.recorder.record(lane, .arrived, message, .arrived(message: message, "\(status)"))
             reply.resolve(
                 .success(Arrived(head: response.head, body: response.body, process: process, random: random)))
         }

@@ -25,7 +25,7 @@ final class ServerMachine: @unchecked Sendable {
         launchCount += 1
         let process = ServerProcess(on: self, launch: launchCount)
         self.process = process
-        world.recorder.note(lane, .started, launchCount, .started(process: launchCount))
+        world.recorder.record(lane, .started, launchCount, .started(process: launchCount))
         process.task = world.spawn { await process.live() }
     }
 
@@ -33,7 +33,7 @@ final class ServerMachine: @unchecked Sendable {
     func kill(restartAfter pause: Int64?) {
         guard let process, process.isAlive else { return }
         process.end()
-        world.recorder.note(lane, .crashed, launchCount, .crashed(process: launchCount))
+        world.recorder.record(lane, .crashed, launchCount, .crashed(process: launchCount))
         guard let pause else { return }
         world.scheduler.at(world.scheduler.now + pause) { [self] in if !world.isNight, !world.isOver { start() } }
     }

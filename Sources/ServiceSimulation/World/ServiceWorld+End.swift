@@ -14,7 +14,7 @@ extension ServiceWorld {
 
     /// Ends all faults, checks the end of the run, and stops the servers.
     func finish() async {
-        recorder.note(storeLane, .healed, 0, .healed)
+        recorder.record(storeLane, .healed, 0, .healed)
         isCalm = true
         cluster?.heal()
         for machine in machines {

@@ -68,7 +68,7 @@ final class ServiceWorld: @unchecked Sendable {
             if let mark = ServiceMark(rawValue: mark.rawValue) { reach(mark) }
         }
         cluster?.didMove = { [unowned self] words in
-            recorder.note(storeLane, .store, 0, .storeChanged(words))
+            recorder.record(storeLane, .store, 0, .storeChanged(words))
         }
         for (index, name) in scenario.devices.enumerated() {
             notebooks[name] = Notebook()
@@ -138,7 +138,7 @@ final class ServiceWorld: @unchecked Sendable {
         let violation = ServiceViolation(
             oracle: oracle, message: message, at: scheduler.now / 1_000, lane: lane ?? storeLane)
         violations.append(violation)
-        recorder.note(violation.lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
+        recorder.record(violation.lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
     }
 }
 
@@ -187,13 +187,13 @@ extension ServiceWorld {
 
     private func begin(_ index: Int, _ action: ServiceAction) {
         let lane = action.devices.first ?? action.server.map { machines[$0].lane } ?? storeLane
-        recorder.note(lane, .begun, index, .begun(step: index, "\(action)"))
+        recorder.record(lane, .begun, index, .begun(step: index, "\(action)"))
         if case .watch(let device) = action { return watch(devices[device]) }
         workCount += 1
         spawn { [self] in
             defer { workCount -= 1 }
             let outcome = await perform(action)
-            recorder.note(lane, .ended, index, .ended(step: index, outcome, isFailure: false))
+            recorder.record(lane, .ended, index, .ended(step: index, outcome, isFailure: false))
         }
     }
 
@@ -236,7 +236,7 @@ extension ServiceWorld {
             if milliseconds < 0 { reach(.clockSetBack) }
             let machine = machines[server]
             machine.clockOffset = min(100_000, machine.clockOffset + milliseconds)
-            recorder.note(machine.lane, .clock, 0, .clockMoved(by: milliseconds))
+            recorder.record(machine.lane, .clock, 0, .clockMoved(by: milliseconds))
         case .rotateKeys(let removesFormer): await rotateKeys(removesFormer: removesFormer)
         case .failOver(let count, let promotion):
             cluster?.failOver(afterWrites: count, promotion: promotion * 1_000)
@@ -253,7 +253,7 @@ extension ServiceWorld {
             reach(.keysRotated)
             if removesFormer { audit.didRemoveKeys(signedBefore: begun) }
         } catch {
-            recorder.note(storeLane, .other, 0, .note("the rotation failed: \(error)"))
+            recorder.record(storeLane, .other, 0, .note("the rotation failed: \(error)"))
         }
     }
 

@@ -70,8 +70,8 @@ package actor EventFeed {
     }
 
     /// Adds the failure of a sync; `nil` for a success.
-    package func note(_ failure: EntitlementError?, at time: Timestamp, account: Account) async {
-        await change { $0.note(failure, at: time, account: account) }
+    package func add(_ failure: EntitlementError?, at time: Timestamp, account: Account) async {
+        await change { $0.add(failure, at: time, account: account) }
     }
 
     /// Records that the program has taken an event.

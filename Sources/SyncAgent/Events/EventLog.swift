@@ -107,7 +107,7 @@ package struct EventLog: Hashable, Sendable {
     }
 
     /// Adds the failure of a sync, unless the one before has failed too.
-    package mutating func note(_ failure: EntitlementError?, at time: Timestamp, account: Account) {
+    package mutating func add(_ failure: EntitlementError?, at time: Timestamp, account: Account) {
         defer { isFailing = failure != nil }
         guard let failure, !isFailing else { return }
         append(

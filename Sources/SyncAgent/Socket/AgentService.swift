@@ -82,7 +82,7 @@ package struct AgentService: RequestHandler {
     /// The response to `request`.
     package func respond(to request: ServiceRequest) async -> ServiceResponse {
         var response = await route(request)
-        WireFields.note(serverTime: host.now(), in: &response.head.headerFields)
+        WireFields.add(serverTime: host.now(), to: &response.head.headerFields)
         WireFields.copyRequestID(of: request.head.headerFields, in: &response.head.headerFields)
         if !response.head.headerFields.contains(.cacheControl) {
             response.head.headerFields[.cacheControl] = "no-store"

@@ -171,10 +171,10 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
             let result = await answer { () throws(BackendError) in
                 try await remote.write(bytes, to: key, if: precondition)
             }
-            return .remoteWritten(note(result, &serverTime))
+            return .remoteWritten(outcome(of: result, &serverTime))
         case .readRemote(let version):
             let result = await answer { () throws(BackendError) in try await remote.read(key, unless: version) }
-            return .remoteRead(note(result, &serverTime))
+            return .remoteRead(outcome(of: result, &serverTime))
         case .readLocal, .writeLocal, .pause, .finish:
             preconditionFailure("this effect does not concern the remote")
         }
@@ -193,17 +193,17 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
                 let result = await answer { () throws(BackendError) in
                     try await remote.list(prefix: prefix, after: after, limit: 1_000)
                 }
-                request = machine.handle(.listed(note(result, &serverTime)))
+                request = machine.handle(.listed(outcome(of: result, &serverTime)))
             case .read(let keys):
                 let result = await answer { () throws(BackendError) in
                     try await remote.read(keys.map { ReadRequest($0) })
                 }
-                request = machine.handle(.read(note(result, &serverTime)))
+                request = machine.handle(.read(outcome(of: result, &serverTime)))
             case .write(let bytes, let key):
                 let result = await answer { () throws(BackendError) in
                     try await remote.write(bytes, to: key, if: .any)
                 }
-                request = machine.handle(.written(note(result, &serverTime)))
+                request = machine.handle(.written(outcome(of: result, &serverTime)))
             case .answer(let event):
                 return event
             }
@@ -211,8 +211,8 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     }
 
     /// Returns the outcome of a request to the remote and records the remote's time.
-    private func note<Outcome: Sendable>(
-        _ result: Result<Answer<Outcome>, BackendError>, _ serverTime: inout Int64?
+    private func outcome<Outcome: Sendable>(
+        of result: Result<Answer<Outcome>, BackendError>, _ serverTime: inout Int64?
     ) -> Result<Outcome, BackendError> {
         if case .success(let answer) = result { serverTime = answer.serverTime ?? serverTime }
         return result.map(\.outcome)

@@ -57,7 +57,7 @@ public struct StoreCopy: Sendable {
         var report = Report()
         var walk = StoreWalk(source, prefix: prefix, limit: Self.pageSize)
         while let step = try await walk.next() {
-            if let error = step.damage { try note(error, in: &report) }
+            if let error = step.damage { try addDamage(error, to: &report) }
             guard !step.items.isEmpty else { continue }
             var values: [(key: EntryKey, value: [UInt8])] = []
             for (key, result) in try await walk.read(step.items) {
@@ -65,7 +65,7 @@ public struct StoreCopy: Sendable {
                 case .success(.found(let entry)): values.append((key, entry.value))
                 // Deleted after it was listed.
                 case .success(.absent), .success(.unchanged): break
-                case .failure(let error): try note(error, in: &report)
+                case .failure(let error): try addDamage(error, to: &report)
                 }
             }
             try await put(values, &report)
@@ -74,7 +74,7 @@ public struct StoreCopy: Sendable {
         return report
     }
 
-    private func note(_ error: BackendError, in report: inout Report) throws(BackendError) {
+    private func addDamage(_ error: BackendError, to report: inout Report) throws(BackendError) {
         guard skipsDamage, error.concernsSingleEntry else { throw error }
         report.damage.append(error)
     }
@@ -85,7 +85,7 @@ public struct StoreCopy: Sendable {
         var missing: [(key: EntryKey, value: [UInt8])] = []
         for (item, result) in zip(values, present) {
             switch try result.get() {
-            case .found(let entry): note(entry, insteadOf: item, in: &report)
+            case .found(let entry): count(entry, insteadOf: item, in: &report)
             case .absent, .unchanged: missing.append(item)
             }
         }
@@ -100,7 +100,7 @@ public struct StoreCopy: Sendable {
             case .written:
                 report.copiedCount += 1
                 report.byteCount += item.value.count
-            case .conflict(let current?): note(current, insteadOf: item, in: &report)
+            case .conflict(let current?): count(current, insteadOf: item, in: &report)
             case .conflict(nil), .deleted:
                 throw BackendError(
                     .other, operation: .write, key: item.key,
@@ -109,7 +109,7 @@ public struct StoreCopy: Sendable {
         }
     }
 
-    private func note(_ entry: Entry, insteadOf item: (key: EntryKey, value: [UInt8]), in report: inout Report) {
+    private func count(_ entry: Entry, insteadOf item: (key: EntryKey, value: [UInt8]), in report: inout Report) {
         guard entry.value == item.value else { return report.differingKeys.append(item.key) }
         report.presentCount += 1
         report.byteCount += item.value.count

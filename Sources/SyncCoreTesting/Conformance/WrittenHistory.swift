@@ -29,16 +29,18 @@ public struct WrittenHistory: Hashable, Sendable {
                         .other, operation: .write, key: key, message: "a write under `any` answered \(brief(outcome))")
                 }
                 versions.append(version)
-                cursor = try await note(backend, cursor)
+                cursor = try await addTag(of: backend, after: cursor)
             }
             if round % 3 == 2 {
                 _ = try await backend.delete(keys[0], if: .any)
-                cursor = try await note(backend, cursor)
+                cursor = try await addTag(of: backend, after: cursor)
             }
         }
     }
 
-    private mutating func note(_ backend: any KeyValueBackend, _ cursor: ChangeCursor?) async throws -> ChangeCursor? {
+    private mutating func addTag(
+        of backend: any KeyValueBackend, after cursor: ChangeCursor?
+    ) async throws -> ChangeCursor? {
         let end = try await Self.end(of: backend, after: cursor)
         if let end, end != cursor { tags.append(end.tag) }
         return end

@@ -36,11 +36,11 @@ public final class OperationRecorder: Sendable {
         let called = tick()
         do throws(BackendError) {
             let ending = try await ending(of: call, through: backend)
-            note(RecordedOperation(task: task, call: call, ending: ending, called: called, answered: tick()))
+            add(RecordedOperation(task: task, call: call, ending: ending, called: called, answered: tick()))
             return ending
         } catch {
             if call.isChange, error.disposition == .outcomeUnknown {
-                note(RecordedOperation(task: task, call: call, ending: .unknown, called: called, answered: .max))
+                add(RecordedOperation(task: task, call: call, ending: .unknown, called: called, answered: .max))
                 return .unknown
             }
             state.withLock { $0.failures.append(error) }
@@ -66,7 +66,7 @@ public final class OperationRecorder: Sendable {
         }
     }
 
-    private func note(_ operation: RecordedOperation) {
+    private func add(_ operation: RecordedOperation) {
         state.withLock { $0.operations.append(operation) }
     }
 }

@@ -60,7 +60,7 @@ extension Responder {
 
     /// Adds the fields that all responses of the server itself have.
     func addFields(to fields: inout HTTPFields) {
-        WireFields.note(serverTime: host.now(), in: &fields)
+        WireFields.add(serverTime: host.now(), to: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
     }
 

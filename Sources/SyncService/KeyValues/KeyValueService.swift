@@ -85,7 +85,7 @@ extension KeyValueService {
     private static func adding(_ relatedVersion: EntryVersion?, to response: ServiceResponse) -> ServiceResponse {
         guard let relatedVersion else { return response }
         var response = response
-        WireFields.note(decisions: relatedVersion, in: &response.head.headerFields)
+        WireFields.add(decisions: relatedVersion, to: &response.head.headerFields)
         return response
     }
 

@@ -109,7 +109,7 @@ extension Auditor {
     }
 
     /// Records a crash between the write of evidence and the write of its facts.
-    func noteInterrupted(_ statement: StoreStatement, _ call: World.Call) {
+    func reachIfInterrupted(_ statement: StoreStatement, _ call: World.Call) {
         guard !call.process.isAlive, let purchase = statement.facts.first,
             ledger(of: call.account, onDevice: true, on: call.device.index)?.covers(statement.record()) == true,
             ledger(of: call.account, on: call.device.index)?[purchase.record.key] == nil
@@ -118,7 +118,7 @@ extension Auditor {
     }
 
     /// Records that evidence moved from the anonymous ledger of a device to an account.
-    func noteAdopted(_ old: ModelLedger, _ new: ModelLedger) {
+    func reachIfAdopted(_ old: ModelLedger, _ new: ModelLedger) {
         if old.records.contains(where: { $0.isEvidence && !new.covers($0) }) { world.marks.reach(.evidenceAdopted) }
     }
 

@@ -56,7 +56,7 @@ extension Auditor {
         guard world.subject.hasDefaultRules, device.setup.rule == nil, held.server.facts.policy == .verified,
             !held.device.records.contains(where: \.isEvidence)
         else { return }
-        noteSetAside(held)
+        reachIfSetAside(held)
         // A refund by a client moves what follows, over months of other lengths.
         guard !(held.account.records + held.device.records).contains(where: \.isRevocation) else { return }
         let word = ModelReplay(account: ModelLedger(), server: held.server, catalogue: catalogue(of: device))
@@ -69,7 +69,7 @@ extension Auditor {
         }
     }
 
-    private func noteSetAside(_ held: Observation) {
+    private func reachIfSetAside(_ held: Observation) {
         let claims = held.account.records
         if claims.contains(where: { $0.isPurchase && held.server[$0.key] == nil }) { world.marks.reach(.claimSetAside) }
         if claims.contains(where: { record in held.server[record.key].map { $0.precedes(record) } ?? false }) {

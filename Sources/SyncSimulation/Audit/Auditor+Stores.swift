@@ -11,7 +11,7 @@ extension Auditor {
         }
         guard change.isFromProcess, let place = LedgerPlace(change.key.text), place.kind != .note else { return }
         ledgerWriteCount += 1
-        noteRareStates(of: change, at: place, on: device)
+        reachRareStates(of: change, at: place, on: device)
         if let device {
             for process in world.devices[device].running { process.isBeforeCheckpoint = false }
         }
@@ -29,7 +29,7 @@ extension Auditor {
             return
         }
         guard let missing = new.missing(of: old) else { return }
-        if place.name == nil, let device, didMove(old, on: device, from: place) { return noteAdopted(old, new) }
+        if place.name == nil, let device, didMove(old, on: device, from: place) { return reachIfAdopted(old, new) }
         if let device, didSend(old, new, from: place, on: device) { return }
         world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)
     }
@@ -52,7 +52,7 @@ extension Auditor {
         return rest.isEmpty
     }
 
-    private func noteRareStates(of change: StoreContents.Change, at place: LedgerPlace, on device: Int?) {
+    private func reachRareStates(of change: StoreContents.Change, at place: LedgerPlace, on device: Int?) {
         guard let device else {
             if world.remote.isEmptied, change.old == nil { world.marks.reach(.remoteRefilled) }
             world.remote.isEmptied = false

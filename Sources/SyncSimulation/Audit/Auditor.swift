@@ -171,16 +171,16 @@ extension Auditor {
             case .pending, .contradiction, .recording, .evidence: continue
             default: break
             }
-            note(ModelRecord(fact.record), fact.words, call)
+            checkAndRemember(ModelRecord(fact.record), fact.words, call)
         }
     }
 
     func didAcknowledgeUnknown(_ id: String, in call: World.Call) {
         guard call.process.isAlive else { return }
-        note(ModelRecord(UnknownRecord.record(id)), "the unknown record \(id)", call)
+        checkAndRemember(ModelRecord(UnknownRecord.record(id)), "the unknown record \(id)", call)
     }
 
-    private func note(_ record: ModelRecord, _ words: String, _ call: World.Call) {
+    private func checkAndRemember(_ record: ModelRecord, _ words: String, _ call: World.Call) {
         let holders = ledgers(on: call.device.index).filter { $0.ledger.isErased || $0.ledger.covers(record) }
         if holders.isEmpty {
             report(.nothingLost, "\(words) was acknowledged and is not in the device's store", call.device)
@@ -249,7 +249,7 @@ extension Auditor {
         // The record is looked up by its id, since `use` does not return it.
         for (_, ledger) in ledgers(on: call.device.index) {
             let record = ledger.records.first { $0.key.first == 0x42 && $0.key.contains(Array(id.utf8)) }
-            if let record { return note(record, "spend \(id)", call) }
+            if let record { return checkAndRemember(record, "spend \(id)", call) }
         }
         if isErased(call.account) { return }
         report(.spends, "spend \(id) was acknowledged and is not in the device's store", call.device)

@@ -67,7 +67,7 @@ package struct OldAppHistory<Server: DateServer> {
         imported = RuleServer.assertion(
             date, of: group, by: WrittenDate.importSource, at: now, LogicalTime.zero.next(at: now))
         for index in devices.indices where Bool.random(using: &generator) { devices[index].local = date }
-        note { _ in "owl is imported with \(date)" }
+        trace { _ in "owl is imported with \(date)" }
     }
 
     /// Runs the history.
@@ -88,7 +88,7 @@ package struct OldAppHistory<Server: DateServer> {
             let ledger = Ledger(facts.map(\.record))
             let paid = WrittenDate.end(of: group, Replay(Facts(account: ledger), catalog: catalog))
             let end = server.date(of: account, at: now)
-            note { "\(account) has \($0.text(end)), paid until \($0.text(paid))" }
+            trace { "\(account) has \($0.text(end)), paid until \($0.text(paid))" }
             // Ends in the past are equal: none of them grants access.
             let difference = max(end ?? now, now).milliseconds - max(paid ?? now, now).milliseconds
             if difference < -tolerance { outcome.lost = max(outcome.lost, -difference) }
@@ -112,7 +112,7 @@ package struct OldAppHistory<Server: DateServer> {
         }
         if kind == .lostWrites {
             let first = buy(on: index, isOnline: true)
-            note { "\($0.place(of: index)) loses the write of \(first)" }
+            trace { "\($0.place(of: index)) loses the write of \(first)" }
             wait(milliseconds: Int64.random(in: 60_000...600_000, using: &generator))
             return writeAtOnce(buy(on: index, isOnline: true), on: index)
         }
@@ -186,7 +186,7 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func report(_ purchase: Purchase) {
         restored.insert(purchase.transaction)
         server.restore(purchase, to: "owl", at: now)
-        note { _ in "the new version reports \(purchase.product) of \(purchase.date)" }
+        trace { _ in "the new version reports \(purchase.product) of \(purchase.date)" }
     }
 
     /// The app's `purchaseSubscriptionWithMonths`, of a random product. Returns the date to write.
@@ -206,7 +206,7 @@ package struct OldAppHistory<Server: DateServer> {
         if base < own, !devices[index].addsToPast { base = own }
         let date = base.adding(duration)
         devices[index].local = date
-        note { "\($0.place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")" }
+        trace { "\($0.place(of: index)) buys \(product.id) and adds it to \(base)\(isOnline ? "" : ", offline")" }
         if kind.isNotifiedFirst {
             server.receive(purchase, for: devices[index].account, at: now)
             wait(milliseconds: Int64.random(in: 1...60, using: &generator) * 1_000)
@@ -252,14 +252,14 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func write(_ date: Timestamp, on index: Int) {
         let effect = server.write(
             date, to: devices[index].account, by: devices[index].installation, at: now)
-        note { "\($0.place(of: index)) writes \(date): \(effect)" }
+        trace { "\($0.place(of: index)) writes \(date): \(effect)" }
     }
 
     private mutating func read(_ index: Int) -> Timestamp? {
         let account = devices[index].account
         let date = server.date(of: account, at: now)
         if let date { server.rememberServed(date, to: devices[index].installation, of: account, at: now) }
-        note { "\($0.place(of: index)) reads \($0.text(date))" }
+        trace { "\($0.place(of: index)) reads \($0.text(date))" }
         return date
     }
 
@@ -267,7 +267,7 @@ package struct OldAppHistory<Server: DateServer> {
     private mutating func restore(atMost limit: Int = .max) {
         for purchase in (sold["owl"] ?? []).prefix(limit) where restored.insert(purchase.transaction).inserted {
             server.restore(purchase, to: "owl", at: now)
-            note { _ in "the new version restores \(purchase.product) of \(purchase.date)" }
+            trace { _ in "the new version restores \(purchase.product) of \(purchase.date)" }
         }
     }
 
@@ -276,7 +276,7 @@ package struct OldAppHistory<Server: DateServer> {
     }
 
     /// Adds a line to the trace, if the history is recorded.
-    private mutating func note(_ event: (Self) -> String) {
+    private mutating func trace(_ event: (Self) -> String) {
         if isRecording { lines.append("\(now)  \(event(self))") }
     }
 

@@ -214,7 +214,7 @@ extension SimulatedCluster {
     private func kill(promotion: Int64) {
         guard !isPromoting else { return }
         let survivors = flushed.filter { $0.stage == .received }
-        noteFailover(survivors)
+        didFailOver(survivors)
         let killed = primary
         promoteStandby()
         for write in survivors { didCommit(write.key, write.entry) }
@@ -265,7 +265,7 @@ extension SimulatedCluster {
         }
     }
 
-    private func noteFailover(_ survivors: [PendingWrite]) {
+    private func didFailOver(_ survivors: [PendingWrite]) {
         let begun = underWay.filter { $0.stage != .waiting }
         if !begun.isEmpty { reach(.failoverDuringWrite) }
         for _ in survivors { reach(.unknownSurvivedFailover) }

@@ -22,12 +22,12 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
         if random.happens(perMille: rates.diskErrors) {
             // A call that cannot read the saved time continues with the time of its process.
             if key?.text == "device/clock" { device.correctionCount += 1 }
-            noteFailedWrite(key)
+            didFailToWrite(key)
             throw BackendError(.busy, operation: operation, key: key, message: "simulated: the disk is busy")
         }
         if changes, device.isFull {
             process.world.marks.reach(.storeFull)
-            noteFailedWrite(key)
+            didFailToWrite(key)
             throw BackendError(.full, operation: operation, key: key, message: "simulated: no space is left")
         }
         // All random numbers are drawn before any branch, so that later numbers stay the same.
@@ -40,7 +40,7 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         if isUnknown {
-            if happens { _ = try await call(base) } else { noteFailedWrite(key) }
+            if happens { _ = try await call(base) } else { didFailToWrite(key) }
             throw BackendError(
                 .other, operation: operation, key: key, disposition: .outcomeUnknown,
                 message: "simulated: the outcome of the write is unknown")
@@ -56,7 +56,7 @@ struct SimulatedDisk: ForwardingBackend, @unchecked Sendable {
     }
 
     /// Records that the store may not have saved the time.
-    private func noteFailedWrite(_ key: EntryKey?) {
+    private func didFailToWrite(_ key: EntryKey?) {
         if key?.text == "device/clock" { process.world.auditor.unsavedClocks.insert(device.index) }
     }
 }

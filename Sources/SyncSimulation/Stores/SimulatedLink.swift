@@ -221,7 +221,7 @@ private struct Exchange<Outcome: Sendable>: @unchecked Sendable {
         let (world, remote) = (world, world.remote)
         world.messagesUnderWay += 1
         world.scheduler.at(world.scheduler.now + delay) {
-            world.recorder.note(remote.lane, .arrived, message, .arrived(message: message, request.words))
+            world.recorder.record(remote.lane, .arrived, message, .arrived(message: message, request.words))
             if reply.isResolved { world.marks.reach(.requestRepeated) }
             world.scheduler.spawn {
                 defer { world.messagesUnderWay -= 1 }
@@ -254,7 +254,7 @@ private struct Exchange<Outcome: Sendable>: @unchecked Sendable {
             guard !reply.isResolved, !isLate else {
                 return lose(message, remoteLane, "its request has timed out or was answered")
             }
-            world.recorder.note(lane, .arrived, message, .arrived(message: message, result.words))
+            world.recorder.record(lane, .arrived, message, .arrived(message: message, result.words))
             if let serverTime {
                 world.auditor.expectNoStepBack(by: serverTime, in: process)
                 world.auditor.didReceiveServerTime(serverTime, in: process)
@@ -267,12 +267,12 @@ private struct Exchange<Outcome: Sendable>: @unchecked Sendable {
     private func leave(_ lane: Int, to receiver: Int, _ words: @autoclosure () -> String) -> Int {
         world.messageCount += 1
         let message = world.messageCount
-        world.recorder.note(lane, .sent, message, .sent(message: message, to: receiver, words()))
+        world.recorder.record(lane, .sent, message, .sent(message: message, to: receiver, words()))
         return message
     }
 
     private func lose(_ message: Int, _ lane: Int, _ reason: @autoclosure () -> String) {
-        world.recorder.note(lane, .lost, message, .lost(message: message, reason()))
+        world.recorder.record(lane, .lost, message, .lost(message: message, reason()))
     }
 }
 

@@ -42,7 +42,7 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
         self.memory = (memory ?? base) as? any ReplaceableStore
         cluster = base as? SimulatedCluster
         self.executor = executor
-        cluster?.didCommit = { [unowned self] in self.note($0, $1?.value, $1?.version) }
+        cluster?.didCommit = { [unowned self] in self.apply($0, $1?.value, $1?.version) }
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
@@ -95,8 +95,8 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
         }
         if cluster == nil {
             switch answer.outcome {
-            case .written(let version): note(key, value, version)
-            case .deleted: note(key, nil, nil)
+            case .written(let version): apply(key, value, version)
+            case .deleted: apply(key, nil, nil)
             case .conflict: break
             }
         }
@@ -111,7 +111,7 @@ final class StoreContents: ForwardingBackend, @unchecked Sendable {
         if !executor.isOnItsThread { didEscape() }
     }
 
-    private func note(_ key: EntryKey, _ value: [UInt8]?, _ version: EntryVersion?) {
+    private func apply(_ key: EntryKey, _ value: [UInt8]?, _ version: EntryVersion?) {
         let old = values[key]
         remember(key)
         values[key] = value

@@ -18,7 +18,7 @@ package final class Recorder {
     ///   - lane: The lane of the event.
     ///   - code: The kind of event, as a number. Only `lane`, `code` and `detail` go into the hash.
     ///   - kind: The event for the trace.
-    package func note(_ lane: Int, _ code: Code, _ detail: Int = 0, _ kind: @autoclosure () -> TraceEvent.Kind) {
+    package func record(_ lane: Int, _ code: Code, _ detail: Int = 0, _ kind: @autoclosure () -> TraceEvent.Kind) {
         mix(UInt64(bitPattern: scheduler.now))
         mix(UInt64(truncatingIfNeeded: lane << 8 | code.rawValue))
         mix(UInt64(truncatingIfNeeded: detail))

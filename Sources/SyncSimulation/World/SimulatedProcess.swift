@@ -110,7 +110,7 @@ final class SimulatedProcess: @unchecked Sendable {
         guard isAlive else { return }
         isAlive = false
         if isBeforeCheckpoint { world.marks.reach(.crashBeforeCheckpoint) }
-        world.recorder.note(device.lane, .crashed, index, .crashed(process: index))
+        world.recorder.record(device.lane, .crashed, index, .crashed(process: index))
         for item in waiting { item.action() }
         waiting = []
         for subscriber in subscribers { subscriber.finish() }

@@ -13,11 +13,11 @@ extension World {
         do throws(EntitlementError) {
             receipt = try await call.store.record(.verified(statement.verified(isForged: isForged)))
         } catch {
-            auditor.noteInterrupted(statement, call)
+            auditor.reachIfInterrupted(statement, call)
             throw error
         }
         guard call.process.isAlive else {
-            auditor.noteInterrupted(statement, call)
+            auditor.reachIfInterrupted(statement, call)
             return ""
         }
         auditor.didSeeSignature(on: call.device)

@@ -13,7 +13,7 @@ extension World {
             if count <= 0 { process.end() } else { process.operationsUntilCrash = count - 1 }
         case .backUp:
             device.copy = device.contents.copy()
-            note(device.lane + 1, "is copied")
+            recordStoreChange(device.lane + 1, "is copied")
         case .putBack:
             guard let copy = device.copy else { return true }
             stop(device)
@@ -27,14 +27,14 @@ extension World {
             let before = auditor.holdings()
             device.isLost = true
             auditor.didLose(comparedWith: before, .device)
-            note(device.lane + 1, "is lost for good")
+            recordStoreChange(device.lane + 1, "is lost for good")
         case .fill(let duration):
             device.fill(until: now + duration)
             disturb(device.lane + 1, .full, until: now + duration, "full")
         case .moveClock(let amount):
             device.clockOffset += amount
             auditor.didMoveClock(of: device, by: amount)
-            recorder.note(device.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
+            recorder.record(device.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
         case .cut(let requests, let answers, let duration):
             if requests {
                 device.cut(.outgoing, until: now + duration)
@@ -59,15 +59,15 @@ extension World {
         device.replacementCount += 1
         auditor.didLose(comparedWith: before, .local)
         auditor.didReplaceStore(of: device)
-        note(device.lane + 1, words)
+        recordStoreChange(device.lane + 1, words)
     }
 
-    private func note(_ lane: Int, _ words: String) {
-        recorder.note(lane, .store, words.utf8.count, .storeChanged(words))
+    private func recordStoreChange(_ lane: Int, _ words: String) {
+        recorder.record(lane, .store, words.utf8.count, .storeChanged(words))
     }
 
     private func disturb(_ lane: Int, _ kind: TraceEvent.Disturbance, until time: Int64, _ words: String) {
-        recorder.note(lane, .disturbed, Int(time), .disturbed(kind, until: time, words))
+        recorder.record(lane, .disturbed, Int(time), .disturbed(kind, until: time, words))
     }
 
     /// Performs an action on the remote.
@@ -77,7 +77,7 @@ extension World {
         case .backUpRemote:
             remote.copy = remote.contents.copy()
             remote.server?.backUp()
-            note(remote.lane, "is copied")
+            recordStoreChange(remote.lane, "is copied")
         case .putBackRemote:
             guard let copy = remote.copy else { return }
             replaceRemote("is put back from its copy") { $0.putBack(copy) }
@@ -88,13 +88,13 @@ extension World {
             remote.server?.wipe()
         case .moveRemoteClock(let amount, let duration):
             remote.clockOffset += amount
-            recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
+            recorder.record(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
             disturb(remote.lane, .wrongClock, until: now + duration, "wrong by \(amount) ms")
             scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
                 // Healing has already corrected the clock.
                 guard !auditor.isHealed else { return }
                 remote.clockOffset -= amount
-                recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: -amount), .clockMoved(by: -amount))
+                recorder.record(remote.lane, .clock, Int(truncatingIfNeeded: -amount), .clockMoved(by: -amount))
             }
         case .fillRemote(let duration):
             remote.fullUntil = now + duration
@@ -102,13 +102,13 @@ extension World {
         case .failOver(let count, let promotion): cluster?.failOver(afterWrites: count, promotion: promotion * 1_000)
         case .switchOver(let promotion): cluster?.switchOver(promotion: promotion * 1_000)
         case .lie(let lie):
-            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            recorder.record(remote.lane, .begun, number, .begun(step: number, action.words))
             await perform(lie)
         case .notify(let statement):
-            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            recorder.record(remote.lane, .begun, number, .begun(step: number, action.words))
             await notify(statement)
         case .claim(let claim, let account):
-            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            recorder.record(remote.lane, .begun, number, .begun(step: number, action.words))
             await perform(claim, of: account)
         default: break
         }
@@ -120,11 +120,11 @@ extension World {
         auditor.exemptSettledEvidence()
         let before = auditor.holdings()
         guard change(remote.contents) else {
-            note(remote.lane, "cannot be replaced")
+            recordStoreChange(remote.lane, "cannot be replaced")
             return false
         }
         auditor.didLose(comparedWith: before, .remote)
-        note(remote.lane, words)
+        recordStoreChange(remote.lane, words)
         return true
     }
 }

@@ -55,7 +55,7 @@ extension World {
             auditor.didMoveClock(of: device, by: -device.clockOffset)
             device.clockOffset = 0
         }
-        recorder.note(remote.lane, .healed, 0, .healed)
+        recorder.record(remote.lane, .healed, 0, .healed)
         auditor.isHealed = true
     }
 
@@ -126,7 +126,7 @@ extension World {
             do throws(EntitlementError) {
                 if setup.account == nil { try await store.logIn(name) }
                 let report = try await store.restore()
-                recorder.note(device.lane, .other, 0, .note("a new device restores \(report.purchases.count)"))
+                recorder.record(device.lane, .other, 0, .note("a new device restores \(report.purchases.count)"))
                 let call = Call(step: -1, process: process, store: store, account: store.account)
                 auditor.didObserve(report.snapshot, in: call, isUndisturbed: true)
                 auditor.checkRestore(of: store.account, on: device)

@@ -15,7 +15,7 @@ extension World {
         guard let process = await start(min(max(step.process, 0), 1), on: device), let store = process.store else {
             return
         }
-        recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
+        recorder.record(device.lane, .begun, number, .begun(step: number, step.action.words))
         let call = Call(
             step: number, process: process, store: store, account: store.account,
             correctionCount: device.correctionCount, exclusiveStep: auditor.willStep(on: device))
@@ -24,11 +24,11 @@ extension World {
         do throws(EntitlementError) {
             let words = try await act(step.action, call)
             guard process.isAlive else { return }
-            recorder.note(device.lane, .ended, number, .ended(step: number, words, isFailure: false))
+            recorder.record(device.lane, .ended, number, .ended(step: number, words, isFailure: false))
             if step.action.changesFacts { await check(call) }
         } catch {
             guard process.isAlive else { return }
-            recorder.note(device.lane, .ended, ~number, .ended(step: number, "\(error)", isFailure: true))
+            recorder.record(device.lane, .ended, ~number, .ended(step: number, "\(error)", isFailure: true))
             auditor.didFail(error, to: step.action.words, in: process)
         }
     }
@@ -154,12 +154,12 @@ extension World {
     }
 
     /// Records the expiry of every group that the device has or once had.
-    private func note(beliefsOf snapshot: Snapshot, on device: SimulatedDevice) {
+    private func recordBeliefs(of snapshot: Snapshot, on device: SimulatedDevice) {
         let subscriptions = snapshot.subscriptions.filter { $0.expires != nil }
         for group in Set(subscriptions.map { "\($0.group)" }).union(device.believedGroups).sorted() {
             let subscription = subscriptions.first { "\($0.group)" == group }
             device.believedGroups.insert(group)
-            recorder.note(
+            recorder.record(
                 device.lane, .believes, Int(truncatingIfNeeded: subscription?.expires?.milliseconds ?? 0),
                 .believes(
                     group: group, expires: subscription?.expires?.milliseconds,
@@ -174,7 +174,7 @@ extension World {
         do throws(EntitlementError) {
             let snapshot = try await call.store.snapshot()
             guard call.process.isAlive else { return }
-            note(beliefsOf: snapshot, on: device)
+            recordBeliefs(of: snapshot, on: device)
             auditor.didObserve(
                 snapshot, in: call,
                 isUndisturbed: before == (device.contents.ledgerWriteCount, device.correctionCount))

@@ -73,7 +73,7 @@ final class World: @unchecked Sendable {
     private func observe(_ cluster: SimulatedCluster) {
         cluster.reach = { [unowned self] in self.marks.reach($0) }
         cluster.didMove = { [unowned self] words in
-            self.recorder.note(self.remote.lane, .store, words.utf8.count, .storeChanged(words))
+            self.recorder.record(self.remote.lane, .store, words.utf8.count, .storeChanged(words))
         }
         remote.contents.witness = StoreWitness { [unowned self] oracle, message in
             self.report(oracle, message, lane: self.remote.lane)
@@ -98,7 +98,7 @@ final class World: @unchecked Sendable {
             !violations.contains(where: { $0.oracle == oracle && $0.lane == lane && $0.message == message })
         else { return }
         violations.append(Violation(oracle, message, at: recorder.now, lane: lane))
-        recorder.note(lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
+        recorder.record(lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
     }
 
     /// Adds a device.
@@ -171,7 +171,7 @@ final class World: @unchecked Sendable {
         launchCount += 1
         let process = SimulatedProcess(on: device, index: index, launch: launchCount, world: self)
         device.processes[index] = process
-        recorder.note(device.lane, .started, index, .started(process: index))
+        recorder.record(device.lane, .started, index, .started(process: index))
         auditor.didStart(process)
         let setup = device.setup
         do throws(EntitlementError) {

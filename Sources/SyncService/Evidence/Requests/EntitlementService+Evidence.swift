@@ -102,16 +102,16 @@ extension EntitlementService {
                 return .refused(error)
             }
             guard outcome.facts.isEmpty, !outcome.refused.isEmpty else {
-                note(evidence.kind, .recorded, peer, caller.name)
+                report(evidence.kind, .recorded, peer, caller.name)
                 return .facts(outcome.facts, others: outcome.refused)
             }
             charge(caller, Cost.failure)
-            note(evidence.kind, .ownedByAnother, peer, caller.name)
+            report(evidence.kind, .ownedByAnother, peer, caller.name)
             return .ownedByAnother(detail: recorder.lines.refusal(isRestore: isRestore))
         } catch {
             guard error.cause is LedgerFull else { throw error }
             charge(caller, Cost.failure)
-            note(evidence.kind, .full, peer, caller.name)
+            report(evidence.kind, .full, peer, caller.name)
             return .full
         }
     }
@@ -120,7 +120,7 @@ extension EntitlementService {
         limiter.charge(account: caller.account.name ?? "", reads: 0, writes: writes, now: host.now())
     }
 
-    func note(
+    func report(
         _ kind: EvidenceKind, _ outcome: EvidenceNote.Outcome, _ address: String, _ account: String? = nil,
         _ reason: String = ""
     ) {

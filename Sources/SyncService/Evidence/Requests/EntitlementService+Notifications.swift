@@ -35,7 +35,7 @@ extension EntitlementService {
                     return Self.accepted
                 }
                 let outcome = try await recorder.receive(evidence)
-                note(kind, outcome, request.peer, nil, outcome == .unknownProduct ? evidence.unknownProduct : "")
+                report(kind, outcome, request.peer, nil, outcome == .unknownProduct ? evidence.unknownProduct : "")
                 guard outcome == .recorded || outcome == .parked else { return Self.accepted }
                 hub.wakeUp()
                 try await acknowledge(evidence)
@@ -49,7 +49,7 @@ extension EntitlementService {
             throw RequestError(
                 .badRequest, "the notification was refused: \(error.check.rawValue)", code: error.check.rawValue)
         } catch let error as BackendError where error.cause is ParkingFull || error.cause is LedgerFull {
-            note(store.kind, .full, request.peer, nil, error.message)
+            report(store.kind, .full, request.peer, nil, error.message)
             throw RequestError(.serviceUnavailable, "the server has no room for this now", retryAfter: 3_600)
         }
     }
@@ -82,7 +82,7 @@ extension EntitlementService {
     }
 
     private func notConfigured(_ store: NotifyingStore, _ request: ServiceRequest) -> RequestError {
-        note(store.kind, .notConfigured, request.peer)
+        report(store.kind, .notConfigured, request.peer)
         return RequestError(.notFound, "this server does not accept notifications of this store")
     }
 
@@ -93,7 +93,7 @@ extension EntitlementService {
             try await push.verify(String(field.dropFirst("bearer ".count)), now: host.now())
         } catch {
             limiter.countRefusedEvidence(of: request.peer, now: host.now())
-            note(
+            report(
                 .googlePlayNotification, .unauthenticated, request.peer, nil, "the token of the sender: \(error.reason)"
             )
             throw RequestError(.unauthorized, "the token of the sender is not accepted")
@@ -129,7 +129,7 @@ extension EntitlementService {
         }
         let purchase = subject == .subscription ? "subscription" : "one-time product"
         guard let lookup = configuration.evidence.lookup else {
-            note(
+            report(
                 .googlePlayNotification, .notConfigured, peer, nil,
                 "the server has no access to Google Play's API, so it cannot look up the \(purchase)")
             return nil
@@ -144,7 +144,7 @@ extension EntitlementService {
             guard isUnknownPurchase(error, .read, "a \(purchase) at Google Play cannot be looked up") else {
                 throw RequestError(.serviceUnavailable, "the \(purchase) cannot be looked up now", retryAfter: 60)
             }
-            note(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the \(purchase)")
+            report(.googlePlayNotification, .ignored, peer, nil, "Google Play does not know the \(purchase)")
             return nil
         }
     }
