@@ -10,8 +10,8 @@ internal import Synchronization
 /// errors, never wrong values.
 ///
 /// **Not detected**: an entry that was deleted, or restored to an earlier value together with its version. Ledgers only
-/// grow, so the next sync of a device that has the missing facts repairs this. No seal protects against a store that always
-/// lies. Keys are not hidden, and neither are the lengths of values (``overhead`` bytes longer).
+/// grow, so the next sync of a device that has the missing facts repairs this. No seal protects against a store that
+/// always lies. Keys are not hidden, and neither are the lengths of values (``overhead`` bytes longer).
 ///
 /// ```swift
 /// let key = try SealingKey(contentsOf: "/etc/example/store.key")

@@ -54,7 +54,7 @@ struct FreshnessTests {
         #expect(try await number(of: key, in: store) == acknowledged)
     }
 
-    /// What writers and readers share.
+    /// The state that writers and readers share.
     private final class Progress: Sendable {
         /// The highest acknowledged number of each key.
         let acknowledged: Mutex<[Int]>

@@ -23,7 +23,8 @@ final class StoreConnections: Sendable {
     /// Opens the store at `file`. Reads only its header and the names of its tables.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: The approximate size of the page caches of all idle readers, in bytes; 0 for SQLite's default.
+    ///   - cachedByteCount: The approximate size of the page caches of all idle readers, in bytes; 0 for SQLite's
+    ///     default.
     ///   - logByteCount: The approximate size of the WAL at which it is checkpointed.
     ///   - isForWriting: `true` to start a WAL if the database has none, like a backup or a closed store.
     init(

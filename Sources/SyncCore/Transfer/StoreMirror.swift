@@ -1,8 +1,9 @@
 /// Moves a store that is in use to another place: makes the target equal to the source, and keeps it equal.
 ///
-/// Unlike ``StoreCopy``, it overwrites entries of the target that differ, and deletes those that the source does not have.
-/// The target must be empty at first, and nothing else may write to it. The target has an entry named `server/copy`
-/// until ``finish()``. It tells a server that the copy is incomplete, and the next copy where to continue.
+/// Unlike ``StoreCopy``, it overwrites entries of the target that differ, and deletes those that the source does not
+/// have. The target must be empty at first, and nothing else may write to it. The target has an entry named
+/// `server/copy` until ``finish()``. It tells a server that the copy is incomplete, and the next copy where to
+/// continue.
 ///
 /// ```swift
 /// var mirror = try await StoreMirror(from: old, to: new)

@@ -67,9 +67,9 @@ package final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
         capabilities = primary.capabilities
     }
 
-    package func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<
-        ReadOutcome
-    > {
+    package func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
         try admit(.read, key)
         return try await primary.read(key, unless: knownVersion)
     }

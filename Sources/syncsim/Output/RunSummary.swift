@@ -51,7 +51,7 @@ struct RunSummary: Codable {
         virtualDays = tally.virtualSeconds / 86_400
         timesRealTime = tally.virtualSeconds / seconds
         marks = Dictionary(uniqueKeysWithValues: states.map { ($0, tally.marks[$0] ?? 0) })
-        missingMarks = states.filter { marks[$0] == 0 }
+        missingMarks = states.filter { tally.marks[$0, default: 0] == 0 }
         self.states = states
         isInterrupted = Interruption.isAsked
         hashes = plan.keepsHashes ? tally.hashes : nil
