@@ -90,6 +90,10 @@ struct EntryHistory {
 
     /// Returns `true` if a read that arrived at `time` may have found `value`: no write was done after it.
     func mayShow(_ value: [UInt8]?, at time: Int64) -> Bool {
+        // A write that was refused has written nothing.
+        if let value, !writes.values.contains(where: { $0.value == value && ($0.isDone || $0.completed == nil) }) {
+            return false
+        }
         // The last instant at which the value may have been written.
         let latest = value.map { value in
             writes.values.filter { $0.value == value }.map { $0.completed ?? .max }.max() ?? -1

@@ -22,7 +22,7 @@ private struct Password {
 /// microseconds.
 final class ServiceAudit {
     unowned let world: ServiceWorld
-    /// All lives, in the order of their first sign of life.
+    /// All lives, in the order of the first answers that name them.
     private(set) var lives: [Life] = []
     private var chains: [Chain] = []
     private var accessTokens: [String: (chain: Chain, issued: Int64)] = [:]
@@ -31,9 +31,11 @@ final class ServiceAudit {
     private var successors: [String: (token: String, at: Int64)] = [:]
     /// The first request that set each password, and the time at which its end was answered.
     private var passwords: [String: Password] = [:]
-    /// The passwords that approved devices, by the code.
-    private var approvals: [String: String] = [:]
+    /// The requests that approved devices, also without an answer: the password and the life of each, by the code.
+    private var approvals: [String: (password: String, life: Life)] = [:]
     private var userCodes: [String: String] = [:]
+    /// The recovery codes that were issued, with the times at which they were issued and replaced.
+    private var recoveryCodes: [String: (life: Life, issued: Int64, ended: Int64?)] = [:]
     private var usedSecrets: Set<String> = []
     private(set) var entries: [String: EntryHistory] = [:]
     /// The lives that recorded each sale, with the time of the answer.
@@ -89,6 +91,12 @@ final class ServiceAudit {
                     presentations[sale, default: []].append(life)
                 }
             }
+        }
+        if delivery.path == "/v1/devices/approvals", delivery.body?["approve"] == .bool(true),
+            let code = delivery.text("user_code"), let password = delivery.text("password"),
+            let life = chain(of: delivery)?.life
+        {
+            approvals[code] = approvals[code] ?? (password, life)
         }
         if let key = delivery.key, delivery.method == .put {
             entries[key, default: EntryHistory()].didArrive(delivery.id, delivery.bytes, at: now)
@@ -182,13 +190,14 @@ final class ServiceAudit {
     private func mayAskErased(_ delivery: Delivery) -> Bool {
         let path = delivery.path
         return path.hasSuffix("/erasure") || path == "/v1/accounts/self" || path == "/v1/sessions"
-            || path == "/v1/changes" || path == "/v1/kv" || path == "/v1/entitlements"
+            || path == "/v1/changes" || path == "/v1/kv"
             || (delivery.method == .get && path.hasPrefix("/v1/kv/") && !path.contains("/notes/"))
             || (path == "/v1/batch" && !String(decoding: delivery.bytes, as: UTF8.self).contains("notes"))
     }
 
     private func didSucceed(_ delivery: Delivery, _ body: JSON?) {
         if body?["access_token"] != nil, let body { didIssue(delivery, body) }
+        didIssueCodes(delivery, body)
         switch (delivery.method, delivery.path) {
         case (.delete, "/v1/sessions"): didLogOut(delivery)
         case (.put, "/v1/accounts/self/password"): didChangePassword(delivery)
@@ -198,8 +207,7 @@ final class ServiceAudit {
                 userCodes[device] = user
             }
         case (.post, "/v1/devices/approvals"):
-            if let code = delivery.text("user_code"), let password = delivery.text("password") {
-                approvals[code] = password
+            if let password = delivery.text("password") {
                 if isEnded(password, at: delivery.arrival) {
                     report(.revocation, "a device was approved with a former password")
                 }
@@ -265,12 +273,18 @@ final class ServiceAudit {
         if let token = delivery.text("refresh_token") {
             didRefresh(delivery, token, refresh)
             chain = refreshTokens[token] ?? Chain(life, password: nil, issued: delivery.arrival)
+            if chain.life !== life { report(.isolation, "a refresh began a session of \(name)") }
             if let ended = chain.ended, delivery.arrival > ended.at, life.erasureAsked == nil {
                 report(.revocation, "a refresh was done after \(ended.reason)")
             }
         } else {
-            chain = Chain(life, password: usedPassword(delivery), issued: now)
+            chain = Chain(life, password: usedPassword(delivery, of: life), issued: now)
             chains.append(chain)
+            if delivery.text("recovery_code") == nil, let password = delivery.text("password"),
+                passwords[password]?.name != Self.folded(name)
+            {
+                report(.revocation, "\(describe(delivery)) began a session of \(name) with a password it never had")
+            }
         }
         accessTokens[access] = (chain, now)
         refreshTokens[refresh] = chain
@@ -300,10 +314,14 @@ final class ServiceAudit {
     }
 
     /// The password from which a new session has its authority.
-    private func usedPassword(_ delivery: Delivery) -> String? {
+    private func usedPassword(_ delivery: Delivery, of life: Life) -> String? {
         if let code = delivery.text("device_code") {
             checkUse(of: code, "a device code")
-            return userCodes[code].flatMap { approvals[$0] }
+            guard let approval = userCodes[code].flatMap({ approvals[$0] }), approval.life === life else {
+                report(.revocation, "\(describe(delivery)) began a session of \(life.name) without its approval")
+                return nil
+            }
+            return approval.password
         }
         return delivery.text("new_password") ?? delivery.text("password")
     }
@@ -349,8 +367,35 @@ final class ServiceAudit {
         didSetPassword(new, of: own.life, in: delivery, "a change of the password", except: own)
     }
 
+    /// Remembers the recovery codes in an answer. Those of a renewal replace the earlier ones.
+    private func didIssueCodes(_ delivery: Delivery, _ body: JSON?) {
+        let all = body?["recovery_codes"]?.elements?.compactMap(\.string) ?? []
+        if !all.isEmpty, let life = chain(of: delivery)?.life ?? life(body?["incarnation"]?.string) {
+            endCodes(of: life, issuedBefore: delivery.arrival)
+            for code in all { recoveryCodes[code] = (life, now, nil) }
+        }
+        if let code = body?["recovery_code"]?.string, let name = body?["account"]?.string,
+            let life = lives.last(where: { Self.folded($0.name) == Self.folded(name) })
+        {
+            recoveryCodes[code] = (life, now, nil)
+        }
+    }
+
+    private func endCodes(of life: Life, issuedBefore time: Int64) {
+        for (code, known) in recoveryCodes where known.life === life && known.issued < time && known.ended == nil {
+            recoveryCodes[code]?.ended = now
+        }
+    }
+
     private func didRecover(_ delivery: Delivery, _ own: Chain) {
-        checkUse(of: delivery.text("recovery_code") ?? "", "a recovery code")
+        let code = delivery.text("recovery_code") ?? ""
+        checkUse(of: code, "a recovery code")
+        if let known = recoveryCodes[code], known.life === own.life, known.ended.map({ delivery.arrival <= $0 }) ?? true
+        {
+            endCodes(of: own.life, issuedBefore: delivery.arrival)
+        } else {
+            report(.revocation, "\(describe(delivery)) recovered \(own.life.name) with a code that is not valid")
+        }
         didSetPassword(delivery.text("new_password") ?? "", of: own.life, in: delivery, "a recovery", except: own)
     }
 

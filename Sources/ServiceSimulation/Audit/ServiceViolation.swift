@@ -46,7 +46,7 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
 package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     // The network and the servers.
     case requestRepeated, answerLost, answerTooLate, streamCut, fastRead
-    case killed, killedBeforeAnswer, frozen, clockSetBack, servedWithWrongClock, keysRotated, nightPassed
+    case killed, killedBeforeAnswer, frozen, clockSetBack, keysRotated, nightPassed
     case failoverDuringWrite, slowCommitOvertaken, unknownLostInFailover, unknownSurvivedFailover
     // Accounts.
     case signUpJoined, nameTaken, wrongPassword, guessesLimited, passwordChanged, sessionEndedByChange

@@ -90,6 +90,10 @@ private struct ServiceScenarioGenerator {
             add(action, after: random.pick(0...pace))
             // A repetition by another device, at about the same time.
             if random.happens(perMille: 250), let other = repeated(action) { add(other, after: random.pick(0...30)) }
+            // A restore by another device, some time later.
+            if case .present(_, let sale, _) = action, random.happens(perMille: 300) {
+                add(.present(device: anyDevice(), sale: sale, isRestore: true), after: random.pick(2_000...20_000))
+            }
         }
     }
 

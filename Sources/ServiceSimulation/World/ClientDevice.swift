@@ -244,7 +244,7 @@ extension ClientDevice {
         }
     }
 
-    /// Uses everything that a thief may have kept. Oracles see the answers.
+    /// Replays former tokens, passwords and codes, as a thief would. Oracles see the answers.
     func tryOldCredentials() async -> String {
         for old in notebook.tokens.suffix(4) {
             _ = await perform {
@@ -267,6 +267,15 @@ extension ClientDevice {
         for old in notebook.former.suffix(2) {
             _ = await perform {
                 _ = try await clients().client.logIn(name, password: old)
+                return ""
+            }
+        }
+        if let old = notebook.formerCodes.first {
+            _ = await perform {
+                let new = newPassword()
+                // A code whose answer was lost may still be valid.
+                notebook.candidates.append(new)
+                _ = try await clients().client.recover(name, code: old, newPassword: new)
                 return ""
             }
         }

@@ -66,6 +66,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 var again = faults
                 again.serverBits = random.next()
                 deliver(request, body, again, random, number, after: faults.repetitionDelay, reply)
+                world.reach(.requestRepeated)
             }
         }
         let timer = world.scheduler.at(world.scheduler.now + timeout.wholeMicroseconds) {
@@ -98,7 +99,6 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 world.workCount -= 1
                 return reply.fail(.unreachable, mayHaveArrived: false, "no server runs")
             }
-            if reply.isResolved { world.reach(.requestRepeated) }
             world.spawn {
                 defer { world.workCount -= 1 }
                 await process.thaw()
@@ -231,10 +231,11 @@ private final class SimulatedStream: TransportSource, @unchecked Sendable {
         world.spawn { [weak self] in
             defer { world.streamCount -= 1 }
             var random = random
+            var isCut = false
             for await piece in body {
                 await process.thaw()
                 await world.pause(random.pick(100...20_000))
-                let isCut = !world.isCalm && random.happens(perMille: world.scenario.link.cutStreams)
+                isCut = !world.isCalm && random.happens(perMille: world.scenario.link.cutStreams)
                 guard process.isAlive, !isCut else {
                     world.reach(.streamCut)
                     break
@@ -242,7 +243,7 @@ private final class SimulatedStream: TransportSource, @unchecked Sendable {
                 self?.push(piece)
             }
             end()
-            self?.breakOff()
+            if isCut || !process.isAlive { self?.breakOff() } else { self?.push([], isLast: true) }
         }
     }
 

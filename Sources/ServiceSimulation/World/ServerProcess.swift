@@ -35,6 +35,7 @@ final class ServerMachine: @unchecked Sendable {
         process.end()
         world.recorder.record(lane, .crashed, launchCount, .crashed(process: launchCount))
         guard let pause else { return }
+        world.reach(.killed)
         world.scheduler.at(world.scheduler.now + pause) { [self] in if !world.isNight, !world.isOver { start() } }
     }
 }
@@ -113,7 +114,7 @@ final class ServerProcess: @unchecked Sendable {
         await take()
         await thaw()
         var isLast = false
-        if let kill = pendingKill {
+        if isAlive, let kill = pendingKill {
             if kill.operations > 0 {
                 pendingKill?.operations -= 1
             } else if bits.happens(perMille: 500) {

@@ -227,7 +227,6 @@ extension ServiceWorld {
     private func disturb(_ action: ServiceAction) async -> String {
         switch action {
         case .kill(let server, let count, let pause):
-            reach(.killed)
             machines[server].process?.pendingKill = (count, pause * 1_000)
         case .freeze(let server, let milliseconds):
             reach(.frozen)

@@ -13,7 +13,7 @@ final class StreamWatcher: @unchecked Sendable {
     private(set) var account: Account?
     /// The versions that the events stated last; `nil` for a deletion.
     private(set) var versions: [String: String?] = [:]
-    /// The virtual time from which it has seen every change, in microseconds; `nil` before the first connection.
+    /// The start of the complete observation, in virtual microseconds; `nil` before the first connection.
     private(set) var begun: Int64?
     private(set) var isConnected = false
     private var isStopped = false
