@@ -24,7 +24,7 @@ setup: ## Install missing system packages (Debian and derivatives)
 	@.ci/setup
 
 demo: setup ## Build syncd and run its demo: two devices, a refund, a lost phone, a restore
-	@echo "demo: building syncd; the first time this fetches 27 packages and takes 7 minutes of processor time"
+	@echo "demo: building syncd; the first time this fetches 27 packages and takes 6 minutes of processor time"
 	SWIFT_DETERMINISTIC_HASHING=1 swift build --product syncd $(DEMO)
 	"$$(swift build --show-bin-path)/syncd" demo
 
