@@ -64,6 +64,7 @@ export function keyPath(key) {
 export class Api extends EventTarget {
   #accessToken = null;
   #refreshing = null;
+  #refreshCount = 0;
   #clockOffset = 0;
 
   /** False after a request that got no answer. */
@@ -191,13 +192,14 @@ export class Api extends EventTarget {
    */
   async request(method, path, options = {}) {
     const token = this.#accessToken ?? await this.#refreshed(null);
+    const used = this.#refreshCount;
     try {
       return await this.#send(method, path, { ...options, token });
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 401)) throw error;
     }
     try {
-      return await this.#send(method, path, { ...options, token: await this.#refreshed(token) });
+      return await this.#send(method, path, { ...options, token: await this.#refreshed(used) });
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 401)) throw error;
       this.#endedByServer();
@@ -205,9 +207,12 @@ export class Api extends EventTarget {
     }
   }
 
-  /** Replaces the access token `used`. All waiting requests, in all tabs, share one refresh. */
+  /**
+   * Replaces the access token after `used` refreshes. All waiting requests, in all tabs, share one refresh. The tokens
+   * themselves are no measure: two of the same second are equal.
+   */
   async #refreshed(used) {
-    if (this.#accessToken && this.#accessToken !== used) return this.#accessToken;
+    if (this.#accessToken && this.#refreshCount !== used) return this.#accessToken;
     this.#refreshing ??= this.#refreshAlone().finally(() => { this.#refreshing = null; });
     await this.#refreshing;
     return this.#accessToken;
@@ -273,6 +278,7 @@ export class Api extends EventTarget {
 
   #keep({ access_token, refresh_token, account, incarnation }) {
     this.#accessToken = access_token;
+    this.#refreshCount += 1;
     localStorage.setItem(storageKey, JSON.stringify({ account, incarnation, refreshToken: refresh_token }));
   }
 

@@ -43,7 +43,7 @@ enum ProcessTable {
     /// The kernel does not write its table in one step, so a socket may be missing while others open and close. A table
     /// without a listener is therefore read again.
     static func listeners(onPort port: Int) -> [Int32] {
-        (1...3).lazy.map { _ in listedListeners(onPort: port) }.first { !$0.isEmpty } ?? []
+        (1...10).lazy.map { _ in listedListeners(onPort: port) }.first { !$0.isEmpty } ?? []
     }
 
     private static func listedListeners(onPort port: Int) -> [Int32] {

@@ -26,7 +26,7 @@ enum LocalListener {
         var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(configuration.shutdownSeconds)
         // As in the real server, which terminates the process after that.
-        groupConfiguration.maximumCancellationDuration = .seconds(5)
+        groupConfiguration.maximumCancellationDuration = .seconds(60)
         let group = ServiceGroup(configuration: groupConfiguration)
         async let ended: Void = group.run()
         var iterator = ports.makeAsyncIterator()
