@@ -139,7 +139,7 @@ extension ServiceWorld {
             let isErased = audit.presentations[sale]?.contains { $0.erasureAsked != nil } == true
             let isUnclear = isErased || audit.acts.contains { $0.sale == sale && !$0.isDone }
             if let first = entitled.first, owners.isEmpty, !isUnclear {
-                report(.ownership, "the sale \(sale), recorded for \(first.name), counts for nobody")
+                report(.ownership, "the sale \(sale), recorded for \(first.name), counts for no account")
             }
             for life in entitled where scenario.ownership == .share && !owners.contains(where: { $0 === life }) {
                 report(.ownership, "the shared sale \(sale) does not count for \(life.name)")

@@ -25,7 +25,7 @@ extension Auditor {
     func didPresent(_ statement: StoreStatement, in call: World.Call) {
         let (name, device) = (call.account.name, call.device)
         let record = statement.record()
-        // What an anonymous ledger keeps is not kept for an account that is logged in.
+        // Evidence in the anonymous ledger is not kept for the account that is logged in.
         let ledgers = ledgers(on: device.index).filter { isOwner($0.place, of: name, device) }
         let isKept =
             isSettled(record, for: owners(name, device.index)) || hasRemoteForgotten
