@@ -39,14 +39,7 @@ enum ProcessTable {
     }
 
     /// The visible processes that listen on a TCP port, at any address.
-    ///
-    /// The kernel does not write its table in one step, so a socket may be missing while others open and close. A table
-    /// without a listener is therefore read again.
     static func listeners(onPort port: Int) -> [Int32] {
-        (1...10).lazy.map { _ in listedListeners(onPort: port) }.first { !$0.isEmpty } ?? []
-    }
-
-    private static func listedListeners(onPort port: Int) -> [Int32] {
         var found: [Int32] = []
         let suffix = String(format: ":%04X", port)
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -59,9 +52,13 @@ enum ProcessTable {
         return found
     }
 
+    /// The lines of a table of the kernel, each as its words.
+    ///
+    /// A read of such a file returns a page at most, and `String(contentsOfFile:)` stops at the first one.
     private static func lines(of path: String) -> [[String]] {
-        let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
-        return text.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+        let data = (try? FileHandle(forReadingAtPath: path)?.readToEnd()) ?? Data()
+        return String(decoding: data, as: UTF8.self).split(separator: "\n")
+            .map { $0.split(separator: " ").map(String.init) }
     }
 
     /// The other processes that have the file at `path` open. A link in `/proc` such as `socket:[1]` is a path, too.
