@@ -99,7 +99,8 @@ struct StreamTests {
             // The stream and the idle connection end while the slow request is in flight.
             #expect(stream.receiveAll() != nil)
             #expect(idle.receiveAll() == [])
-            #expect(throws: (any Error).self) { try RawConnection(port: port) }
+            // The kernel accepts connections until the port is closed, which may be after the connections.
+            #expect(comesTrue { (try? RawConnection(port: port)) == nil })
             allow.yield()
             #expect(slow.answer()?.text == "done")
             #expect(slow.receiveAll() == [])
