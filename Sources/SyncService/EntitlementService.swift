@@ -17,7 +17,7 @@ package final class EntitlementService: RequestHandler {
     let keys: KeyRing
     let accounts: AccountService
     let devices: DeviceAuthorizations
-    let owners: TransactionOwners
+    let owners: Owners
     let recorder: EvidenceRecorder
     let contentPasses = Mutex(WeightedCache<String, VerifiedContentPass>(capacity: VerifiedContentPass.capacity))
     let onEvidence: @Sendable (EvidenceNote) -> Void
@@ -81,6 +81,7 @@ package final class EntitlementService: RequestHandler {
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         // Before the time without changes is measured, because it takes long for many accounts.
         try await AccountAliases(records: records).reserveEarlierNames(onError: onError)
+        try await OwnersMigration(records: records, onError: onError).run()
         let freshness = FeedFreshness(host)
         self.freshness = freshness
         let keys = KeyRing(store, host: host, freshness: freshness) { clockGuard.isWrong }
@@ -102,18 +103,18 @@ package final class EntitlementService: RequestHandler {
         devices = DeviceAuthorizations(
             records: records, sessions: sessions, credentials: credentials,
             slots: DeviceSlots(configuration.callerLimits, onRefusal: onRefusal))
-        owners = TransactionOwners(records: records, policy: configuration.ownership)
         let decoder = LedgerDecoder()
         let writer = ServerLedgerWriter(
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
             now: host.now, facade: configuration.facade)
+        owners = Owners(records: records, policy: configuration.ownership, writer: writer)
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
-        recorder = EvidenceRecorder(records, owners, writer, configuration, host)
+        recorder = EvidenceRecorder(owners, configuration, host)
         let erasure = Erasure(
-            store: store, records: records, owners: owners, lines: recorder.lines, tokens: recorder.tokens,
-            parked: recorder.parked, onError: onError)
+            store: store, records: records, owners: owners, tokens: recorder.tokens, parked: recorder.parked,
+            onError: onError)
         sweeper = ErasureSweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in

@@ -56,7 +56,7 @@ struct ServiceSimulationTests {
     @Test("A lost update of the owners of a purchase is noticed, and shrunk")
     func lostOwners() throws {
         var subject = SimulatedService.Subject()
-        subject.wrapStore = { IgnoringPreconditions(base: $0, prefix: "lines/") }
+        subject.wrapStore = { IgnoringPreconditions(base: $0, prefix: "owners/") }
         /// Two accounts present one purchase at the same moment, at any of two servers.
         func scenario(seed: UInt64) -> ServiceScenario {
             var scenario = ServiceScenario(seed: seed, servers: [0, 0], devices: ["amber", "birch"])

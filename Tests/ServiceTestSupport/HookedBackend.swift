@@ -61,7 +61,7 @@ package final class HookedBackend: ForwardingBackend {
     }
 
     /// The number of claims on transactions.
-    package func claimCount() async throws -> Int { try await keys().count { $0.hasPrefix("tx/") } }
+    package func claimCount() async throws -> Int { try await keys().count { $0.hasPrefix("owners/") } }
 
     package func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<
         ReadOutcome

@@ -25,7 +25,7 @@ struct IsolationTests {
             try EntryKey("accounts/alice/\(incarnation)/\($0)")
         }
         for key in victims { _ = try await store.write(secret, to: key, if: .any) }
-        _ = try await store.write(secret, to: EntryKey("tx/reported/production/1"), if: .any)
+        _ = try await store.write(secret, to: EntryKey("owners/reported/production/1"), if: .any)
     }
 
     private var token: String? { mallory["access_token"] }
@@ -61,7 +61,7 @@ struct IsolationTests {
     func paths() async throws {
         let before = try await contents()
         let others = [
-            "server/keys", "server/accounts/alice", "tx/reported/production/1", "accounts/alice/account", "x",
+            "server/keys", "server/accounts/alice", "owners/reported/production/1", "accounts/alice/account", "x",
         ]
         var count = 0
         for key in victims.map(\.text) + others {
@@ -98,7 +98,7 @@ struct IsolationTests {
         let tag: HTTPFields = [.ifNoneMatch: "*"]
         #expect(await service.ask(.put, "/v1/kv/\(own)", token: token, tag, body: [1]).status == 200)
         for prefix in [
-            "", "a", "accounts/", "accounts/alice", "accounts/mallory", "server/", "tx/", "accounts/mallory/",
+            "", "a", "accounts/", "accounts/alice", "accounts/mallory", "server/", "owners/", "accounts/mallory/",
         ] {
             let page = await service.ask(.get, "/v1/kv?prefix=\(prefix)&limit=1000", token: token)
             #expect(page.status == 200)

@@ -188,7 +188,7 @@ extension ServiceWorld {
             where item.key != keys.ledger {
                 report(.erased, "\(item.key) is left of the erased account \(life.name)")
             }
-            for item in try await store.list(prefix: "lines/", after: nil, limit: 1_000).outcome.items {
+            for item in try await store.list(prefix: "owners/", after: nil, limit: 1_000).outcome.items {
                 guard case .found(let entry) = try await store.read(item.key, unless: nil).outcome else { continue }
                 if String(decoding: entry.value, as: UTF8.self).contains(life.incarnation) {
                     report(.erased, "\(item.key) belongs to the erased account \(life.name)")

@@ -9,8 +9,7 @@ import SyncCore
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
-    let owners: TransactionOwners
-    let lines: LineOwners
+    let owners: Owners
     let tokens: AccountTokens
     let parked: ParkedFacts
     /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its transactions stay
@@ -72,12 +71,12 @@ struct Erasure: Sendable {
         }
         for token in try await tokens.all(of: account) {
             for line in try await parked.lines(waitingFor: token) {
-                if try await lines.owners(of: line).isEmpty { _ = try await parked.remove(line, if: nil) }
+                if try await owners.accounts(of: line).isEmpty { _ = try await parked.remove(line, if: nil) }
                 try await parked.endWaiting(line, for: token)
             }
         }
         try await tokens.erase(account)
-        for line in try await lines.erase(account) { _ = try await parked.remove(line, if: nil) }
+        for line in try await owners.erase(account) { _ = try await parked.remove(line, if: nil) }
         try await store.removeAll(under: Holdings.prefix(of: account))
         try await store.removeAll(under: keys.prefix, except: keys.ledger)
     }
@@ -102,6 +101,6 @@ struct Erasure: Sendable {
                     message: "the claims of an erased ledger stay, because it cannot be read: \(error)"))
             return
         }
-        try await owners.release(all: ledger, of: account)
+        try await owners.release(ledger.transactions, of: account)
     }
 }

@@ -18,15 +18,19 @@ extension EvidenceRecorder {
     ) async throws(BackendError) -> Settlement {
         let line = group.line
         guard request.mayClaim else { return try await settleKnown(line, for: request.caller) }
-        var claim = LineOwners.Claim(
+        var claim = Ownership.Claim(
             line: line, named: request.named, caller: request.caller, restoredAt: request.restoredAt,
             isTransfer: request.transferActor != nil)
         for _ in 0..<32 {
-            let (record, version) = try await lines.read(line)
+            let (record, version) = try await owners.living(line)
+            guard record.transfer == nil else {
+                try await owners.finishTransfer(of: line)
+                continue
+            }
             let now = writer.now()
             switch try await verdict(on: claim, record, now: now) {
             case .owned(let accounts):
-                guard lines.policy == .share, let caller = claim.caller, accounts[0] != caller else {
+                guard owners.policy == .share, let caller = claim.caller, accounts[0] != caller else {
                     return .owned(accounts, known: [])
                 }
                 // The request that added the caller may have been interrupted before the facts were copied.
@@ -40,19 +44,19 @@ extension EvidenceRecorder {
                     claim.named = nil
                     continue
                 }
-                if try await lines.add(account, to: line, record, if: version, now: now) {
+                if try await owners.add(account, to: line, record, if: version, now: now) {
                     return .owned([account], known: [])
                 }
-            case .shared(let owners, let account):
-                let known = try await writer.read(owners[0]).facts(ofLine: line)
-                if try await lines.add(account, to: line, record, if: version, now: now) {
-                    return .owned(owners + [account], known: known)
+            case .shared(let accounts, let account):
+                let known = try await writer.read(accounts[0]).facts(ofLine: line)
+                if try await owners.add(account, to: line, record, if: version, now: now) {
+                    return .owned(accounts + [account], known: known)
                 }
-            case .moved(let loser, let winner, let isRestore):
-                guard let record, let version else { continue }
-                _ = try await transfers.move(
-                    line, from: loser, to: winner, record, if: version, isRestore: isRestore,
-                    actor: request.transferActor, facts: group.facts, now: now)
+            case .moved(let winner, let isRestore):
+                guard let version else { continue }
+                try await owners.move(
+                    line, to: winner, record, if: version, isRestore: isRestore, actor: request.transferActor,
+                    facts: group.facts)
             }
         }
         throw BackendError(.busy, operation: .write, message: "the owner of this line keeps changing; try again")
@@ -62,22 +66,22 @@ extension EvidenceRecorder {
     private func settleKnown(
         _ line: TransactionReference, for caller: Account?
     ) async throws(BackendError) -> Settlement {
-        let owners = try await lines.owners(of: line)
-        guard !owners.isEmpty else { return .unowned }
-        return caller.map(owners.contains) ?? true ? .owned(owners, known: []) : .refused
+        let accounts = try await owners.accounts(of: line)
+        guard !accounts.isEmpty else { return .unowned }
+        return caller.map(accounts.contains) ?? true ? .owned(accounts, known: []) : .refused
     }
 
     /// The verdict on a claim. The claim of the owner may be free if it is old, and the owner's server ledger lacks the
     /// line.
     func verdict(
-        on claim: LineOwners.Claim, _ record: LineOwners.Record?, now: Int64
-    ) async throws(BackendError) -> LineOwners.Verdict {
+        on claim: Ownership.Claim, _ record: Ownership, now: Int64
+    ) async throws(BackendError) -> Ownership.Verdict {
         var isHeld = true
-        if lines.policy != .share, let caller = claim.caller, let first = record?.owners.first,
-            let owner = first.account.account, owner != caller, now - first.since >= LineOwners.freeAfter
+        if owners.policy != .share, let caller = claim.caller, let first = record.owners.first,
+            let owner = first.account.account, owner != caller, now - first.since >= Ownership.freeAfter
         {
             isHeld = try await !writer.read(owner).facts(ofLine: claim.line).isEmpty
         }
-        return LineOwners.verdict(on: claim, record, policy: lines.policy, now: now, isHeld: isHeld)
+        return record.verdict(on: claim, policy: owners.policy, now: now, isHeld: isHeld)
     }
 }

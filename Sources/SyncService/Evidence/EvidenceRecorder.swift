@@ -6,25 +6,18 @@ import SyncCore
 /// Writes verified evidence into the server ledgers of the accounts to which its lines belong.
 struct EvidenceRecorder: Sendable {
     let names: TransactionNames
-    let lines: LineOwners
-    let transfers: LineTransfers
+    let owners: Owners
     let tokens: AccountTokens
     let parked: ParkedFacts
-    let writer: ServerLedgerWriter
-    let claims: TransactionOwners
 
-    init(
-        _ records: RecordStore, _ claims: TransactionOwners, _ writer: ServerLedgerWriter,
-        _ configuration: ServiceConfiguration, _ host: HostServices
-    ) {
-        (self.claims, self.writer) = (claims, writer)
+    var writer: ServerLedgerWriter { owners.writer }
+
+    init(_ owners: Owners, _ configuration: ServiceConfiguration, _ host: HostServices) {
+        self.owners = owners
+        let records = owners.records
         names = TransactionNames(records: records)
-        lines = LineOwners(records: records, policy: configuration.ownership)
         tokens = AccountTokens(records: records, host: host)
         parked = ParkedFacts(store: records.backend, limit: configuration.evidence.parkedByteLimit)
-        transfers = LineTransfers(
-            records: records, lines: lines, writer: writer, claims: claims,
-            audit: AuditLog(store: records.backend))
     }
 
     /// A recorder for a program that works beside the servers of a store. It leaves the policy of each account as the
@@ -32,14 +25,13 @@ struct EvidenceRecorder: Sendable {
     init(besideServer records: RecordStore, _ configuration: ServiceConfiguration, _ host: HostServices) {
         let writer = ServerLedgerWriter(
             records: records, decoder: LedgerDecoder(), policy: nil, catalog: configuration.catalog, now: host.now)
-        let claims = TransactionOwners(records: records, policy: configuration.ownership)
-        self.init(records, claims, writer, configuration, host)
+        self.init(Owners(records: records, policy: configuration.ownership, writer: writer), configuration, host)
     }
 
     /// Counts the parked facts, and finishes the transfers that were interrupted.
     func start(onError: (BackendError) -> Void) async throws(BackendError) {
         try await parked.load()
-        try await transfers.resume(onError: onError)
+        try await owners.finishTransfers(onError: onError)
     }
 
     /// The outcome of one piece of evidence.
@@ -118,7 +110,7 @@ struct EvidenceRecorder: Sendable {
         if let holder = try await tokens.holder(of: evidence.accountToken) { return holder }
         guard let replaced = evidence.replaced else { return nil }
         for line in try await names.lines(named: replaced.name) {
-            if let owner = try await lines.owners(of: line).first { return owner }
+            if let owner = try await owners.accounts(of: line).first { return owner }
         }
         return nil
     }
@@ -162,16 +154,16 @@ struct EvidenceRecorder: Sendable {
     ) async throws(BackendError) {
         switch try await settle(group, request) {
         case .refused: round.answers[group.line] = Outcome(refused: [group.line])
-        case .owned(let owners, let known):
-            try await share(group, adding: known, among: owners, request, in: &round)
+        case .owned(let accounts, let known):
+            try await share(group, adding: known, among: accounts, request, in: &round)
         case .unowned:
             round.answers[group.line] = Outcome(unowned: [group.line])
             // A renewal info may be of any app, so it is not kept.
             guard request.mayClaim else { return }
             round.leftovers += try await park(group, request.token)
             // The first owner may have claimed the line before the facts were parked.
-            let owners = try await lines.owners(of: group.line)
-            if !owners.isEmpty { try await share(group, among: owners, request, in: &round) }
+            let accounts = try await owners.accounts(of: group.line)
+            if !accounts.isEmpty { try await share(group, among: accounts, request, in: &round) }
         }
     }
 
@@ -213,28 +205,27 @@ struct EvidenceRecorder: Sendable {
         _ groups: [TransactionNames.Group], to account: Account
     ) async throws(BackendError) -> Set<TransactionReference> {
         let all = groups.map(\.line)
-        var lineOf: [TransactionReference: TransactionReference] = [:]
+        // A purchase proves its transaction and the name of its line.
+        var confirmed: [TransactionReference: TransactionReference] = [:]
         for group in groups {
-            for fact in group.facts { if let purchase = fact.purchase { lineOf[purchase.transaction] = group.line } }
+            for transaction in group.facts.compactMap(\.purchase?.transaction) {
+                confirmed[group.line] = group.line
+                confirmed[transaction] = group.line
+            }
         }
-        let known = lineOf
-        try await claims.own(known.keys.sorted(), for: account, writer: writer) {
-            (transaction) async throws(BackendError) in
-            guard let line = known[transaction] else { return false }
-            return try await lines.lines(of: account, among: [line]).contains(line)
-        }
+        try await owners.confirm(confirmed, of: account)
         let now = Timestamp(milliseconds: writer.now())
         var owned: Set<TransactionReference> = []
         let version = try await writer.update(account) { (ledger) async throws(BackendError) in
-            // After the ledger was read, see ``LineOwners``.
-            owned = try await lines.lines(of: account, among: all)
+            // After the ledger was read, see ``Owners``.
+            owned = try await owners.lines(of: account, among: all)
             let facts = groups.filter { owned.contains($0.line) }.flatMap(\.facts)
             _ = ledger.add(facts, catalog: writer.catalog, at: now)
         }
         // An empty ledger that stays empty has no version, but its account may exist.
         if version == nil, try await !writer.records.isActive(account) {
             // The erasure may not have seen these claims.
-            for transaction in known.keys { try await claims.release(transaction, of: account) }
+            try await owners.release(confirmed.keys.sorted(), of: account)
             return Set(all)
         }
         return Set(all).subtracting(owned)

@@ -88,6 +88,7 @@ package struct NotificationIntake: Sendable {
     ) async throws {
         let records = RecordStore(backend: store)
         try await records.checkServer()
+        try await OwnersMigration(records: records) { _ in }.check()
         try await ClockRollbackGuard.check(host.now(), against: records)
         recorder = EvidenceRecorder(besideServer: records, configuration, host)
         (evidence, self.host) = (configuration.evidence, host)

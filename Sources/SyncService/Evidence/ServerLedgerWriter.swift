@@ -45,7 +45,7 @@ struct ServerLedgerWriter: Sendable {
     /// Changes the server ledger of `account`.
     ///
     /// `change` runs after the ledger was read. If it reads the owners of lines, their order is the one that
-    /// ``LineOwners`` requires. It may run several times, so it must depend on its argument only.
+    /// ``Owners`` requires. It may run several times, so it must depend on its argument only.
     ///
     /// - Parameter isLimited: False for facts that a transfer brings, whose room was checked before it began.
     /// - Returns: The version of the ledger, which exists unless it is empty; `nil` if the account does not exist or is

@@ -5,7 +5,7 @@ import SyncCore
 // The server ledger: the server's decisions about purchases, beside the account's ledger.
 extension LedgerRules {
     /// The number of refusals that are reconsidered in one minute. Each may require the ledger of a different account.
-    private static let reconsideredCount = TransactionOwners.ledgerCount
+    private static let reconsideredCount = Owners.ledgerCount
 
     /// The decoded form of the server ledger in `entry`.
     func decode(_ entry: Entry) async throws(BackendError) -> DecodedServerLedger {
@@ -21,7 +21,7 @@ extension LedgerRules {
     /// - Returns: The new version of the server ledger; `nil` if no decision was made.
     func decide(
         about newPurchases: [Purchase], beyond known: Ledger, _ serverEntry: Entry?,
-        for attempt: inout TransactionOwners.Attempt
+        for attempt: inout Owners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
         if let serverEntry { refused = Set(try await decode(serverEntry).refused) }
@@ -71,32 +71,32 @@ extension LedgerRules {
         let facts = Facts(account: ledger)
         let purchases = free.sorted().compactMap { facts[$0] }
         // The ledger already holds these transactions, so the claims need no write of the ledger.
-        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        var attempt = Owners.Attempt(of: account, at: host.now(), id: host.randomBits())
         let version = try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt)
-        if await owners.isErased(attempt.owner, others) {
+        if try await !environment.writer.records.isActive(account) {
             // The erasure may not have seen these claims.
-            try await owners.release(attempt.created + attempt.renewed, of: attempt.owner)
+            _ = try await owners.release(attempt.transactions, of: attempt.owner, isComplete: true)
         }
         return version ?? decoded.version
     }
 
     func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
 
-    private var others: TransactionOwners.Others {
-        TransactionOwners.Others(
+    private var others: Owners.Others {
+        Owners.Others(
             decoder: environment.decoder, charge: { [self] in chargeDecoding($0) }, onError: environment.onError)
     }
 
     private func decide(
         about purchases: [Purchase], beyond known: Ledger, _ refused: Set<TransactionReference>,
-        for attempt: inout TransactionOwners.Attempt
+        for attempt: inout Owners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         let now = host.now()
         let others = try await owners.claim(purchases.map(\.transaction), for: &attempt, beside: others)
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
-                decisions[purchase.transaction] = .refused(TransactionOwners.recordedByAnother)
+                decisions[purchase.transaction] = .refused(Ownership.recordedByAnother)
             } else if purchase.date.milliseconds - now > Self.tolerance {
                 decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
             } else if refused.contains(purchase.transaction) {

@@ -14,7 +14,7 @@ final class LedgerRules: ForwardingBackend {
         let store: any KeyValueBackend
         /// The same store, if it reads synchronously.
         let synchronousStore: (any SynchronousReading)?
-        let owners: TransactionOwners
+        let owners: Owners
         let writer: ServerLedgerWriter
         let claims = OutstandingClaims()
         let clockGuard: ClockRollbackGuard
@@ -40,7 +40,7 @@ final class LedgerRules: ForwardingBackend {
 
     var base: any KeyValueBackend { environment.store }
     var host: HostServices { environment.host }
-    var owners: TransactionOwners { environment.owners }
+    var owners: Owners { environment.owners }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else {
@@ -176,7 +176,7 @@ final class LedgerRules: ForwardingBackend {
                 message: "other writes of this ledger are not settled yet; try again", cause: LimitReached())
         }
         charge(writes: newPurchases.count / RequestLimiter.operationsPerRequest)
-        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        var attempt = Owners.Attempt(of: account, at: host.now(), id: host.randomBits())
         var isOver = true
         let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
@@ -219,19 +219,14 @@ final class LedgerRules: ForwardingBackend {
     ///   - ledger: The ledger that is stored, if it is known. It keeps its claims.
     ///   - isOver: True if the attempt's ledger certainly was not and will not be stored.
     private func end(
-        _ change: Change, _ attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
+        _ change: Change, _ attempt: Owners.Attempt, beside ledger: Ledger?, isOver: Bool
     ) async {
         let held = Set(ledger?.transactions ?? [])
-        // Earlier attempts may rely on renewed claims, even if this attempt is over. No ledger is stored in place of
-        // the marker of an erasure.
-        let isErased = ledger?.isErased == true
-        let leftovers = [(attempt.created, isOver), (attempt.renewed, isErased)].map { transactions, isOver in
-            OutstandingClaims.Leftover(
-                owner: attempt.owner, transactions: transactions.filter { !held.contains($0) }, isOver: isOver)
-        }
-        environment.claims.end(
-            change.newPurchases.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed,
-            since: change.mark)
+        // No ledger is stored in place of the marker of an erasure.
+        let leftover = OutstandingClaims.Leftover(
+            owner: attempt.owner, transactions: attempt.transactions.filter { !held.contains($0) }, isOver: isOver,
+            isComplete: ledger?.isErased == true)
+        environment.claims.end(change.newPurchases.count, of: keys.ledger, leaving: leftover, since: change.mark)
         await removeLeftovers()
     }
 
@@ -243,11 +238,16 @@ final class LedgerRules: ForwardingBackend {
         let leftovers = environment.claims.takeRemovable(of: keys.ledger, storedSince: stored?.mark)
         guard !leftovers.isEmpty else { return }
         let held = Set(stored?.ledger.transactions ?? [])
-        for (index, leftover) in leftovers.enumerated() {
+        for (index, var leftover) in leftovers.enumerated() {
             do throws(BackendError) {
-                try await owners.release(leftover.transactions.filter { !held.contains($0) }, of: leftover.owner)
+                leftover.transactions = try await owners.release(
+                    leftover.transactions.filter { !held.contains($0) }, of: leftover.owner,
+                    isComplete: leftover.isComplete)
+                // Earlier attempts may rely on claims that this one renewed.
+                leftover.isOver = false
+                environment.claims.putBack([leftover], of: keys.ledger)
             } catch {
-                environment.claims.putBack(leftovers[index...], of: keys.ledger)
+                environment.claims.putBack(Array(leftovers[index...]), of: keys.ledger)
                 return
             }
         }

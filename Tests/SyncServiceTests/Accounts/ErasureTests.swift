@@ -91,7 +91,7 @@ struct ErasureTests {
             token: reply["access_token"], [.ifNoneMatch: "*"], body: LedgerDocumentBytes.of(facts))
     }
 
-    private func owners() async throws -> [String] { try await store.keys().filter { $0.hasPrefix("tx/") } }
+    private func owners() async throws -> [String] { try await store.keys().filter { $0.hasPrefix("owners/") } }
 
     @Test("An erasure frees the account's own claims and keeps those of other accounts")
     func claims() async throws {
@@ -102,7 +102,7 @@ struct ErasureTests {
         #expect(await record(["1", "2", "3"], as: reply).status == 200)
         #expect(try await owners().count == 3)
         #expect(await alice.erase(token: reply["access_token"]).status == 204)
-        #expect(try await owners() == ["tx/reported/production/1"])
+        #expect(try await owners() == ["owners/reported/production/1"])
         let anew = await AccountOwner(service, password: "another person").signUp()
         #expect(await record(["1", "2"], as: anew).status == 200)
         let decisions = "/v1/kv/accounts/alice/\(anew["incarnation"] ?? "")/decisions"

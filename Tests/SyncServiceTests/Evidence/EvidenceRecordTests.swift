@@ -126,28 +126,28 @@ struct EvidenceRecordTests {
     func verdicts() throws {
         let (alice, bob) = (try Account("alice"), try Account("bob"))
         let line = Sale("1", at: 0).line
-        let record = LineOwners.Record(owners: [.init(account: AccountIdentity(alice), since: 1_000)])
+        let record = Ownership(owners: [.init(account: AccountIdentity(alice), since: 1_000)])
         func verdict(
-            _ claim: LineOwners.Claim, _ record: LineOwners.Record?, _ policy: ServiceConfiguration.Ownership,
+            _ claim: Ownership.Claim, _ record: Ownership?, _ policy: ServiceConfiguration.Ownership,
             now: Int64 = 2_000, isHeld: Bool = true
-        ) -> LineOwners.Verdict {
-            LineOwners.verdict(on: claim, record, policy: policy, now: now, isHeld: isHeld)
+        ) -> Ownership.Verdict {
+            (record ?? Ownership()).verdict(on: claim, policy: policy, now: now, isHeld: isHeld)
         }
-        let named = LineOwners.Claim(line: line, named: alice, caller: bob)
-        let sent = LineOwners.Claim(line: line, caller: bob)
+        let named = Ownership.Claim(line: line, named: alice, caller: bob)
+        let sent = Ownership.Claim(line: line, caller: bob)
         #expect(verdict(named, nil, .keepWithFirst) == .claimed(by: alice))
         #expect(verdict(sent, nil, .keepWithFirst) == .claimed(by: bob))
-        #expect(verdict(LineOwners.Claim(line: line), nil, .keepWithFirst) == .unowned)
-        #expect(verdict(LineOwners.Claim(line: line, named: bob), record, .transfer) == .owned([alice]))
+        #expect(verdict(Ownership.Claim(line: line), nil, .keepWithFirst) == .unowned)
+        #expect(verdict(Ownership.Claim(line: line, named: bob), record, .transfer) == .owned([alice]))
         #expect(verdict(sent, record, .keepWithFirst) == .refused)
         #expect(verdict(sent, record, .share) == .shared([alice], with: bob))
         #expect(
             verdict(sent, record, .keepWithFirst, now: 61_000, isHeld: false)
-                == .moved(from: alice, to: bob, isRestore: false))
+                == .moved(to: bob, isRestore: false))
         #expect(verdict(sent, record, .keepWithFirst, now: 60_999, isHeld: false) == .refused)
         var restore = sent
         restore.restoredAt = Timestamp(milliseconds: 1_001)
-        #expect(verdict(restore, record, .transfer) == .moved(from: alice, to: bob, isRestore: true))
+        #expect(verdict(restore, record, .transfer) == .moved(to: bob, isRestore: true))
         #expect(verdict(restore, record, .keepWithFirst) == .refused)
         #expect(verdict(restore, record, .transfer, now: 3_601_002) == .refused)
         restore.restoredAt = Timestamp(milliseconds: 1_000)

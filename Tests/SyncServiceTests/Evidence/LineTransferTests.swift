@@ -129,7 +129,7 @@ struct LineTransferTests {
             try await EvidenceStage.open(stage.store, stage.clock, .verified, .keepWithFirst))
         let sale = Sale("1", at: stage.now)
         let gate = Gate()
-        stage.store.before { key, _ in if key.text.hasPrefix("tx/") { await gate.pass() } }
+        stage.store.before { key, _ in if key.text.hasPrefix("owners/") { await gate.pass() } }
         gate.close()
         try await withThrowingTaskGroup(of: Reply.self) { group in
             group.addTask { try await stage.send([sale], as: stage.alice) }
@@ -138,7 +138,7 @@ struct LineTransferTests {
             gate.open()
             _ = try await group.next()
         }
-        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("tx/") && !$0.hasPrefix("lines/") })
+        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("owners/") })
         #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
     }
 
@@ -148,7 +148,7 @@ struct LineTransferTests {
         #expect(await AccountOwner(stage.service, "alice").erase(token: stage.alice.token).status == 204)
         let keys = try await stage.store.keys()
         #expect(
-            keys.allSatisfy { !$0.hasPrefix("lines/") && !$0.hasPrefix("tx/") && !$0.hasPrefix("server/holdings/") })
+            keys.allSatisfy { !$0.hasPrefix("owners/") && !$0.hasPrefix("server/holdings/") })
         #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }

@@ -198,7 +198,7 @@ struct NotificationTests {
         let alice = await stage.alice.at(other)
         let first = Once()
         stage.store.beforeReading { key in
-            guard key.text.hasPrefix("lines/"), first.happens() else { return }
+            guard key.text.hasPrefix("owners/"), first.happens() else { return }
             #expect(await AccountOwner(other, "alice").erase(token: alice.token).status == 204)
         }
         #expect(try await stage.notify(Sale("1", at: stage.now, token: token)).status == 200)

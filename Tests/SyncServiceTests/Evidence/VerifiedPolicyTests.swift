@@ -93,7 +93,7 @@ struct VerifiedPolicyServiceTests {
         #expect(await stage.bob.put([purchase("1", "owl", signed: .latest)]).status == 200)
         #expect(await stage.alice.put([purchase("1", "owl")]).status == 200)
         #expect(try await stage.serverLedger(of: stage.alice).decision(about: Sale("1", at: 0).reference) == nil)
-        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("tx/") })
+        #expect(try await stage.store.keys().allSatisfy { !$0.hasPrefix("owners/") })
         #expect(try await stage.send([Sale("1", at: stage.now)], as: stage.alice).results == ["2"])
         #expect(await stage.rights(of: stage.alice) == ["owl"])
         #expect(await stage.rights(of: stage.bob).isEmpty)

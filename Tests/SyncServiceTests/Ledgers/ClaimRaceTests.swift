@@ -150,7 +150,7 @@ struct ClaimRaceTests {
         let gate = Gate()
         gate.close()
         store.beforeReading { key in
-            guard key.text.hasPrefix("tx/") else { return }
+            guard key.text.hasPrefix("owners/") else { return }
             count.withLock { $0 += 1 }
             await gate.pass()
         }

@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import HTTPTypes
 import ServiceTestSupport
@@ -129,7 +130,7 @@ struct ClaimTests {
     func bounds() throws {
         let claims = OutstandingClaims()
         let (first, second) = (try EntryKey("a/ledger"), try EntryKey("b/ledger"))
-        let owner = TransactionOwners.Owner(account: "a", incarnation: "1", since: 0, attempt: "1")
+        let owner = Ownership.Owner(account: AccountIdentity(try Account("a")), since: 0, attempt: "1")
         func leftover(_ count: Int, isOver: Bool) -> OutstandingClaims.Leftover {
             let transactions = (0..<count).map { TransactionReference(id: TransactionID("\($0)")) }
             return OutstandingClaims.Leftover(owner: owner, transactions: transactions, isOver: isOver)
@@ -138,15 +139,15 @@ struct ClaimTests {
         #expect(!claims.begin(41, of: first, limit: 100))
         #expect(claims.begin(40, of: first, limit: 100))
         #expect(claims.begin(100, of: second, limit: 100))
-        claims.end(60, of: first, leaving: [leftover(50, isOver: false)])
-        claims.end(40, of: first, leaving: [leftover(40, isOver: true)])
+        claims.end(60, of: first, leaving: leftover(50, isOver: false))
+        claims.end(40, of: first, leaving: leftover(40, isOver: true))
         #expect(!claims.begin(11, of: first, limit: 100))
         #expect(claims.takeRemovable(of: first, storedSince: nil).map(\.transactions.count) == [40])
         #expect(claims.begin(50, of: first, limit: 100))
         claims.end(50, of: first)
         let mark = claims.mark()
         #expect(claims.begin(50, of: first, limit: 100))
-        claims.end(50, of: first, leaving: [leftover(30, isOver: false)])
+        claims.end(50, of: first, leaving: leftover(30, isOver: false))
         // A ledger that was read before an attempt ended says nothing about that attempt.
         #expect(claims.takeRemovable(of: first, storedSince: mark).map(\.transactions.count) == [50])
         #expect(claims.takeRemovable(of: first, storedSince: mark).isEmpty)
@@ -155,7 +156,7 @@ struct ClaimTests {
         let later = claims.mark()
         #expect(claims.begin(30, of: first, limit: 100))
         let renewed = leftover(30, isOver: false)
-        claims.end(30, of: first, leaving: [renewed], renewing: renewed.transactions, since: later)
+        claims.end(30, of: first, leaving: renewed, since: later)
         #expect(claims.count(of: first) == 30)
         #expect(claims.takeRemovable(of: first, storedSince: claims.mark()).map(\.transactions.count) == [30])
         // An attempt on its own is never refused.

@@ -56,7 +56,7 @@ struct FullLedgerTests {
         #expect(reply.results == ["ledger-full"])
         #expect(await stage.rights(of: stage.alice) == ["owl"])
         #expect(try await stage.transfers() == [])
-        #expect(try await stage.service.recorder.lines.owners(of: sale.line).map(\.name) == ["alice"])
+        #expect(try await stage.service.owners.accounts(of: sale.line).map(\.name) == ["alice"])
     }
 
     @Test("A transfer is finished although the new owner's ledger became full in the meantime")

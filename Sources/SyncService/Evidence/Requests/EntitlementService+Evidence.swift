@@ -107,7 +107,7 @@ extension EntitlementService {
             }
             charge(caller, Cost.failure)
             report(evidence.kind, .ownedByAnother, peer, caller.name)
-            return .ownedByAnother(detail: recorder.lines.refusal(isRestore: isRestore))
+            return .ownedByAnother(detail: owners.policy.refusal(isRestore: isRestore))
         } catch {
             guard error.cause is LedgerFull else { throw error }
             charge(caller, Cost.failure)
@@ -141,5 +141,22 @@ extension EntitlementService {
         try await recorder.claimLines(waitingFor: token, for: caller.account)
         hub.wakeUp()
         return .done
+    }
+}
+
+extension ServiceConfiguration.Ownership {
+    /// The refusal of a claim, which advises a restore only if one can succeed.
+    fileprivate func refusal(isRestore: Bool) -> String {
+        let advice =
+            switch (self, isRestore) {
+            case (.keepWithFirst, _):
+                "log in to that account, because this server keeps a purchase with its first account"
+            case (.share, _): "log in to that account, because at most \(SyncService.Ownership.capacity) accounts share a purchase"
+            case (.transfer, false): "log in to that account, or restore purchases"
+            case (.transfer, true):
+                "log in to that account, or restore again with a transaction that the store has signed within the last "
+                    + "hour; a purchase moves at most once a day"
+            }
+        return "this purchase belongs to another account; \(advice)"
     }
 }

@@ -16,7 +16,7 @@ extension EntitlementService {
             entries.byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         let ledger = try facts(in: entries.ledger, caller.keys.ledger)
         let server = try facts(in: entries.serverLedger, caller.keys.serverLedger)
-        let lines = try await recorder.lines.all(of: caller.account)
+        let lines = try await owners.all(of: caller.account)
         let members: [(String, JSON)] = [
             (
                 "account",

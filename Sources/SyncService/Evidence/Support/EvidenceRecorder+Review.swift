@@ -38,18 +38,23 @@ extension EvidenceRecorder {
                 if !review.lines.contains(owned) { review.lines.append(owned) }
                 guard fact.purchase != nil else { continue }
                 review.mayClaim = true
-                guard self.lines.policy != .share, let owner = try await holder(of: transaction, otherThan: account)
+                guard owners.policy != .share, let owner = try await holder(of: transaction, otherThan: account)
                 else { continue }
                 review.held.append((transaction, owner))
             }
         }
         for line in review.lines {
-            let (record, _) = try await self.lines.read(line)
-            guard let owners = record?.owners.compactMap(\.account.account), !owners.isEmpty else { continue }
+            let record = try await owners.living(line).record
+            let accounts = record.owners.compactMap(\.account.account)
+            guard !accounts.isEmpty else { continue }
             review.mayClaim = true
-            let claim = LineOwners.Claim(line: line, caller: account)
+            let claim = Ownership.Claim(line: line, caller: account)
             guard try await verdict(on: claim, record, now: writer.now()) == .refused else { continue }
-            if owners.count > 1 { review.shared.append((line, owners)) } else { review.held.append((line, owners[0])) }
+            if accounts.count > 1 {
+                review.shared.append((line, accounts))
+            } else {
+                review.held.append((line, accounts[0]))
+            }
         }
         return review
     }
@@ -58,11 +63,8 @@ extension EvidenceRecorder {
     private func holder(
         of transaction: TransactionReference, otherThan account: Account
     ) async throws(BackendError) -> Account? {
-        let key = try TransactionOwners.key(of: transaction)
-        guard let owner = try await writer.records.read(key, as: TransactionOwners.Owner.self)?.value,
-            !owner.isOf(account), let other = try? Account(owner.account, incarnation: owner.incarnation),
-            try await writer.records.isActive(other)
-        else { return nil }
+        let holders = try await owners.holders(of: transaction)
+        guard let other = holders.first, !holders.contains(account) else { return nil }
         if try await writer.read(other).ledger.transactions.contains(transaction) { return other }
         return try await ledger(of: other).transactions.contains(transaction) ? other : nil
     }

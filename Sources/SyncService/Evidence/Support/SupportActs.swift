@@ -198,6 +198,7 @@ extension SupportActs {
                 .invalid, "the operator's name must have 1 to 255 bytes, not \(order.operatorName.utf8.count)")
         }
         try await records.checkServer()
+        try await OwnersMigration(records: records) { _ in }.check()
         try await ClockRollbackGuard.check(host.now(), against: records)
         let name = order.account.singleLine
         guard let record = try await record(of: order.account), !record.isUnused else {
@@ -303,7 +304,7 @@ extension SupportActs {
 
     /// Appends the audit entry, and then writes the facts.
     private func perform(_ evidence: VerifiedEvidence, for account: Account, _ order: Order) async throws -> Outcome {
-        if order.isTransfer, recorder.lines.policy == .share {
+        if order.isTransfer, recorder.owners.policy == .share {
             throw SupportError(.invalid, "accounts share purchases on this server, so there is no transfer")
         }
         let review = try await recorder.review(evidence, for: account)
