@@ -68,7 +68,9 @@ extension EvidenceRecorder {
     /// The facts about `line` that wait for an owner, and those in the server ledger of each owner.
     func knownFacts(ofLine line: TransactionReference) async throws(BackendError) -> [[Fact]] {
         var known = [try await parked.facts(of: line)?.facts ?? []]
-        for owner in try await owners.accounts(of: line) { known.append(try await writer.read(owner).facts(ofLine: line)) }
+        for owner in try await owners.accounts(of: line) {
+            known.append(try await writer.read(owner).facts(ofLine: line))
+        }
         return known
     }
 }

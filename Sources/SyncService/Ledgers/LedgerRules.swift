@@ -188,7 +188,9 @@ final class LedgerRules: ForwardingBackend {
             isOver = false
             outcome = try await base.write(change.value, to: key, if: change.condition).outcome
         } catch {
-            await end(change, attempt, beside: nil, isOver: isOver || error.disposition != .outcomeUnknown)
+            await end(
+                change, attempt, beside: nil, isOver: isOver || error.disposition != .outcomeUnknown,
+                hasClaimed: !isOver)
             throw error
         }
         switch outcome {
@@ -197,7 +199,7 @@ final class LedgerRules: ForwardingBackend {
             // decoded, its claims are kept.
             var held: Ledger? = Ledger()
             if let winner { held = await ledgerOrReport(winner, key) }
-            await end(change, attempt, beside: held, isOver: held != nil)
+            await end(change, attempt, beside: held, isOver: held != nil, hasClaimed: true)
         case .written, .deleted:
             environment.claims.end(newPurchases.count, of: key)
             await removeLeftovers(stored: (change.sent, change.mark))
@@ -218,15 +220,17 @@ final class LedgerRules: ForwardingBackend {
     /// - Parameters:
     ///   - ledger: The ledger that is stored, if it is known. It keeps its claims.
     ///   - isOver: True if the attempt's ledger certainly was not and will not be stored.
+    ///   - hasClaimed: True if each claim was made, so that no earlier attempt holds one of them.
     private func end(
-        _ change: Change, _ attempt: Owners.Attempt, beside ledger: Ledger?, isOver: Bool
+        _ change: Change, _ attempt: Owners.Attempt, beside ledger: Ledger?, isOver: Bool, hasClaimed: Bool
     ) async {
         let held = Set(ledger?.transactions ?? [])
         // No ledger is stored in place of the marker of an erasure.
         let leftover = OutstandingClaims.Leftover(
             owner: attempt.owner, transactions: attempt.transactions.filter { !held.contains($0) }, isOver: isOver,
             isComplete: ledger?.isErased == true)
-        environment.claims.end(change.newPurchases.count, of: keys.ledger, leaving: leftover, since: change.mark)
+        environment.claims.end(
+            change.newPurchases.count, of: keys.ledger, leaving: leftover, since: hasClaimed ? change.mark : 0)
         await removeLeftovers()
     }
 

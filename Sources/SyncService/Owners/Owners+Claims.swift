@@ -50,12 +50,6 @@ extension Owners {
         let onError: @Sendable (BackendError) -> Void
     }
 
-    /// A claim of another account that is not erased.
-    private struct OtherClaim: Sendable {
-        var transaction: TransactionReference
-        var stored: Stored
-    }
-
     /// Claims `transactions` for an attempt.
     ///
     /// - Returns: The transactions that belong to other accounts.
@@ -65,7 +59,7 @@ extension Owners {
         guard policy != .share, attempt.account.name != nil else { return [] }
         let bytes = try records.bytes(of: Ownership(claim: attempt.owner))
         var refused: Set<TransactionReference> = []
-        var claims: [OtherClaim] = []
+        var claims: [TransactionReference: Stored] = [:]
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
             let chunk = transactions[start..<min(start + Self.chunkCount, transactions.count)]
             let requests = try chunk.map { (transaction) throws(BackendError) in
@@ -79,7 +73,7 @@ extension Owners {
                 if case .success(.written) = result { continue }
                 guard let (stored, claim) = try await claim(transaction, for: attempt.owner, others) else { continue }
                 refused.insert(transaction)
-                if claim != nil { claims.append(OtherClaim(transaction: transaction, stored: stored)) }
+                if claim != nil { claims[transaction] = stored }
             }
         }
         return refused.subtracting(try await takeOver(claims, for: attempt.owner, others))
@@ -134,17 +128,15 @@ extension Owners {
     ///
     /// - Returns: The transactions that it took over.
     private func takeOver(
-        _ claims: [OtherClaim], for new: Ownership.Owner, _ others: Others
+        _ claims: [TransactionReference: Stored], for new: Ownership.Owner, _ others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var taken: Set<TransactionReference> = []
-        for (ledgerKey, claims) in Self.byLedger(claims, for: new).prefix(Self.ledgerCount) {
-            guard let ledger = await ledger(ledgerKey, others) else { continue }
-            let free = claims.filter { !ledger.transactions.contains($0.transaction) }
-            guard !free.isEmpty, await fence(ledger, ledgerKey, others) else { continue }
-            for held in free {
-                let (key, next) = (try Self.key(of: held.transaction), held.stored.value.expire(by: new))
-                guard let next, try await records.replace(key, with: next, if: held.stored.version) else { continue }
-                taken.insert(held.transaction)
+        for group in await unheld(claims, for: new, others) where await fence(group, others) {
+            for transaction in group.transactions {
+                guard let held = claims[transaction], let next = held.value.expire(by: new),
+                    try await records.replace(try Self.key(of: transaction), with: next, if: held.version)
+                else { continue }
+                taken.insert(transaction)
             }
         }
         return taken
@@ -157,19 +149,15 @@ extension Owners {
     ) async throws(BackendError) -> Set<TransactionReference> {
         let new = Ownership.Owner(account: AccountIdentity(account), since: now)
         var free: Set<TransactionReference> = []
-        var claims: [OtherClaim] = []
+        var claims: [TransactionReference: Stored] = [:]
         for transaction in transactions {
             let (stored, verdict) = try await verdict(on: new, about: transaction, others)
-            guard case .refused(let claim) = verdict else {
-                free.insert(transaction)
-                continue
+            switch verdict {
+            case .held, .claimed: free.insert(transaction)
+            case .refused(let claim): if claim != nil { claims[transaction] = stored }
             }
-            if claim != nil, let stored { claims.append(OtherClaim(transaction: transaction, stored: stored)) }
         }
-        for (ledgerKey, claims) in Self.byLedger(claims, for: new).prefix(Self.ledgerCount) {
-            guard let ledger = await ledger(ledgerKey, others) else { continue }
-            free.formUnion(claims.map(\.transaction).filter { !ledger.transactions.contains($0) })
-        }
+        for group in await unheld(claims, for: new, others) { free.formUnion(group.transactions) }
         return free
     }
 
@@ -204,52 +192,57 @@ extension Owners {
         return kept
     }
 
-    /// The claims that are old enough to be replaced by `new`, by the ledgers of their accounts.
-    private static func byLedger(
-        _ claims: [OtherClaim], for new: Ownership.Owner
-    ) -> [(key: EntryKey, value: [OtherClaim])] {
-        var groups: [EntryKey: [OtherClaim]] = [:]
-        for held in claims where held.stored.value.expire(by: new) != nil {
-            // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
-            guard let owner = held.stored.value.claim?.account.account, let key = try? LedgerKeys(owner).ledger
-            else { continue }
-            groups[key, default: []].append(held)
-        }
-        return groups.sorted { $0.key < $1.key }
-    }
-
-    /// The ledger of a claim's account.
-    private struct OwnerLedger {
+    /// Transactions that the ledger of their claims does not hold.
+    private struct Unheld {
+        var key: EntryKey
         var entry: Entry?
         var isErased = false
-        var transactions: Set<TransactionReference> = []
+        var transactions: [TransactionReference]
     }
 
-    /// The ledger under `key`; `nil` if it cannot be read or decoded. Its account then keeps its claims.
-    private func ledger(_ key: EntryKey, _ others: Others) async -> OwnerLedger? {
-        do throws(BackendError) {
-            guard case .found(let entry) = try await records.backend.read(key).outcome else { return OwnerLedger() }
-            others.charge(entry.value.count)
-            let ledger = try await others.decoder.ledger(in: entry, under: key)
-            return OwnerLedger(entry: entry, isErased: ledger.isErased, transactions: Set(ledger.transactions))
-        } catch {
-            others.onError(error)
-            return nil
+    /// Those of `claims` that are old enough to be replaced by `new`, and whose ledger does not hold the transaction,
+    /// by ledger. An account whose ledger cannot be read or decoded keeps its claims.
+    private func unheld(
+        _ claims: [TransactionReference: Stored], for new: Ownership.Owner, _ others: Others
+    ) async -> [Unheld] {
+        var groups: [EntryKey: [TransactionReference]] = [:]
+        for (transaction, held) in claims where held.value.expire(by: new) != nil {
+            // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
+            guard let owner = held.value.claim?.account.account, let key = try? LedgerKeys(owner).ledger else {
+                continue
+            }
+            groups[key, default: []].append(transaction)
         }
+        var unheld: [Unheld] = []
+        for (key, transactions) in groups.sorted(by: { $0.key < $1.key }).prefix(Self.ledgerCount) {
+            var group = Unheld(key: key, transactions: transactions.sorted())
+            do throws(BackendError) {
+                if let entry = try await records.backend.read(key).outcome.entry {
+                    others.charge(entry.value.count)
+                    let ledger = try await others.decoder.ledger(in: entry, under: key)
+                    (group.entry, group.isErased) = (entry, ledger.isErased)
+                    group.transactions.removeAll(where: Set(ledger.transactions).contains)
+                }
+                if !group.transactions.isEmpty { unheld.append(group) }
+            } catch {
+                others.onError(error)
+            }
+        }
+        return unheld
     }
 
     /// Stores the ledger again, so that no attempt that has read its former version can store it afterwards.
     ///
     /// - Returns: `false` if the ledger has changed since it was read, its version stays the same, or the store fails.
-    private func fence(_ ledger: OwnerLedger, _ key: EntryKey, _ others: Others) async -> Bool {
+    private func fence(_ group: Unheld, _ others: Others) async -> Bool {
         // No ledger is ever stored in the place of the marker.
-        if ledger.isErased { return true }
-        let bytes = ledger.entry?.value ?? LedgerDocument().encoded()
-        let precondition = ledger.entry.map { Precondition.matches($0.version) } ?? .absent
+        if group.isErased { return true }
+        let bytes = group.entry?.value ?? LedgerDocument().encoded()
+        let precondition = group.entry.map { Precondition.matches($0.version) } ?? .absent
         do throws(BackendError) {
-            let outcome = try await records.backend.write(bytes, to: key, if: precondition).outcome
+            let outcome = try await records.backend.write(bytes, to: group.key, if: precondition).outcome
             guard case .written(let version) = outcome else { return false }
-            return version != ledger.entry?.version
+            return version != group.entry?.version
         } catch {
             others.onError(error)
             return false

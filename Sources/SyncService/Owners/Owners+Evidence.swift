@@ -26,26 +26,25 @@ extension Owners {
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
             let chunk = Array(transactions[start..<min(start + Self.chunkCount, transactions.count)])
             let stored = try await read(chunk)
-            var absent: [WriteRequest] = []
-            var open: [TransactionReference] = []
+            var (new, open): ([TransactionReference], [TransactionReference]) = ([], [])
             for transaction in chunk {
                 guard let line = lines[transaction] else { continue }
-                if let held = stored[transaction]?.value {
-                    let next = held.confirm(transaction, in: line, of: account, former: [], now: writer.now())
-                    if next != .done { open.append(transaction) }
-                } else if transaction != line {
-                    let bytes = try records.bytes(of: Ownership(line: LineName(line)))
-                    absent.append(WriteRequest(try Self.key(of: transaction), value: bytes, if: .absent))
+                guard let held = stored[transaction]?.value else {
+                    if transaction != line { new.append(transaction) }
+                    continue
                 }
+                let next = held.confirm(transaction, in: line, of: account, former: [], now: writer.now())
+                if next != .done { open.append(transaction) }
             }
-            let results = absent.isEmpty ? [] : try await records.backend.write(absent).outcome
-            guard results.count == absent.count else { throw LedgerRules.incomplete }
-            let written = Set(
-                zip(absent, results).compactMap { request, result in
-                    if case .success(.written) = result { request.key } else { nil }
-                })
-            for transaction in chunk where stored[transaction] == nil {
-                if try !written.contains(Self.key(of: transaction)) { open.append(transaction) }
+            let requests = try new.map { (transaction) throws(BackendError) in
+                let bytes = try records.bytes(of: Ownership(line: lines[transaction].map { LineName($0) }))
+                return WriteRequest(try Self.key(of: transaction), value: bytes, if: .absent)
+            }
+            let results = requests.isEmpty ? [] : try await records.backend.write(requests).outcome
+            guard results.count == new.count else { throw LedgerRules.incomplete }
+            for (transaction, result) in zip(new, results) {
+                if case .success(.written) = result { continue }
+                open.append(transaction)
             }
             for transaction in open {
                 if let line = lines[transaction] { try await confirm(transaction, in: line, of: account) }
@@ -135,7 +134,8 @@ extension Owners {
             next.transfer = nil
             return next
         }
-        if let entry { _ = try await records.replace(try transferKey(of: line), with: LineName?.none, if: entry.version) }
+        guard let entry else { return }
+        _ = try await records.replace(try transferKey(of: line), with: LineName?.none, if: entry.version)
     }
 
     /// Finishes the transfers that were interrupted.

@@ -3,7 +3,7 @@ import Entitlements
 import StoreEvidence
 import SyncCore
 
-/// Who owns which purchase: one record for each line and transaction, `owners/STORE/ENVIRONMENT/ID`, written by
+/// The owners of purchases: one record for each line and transaction, `owners/STORE/ENVIRONMENT/ID`, written by
 /// compare-and-swap. ``Ownership`` decides.
 ///
 /// The owner's server ledger is read before the record and written under the version that was read. So a writer that
@@ -60,7 +60,8 @@ struct Owners: Sendable {
     }
 
     /// The record of `line` without its erased owners, and the version of the stored record.
-    func living(_ line: TransactionReference) async throws(BackendError) -> (record: Ownership, version: EntryVersion?) {
+    func living(_ line: TransactionReference) async throws(BackendError) -> (record: Ownership, version: EntryVersion?)
+    {
         guard let held = try await read(line) else { return (Ownership(), nil) }
         var record = held.value
         record.owners = try await living(record.owners)

@@ -190,7 +190,7 @@ extension Ownership {
         return next
     }
 
-    /// What is to be done to confirm a transaction.
+    /// The next step of a confirmation.
     enum Confirmation: Hashable, Sendable {
         case done
         /// Write this record, and confirm again.

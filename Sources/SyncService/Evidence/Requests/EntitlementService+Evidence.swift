@@ -151,7 +151,8 @@ extension ServiceConfiguration.Ownership {
             switch (self, isRestore) {
             case (.keepWithFirst, _):
                 "log in to that account, because this server keeps a purchase with its first account"
-            case (.share, _): "log in to that account, because at most \(SyncService.Ownership.capacity) accounts share a purchase"
+            case (.share, _):
+                "log in to that account, because at most \(SyncService.Ownership.capacity) accounts share a purchase"
             case (.transfer, false): "log in to that account, or restore purchases"
             case (.transfer, true):
                 "log in to that account, or restore again with a transaction that the store has signed within the last "
