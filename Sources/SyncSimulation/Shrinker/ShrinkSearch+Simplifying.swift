@@ -1,4 +1,4 @@
-extension ShrinkSearch {
+extension ShrinkSearch<Scenario, Violation> {
     /// Simplifies the parameters besides the steps: all at once if that works, otherwise one by one.
     func simplifySurroundings() {
         tries { $0.faults = FaultRates() }
@@ -46,7 +46,7 @@ extension ShrinkSearch {
             tries { $0.changeStatements(about: id) { $0.account = nil } }
             tries { $0.changeStatements(about: id) { $0.original = nil } }
             tries { $0.changeStatements(about: id) { $0.expires = nil } }
-            for unit in Self.units where tries({ $0.changeStatements(about: id) { $0.date -= $0.date % unit } }) {
+            for unit in roundUnits where tries({ $0.changeStatements(about: id) { $0.date -= $0.date % unit } }) {
                 break
             }
         }
@@ -73,7 +73,7 @@ extension ShrinkSearch {
             }
             if isDone { return true }
         }
-        for unit in Self.units {
+        for unit in roundUnits {
             let isDone = tries { scenario in
                 for index in scenario.steps.indices { scenario.steps[index].at -= scenario.steps[index].at % unit }
             }
@@ -84,16 +84,13 @@ extension ShrinkSearch {
 
     private func round(_ index: Int) {
         let time = best.steps[index].at
-        for unit in Self.units where time % unit != 0 {
+        for unit in roundUnits where time % unit != 0 {
             // Keeps the steps in ascending order.
             let rounded = time - time % unit
             guard index == 0 || rounded >= best.steps[index - 1].at else { continue }
             if tries({ $0.steps[index].at = rounded }) { return }
         }
     }
-
-    /// Days, hours, minutes and seconds, in milliseconds.
-    fileprivate static let units = [World.day, World.hour, 60_000, 1_000]
 }
 
 extension Scenario {
@@ -158,9 +155,12 @@ extension Sale {
     }
 }
 
+/// Days, hours, minutes and seconds, in milliseconds.
+private let roundUnits = [World.day, World.hour, 60_000, 1_000]
+
 extension Int64 {
     /// The number rounded down to days, hours, minutes and seconds, without zero and the number itself.
     fileprivate var rounder: [Int64] {
-        ShrinkSearch.units.map { self - self % $0 }.filter { $0 != 0 && $0 != self }
+        roundUnits.map { self - self % $0 }.filter { $0 != 0 && $0 != self }
     }
 }

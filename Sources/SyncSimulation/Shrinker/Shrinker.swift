@@ -59,9 +59,20 @@ public struct Shrinker: Sendable {
     public func shrink(_ scenario: Scenario, progress: (Progress) -> Void = { _ in }) -> Shrunk? {
         guard let violation = Simulation(scenario, of: subject).run().violations.first else { return nil }
         return withoutActuallyEscaping(progress) { progress in
-            let search = ShrinkSearch(
-                scenario, violation: violation, subject: subject, limit: attempts, progress: progress)
-            search.run()
+            let search = ShrinkSearch(scenario, violation: violation, limit: attempts) { candidate, violation in
+                Simulation(candidate, of: subject).run().violations.first { $0.oracle == violation.oracle }
+            } progress: { search in
+                progress(
+                    Progress(
+                        attempts: search.attempts, steps: search.best.steps.count, devices: search.best.devices.count))
+            }
+            search.repeatPasses {
+                search.leaveOutSteps()
+                search.leaveOutDevices()
+                search.simplifySurroundings()
+                search.simplifySteps()
+                if search.isUnchanged { search.leaveOutStepsInOtherOrders() }
+            }
             return Shrunk(
                 scenario: search.best, violation: search.violation, attempts: search.attempts,
                 isMinimal: !search.isExhausted)
@@ -69,95 +80,11 @@ public struct Shrinker: Sendable {
     }
 }
 
-/// The search for a smaller scenario. Single-threaded.
-final class ShrinkSearch {
-    private(set) var best: Scenario
-    private(set) var violation: Violation
-    private(set) var attempts = 1
-    /// True if a candidate was skipped because the attempts were used up.
-    private(set) var isExhausted = false
-    private let subject: Subject
-    private let limit: Int
-    private let progress: (Shrinker.Progress) -> Void
-    /// Scenarios without violations, so that none is run twice.
-    private var held: Set<Scenario> = []
-
-    init(
-        _ scenario: Scenario, violation: Violation, subject: Subject, limit: Int,
-        progress: @escaping (Shrinker.Progress) -> Void
-    ) {
-        best = scenario
-        self.violation = violation
-        self.subject = subject
-        self.limit = limit
-        self.progress = progress
-    }
-
-    /// Repeats all passes until one changes nothing.
-    func run() {
-        var before: Scenario
-        repeat {
-            before = best
-            leaveOutSteps()
-            leaveOutDevices()
-            simplifySurroundings()
-            simplifySteps()
-            if best == before { leaveOutStepsInOtherOrders() }
-        } while best != before && !isExhausted
-    }
-
-    /// Adopts `candidate` as the best scenario if it violates the same oracle. Returns `true` if it does, or equals
-    /// the best one.
-    @discardableResult
-    func tries(_ candidate: Scenario) -> Bool {
-        if candidate == best { return true }
-        if held.contains(candidate) { return false }
-        guard attempts < limit else {
-            isExhausted = true
-            return false
-        }
-        attempts += 1
-        let violations = Simulation(candidate, of: subject).run().violations
-        let found = violations.first { $0.oracle == violation.oracle }
-        if let found {
-            best = candidate
-            violation = found
-        } else {
-            held.insert(candidate)
-        }
-        progress(Shrinker.Progress(attempts: attempts, steps: best.steps.count, devices: best.devices.count))
-        return found != nil
-    }
-
-    /// Like ``tries(_:)``, for a modified copy of the best scenario.
-    @discardableResult
-    func tries(_ change: (inout Scenario) -> Void) -> Bool {
-        var candidate = best
-        change(&candidate)
-        return tries(candidate)
-    }
-}
-
 // MARK: removing steps and devices
 
-extension ShrinkSearch {
-    /// Removes runs of steps, first halves. Later ones come first, since the last steps are seldom the cause.
-    private func leaveOutSteps() {
-        var size = (best.steps.count + 1) / 2
-        while size > 0 {
-            var end = best.steps.count
-            while end > 0 {
-                let range = max(0, end - size)..<end
-                tries { $0.steps.removeSubrange(range) }
-                end = range.lowerBound
-            }
-            // A step that only removed steps needed can be removed in another round of single steps.
-            size = size == 1 ? 0 : (size + 1) / 2
-        }
-    }
-
+extension ShrinkSearch<Scenario, Violation> {
     /// Some failures depend on an order of jobs that changes with the number of steps: tries other seeds.
-    private func leaveOutStepsInOtherOrders() {
+    fileprivate func leaveOutStepsInOtherOrders() {
         for seed in UInt64(1)...4 {
             for index in best.steps.indices.reversed() where index < best.steps.count {
                 tries {
@@ -169,7 +96,7 @@ extension ShrinkSearch {
     }
 
     /// Removes whole devices, with their steps or with the steps moved to another device.
-    private func leaveOutDevices() {
+    fileprivate func leaveOutDevices() {
         var device = best.devices.count - 1
         while device >= 0 {
             if best.devices.count > 1, !tries({ $0.removeDevice(device) }) {
@@ -181,6 +108,8 @@ extension ShrinkSearch {
         }
     }
 }
+
+extension Scenario: ShrinkableScenario {}
 
 extension Scenario {
     /// Removes a device and renumbers those after it.
