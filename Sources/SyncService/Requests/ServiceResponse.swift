@@ -116,6 +116,9 @@ extension Problem {
             case .cursorExpired: "this cursor has expired; read everything again"
             default: error.message
             }
-        return Problem(error, detail: detail)
+        var problem = Problem(error, detail: detail)
+        // The key may be another account's, for example that of the owner of a purchase.
+        if !isClientError { problem.key = nil }
+        return problem
     }
 }
