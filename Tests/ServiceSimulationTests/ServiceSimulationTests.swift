@@ -33,6 +33,23 @@ struct ServiceSimulationTests {
         #expect(SimulatedService(scenario).run().violations.isEmpty)
     }
 
+    /// Seed 132: the answer named the key of the owner's ledger, which could not be read.
+    @Test("A failure of the store does not name the owner of a purchase to another account")
+    func errorAboutAnother() {
+        var subject = SimulatedService.Subject()
+        subject.wrapStore = {
+            FailingReads(base: $0) { $0.hasPrefix("accounts/amber/") && $0.text.hasSuffix("/decisions") }
+        }
+        var scenario = ServiceScenario(seed: 132, devices: ["amber", "birch"])
+        scenario.steps = [
+            ServiceStep(at: 1_000, .signUp(device: 0)), ServiceStep(at: 2_000, .signUp(device: 1)),
+            ServiceStep(at: 10_000, .present(device: 0, sale: 4, isRestore: false)),
+            ServiceStep(at: 20_000, .present(device: 1, sale: 4, isRestore: false)),
+        ]
+        let violations = SimulatedService(scenario, of: subject).run().violations
+        #expect(!violations.contains { $0.oracle == .isolation })
+    }
+
     @Test("A scenario is read as it was written")
     func json() throws {
         let scenario = ServiceSwarm().scenario(seed: 7)
@@ -76,28 +93,5 @@ struct ServiceSimulationTests {
         #expect(SimulatedService(found).run().violations.isEmpty)
         let shrunk = try #require(ServiceShrinker(of: subject, attempts: 100).shrink(found))
         #expect(shrunk.scenario.steps.count < found.steps.count)
-    }
-}
-
-/// A store that answers deletions of some keys and does not perform them.
-private struct IgnoringDeletes: ForwardingBackend {
-    let base: any KeyValueBackend
-    let prefix: String
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        guard key.hasPrefix(prefix) else { return try await base.delete(key, if: precondition) }
-        return Answer(.deleted)
-    }
-}
-
-/// A store that writes some keys whatever they contain.
-private struct IgnoringPreconditions: ForwardingBackend {
-    let base: any KeyValueBackend
-    let prefix: String
-
-    func write(
-        _ value: [UInt8], to key: EntryKey, if precondition: Precondition
-    ) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await base.write(value, to: key, if: key.hasPrefix(prefix) ? .any : precondition)
     }
 }

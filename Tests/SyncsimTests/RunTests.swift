@@ -31,6 +31,17 @@ struct RunTests {
         }
     }
 
+    @Test("The hashes of simulated servers are the same in all processes")
+    func serviceHashes() throws {
+        let running = try ["--jobs 1", "--jobs 2"].map {
+            try program.start("run --service --seeds 1..8 --hashes \($0)")
+        }
+        let outcomes = try running.map { try $0.outcome() }
+        #expect(Set(outcomes[0].lines.compactMap { $0.split(separator: " ").last }).count == 8)
+        #expect(outcomes[1].output == outcomes[0].output)
+        #expect(outcomes.map(\.exitCode) == [0, 0])
+    }
+
     @Test("The summary reports success, speed and the rare states that were never reached")
     func text() throws {
         let outcome = try program.run("run --seeds 1..3 --jobs 2 --marks")

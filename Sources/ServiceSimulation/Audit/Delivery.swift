@@ -16,11 +16,21 @@ final class Delivery {
     let bytes: [UInt8]
     /// The body, if it is JSON.
     let body: JSON?
+    /// The version that a conditional write replaces, as an entity tag.
+    let replacedTag: String?
     /// The virtual time of the arrival, in microseconds.
     let arrival: Int64
+    /// The process that received it.
+    unowned let process: ServerProcess
+    /// The error of its wall clock at the arrival, in milliseconds.
+    let clockOffset: Int64
 
-    init(_ number: Int, id: Int, _ request: HTTPRequest, _ bytes: [UInt8], at arrival: Int64) {
-        (self.number, self.id) = (number, id)
+    init(
+        _ number: Int, id: Int, _ request: HTTPRequest, _ bytes: [UInt8], to process: ServerProcess, at arrival: Int64
+    ) {
+        (self.number, self.id, self.process) = (number, id, process)
+        clockOffset = process.machine.clockOffset
+        replacedTag = request.headerFields[.ifMatch]
         (self.arrival, self.bytes, method) = (arrival, bytes, request.method)
         let parts = (request.path ?? "").split(separator: "?", maxSplits: 1).map(String.init)
         (path, query) = (parts.first ?? "", parts.count > 1 ? parts[1] : "")
@@ -43,6 +53,8 @@ final class Life {
     var erasureAsked: Int64?
     /// The virtual time at which an erasure was answered.
     var erasedAt: Int64?
+    /// True if a server was frozen and then killed while it had a request of this life.
+    var hasLostRequest = false
 
     init(_ name: String, _ incarnation: String) { (self.name, self.incarnation) = (name, incarnation) }
 }
@@ -64,45 +76,23 @@ final class Chain {
     func end(at time: Int64, _ reason: String) { ended = ended ?? (time, reason) }
 }
 
-/// The writes of one entry, to check that reads see the last one.
-struct EntryHistory {
-    private struct Write {
-        var value: [UInt8]
-        var arrival: Int64
-        /// `nil` while it is unknown whether it was done.
-        var completed: Int64?
-        var isDone = false
-    }
+/// A password that a request has set or tried to set.
+struct Password {
+    /// The folded name of the account.
+    var name: String
+    /// The life that it belongs to; `nil` while that is unknown.
+    var life: Life?
+    /// The arrival of the first request that set it, and the time at which its end was answered.
+    var introduced: Int64
+    var ended: Int64?
+}
 
-    private var writes: [Int: Write] = [:]
-
-    mutating func didArrive(_ id: Int, _ value: [UInt8], at time: Int64) {
-        writes[id] = Write(value: value, arrival: time)
-    }
-
-    mutating func didEnd(_ id: Int, isDone: Bool, at time: Int64) {
-        writes[id]?.completed = time
-        writes[id]?.isDone = isDone
-    }
-
-    /// The arrival of the last write that was done; `nil` if there is none.
-    var lastDone: Int64? { writes.values.filter(\.isDone).map(\.arrival).max() }
-
-    /// Returns `true` if a read that arrived at `time` may have found `value`: no write was done after it.
-    func mayShow(_ value: [UInt8]?, at time: Int64) -> Bool {
-        // A write that was refused has written nothing.
-        if let value, !writes.values.contains(where: { $0.value == value && ($0.isDone || $0.completed == nil) }) {
-            return false
-        }
-        // The last instant at which the value may have been written.
-        let latest = value.map { value in
-            writes.values.filter { $0.value == value }.map { $0.completed ?? .max }.max() ?? -1
-        }
-        return !writes.values.contains { write in
-            guard write.isDone, let completed = write.completed, completed < time, write.value != value else {
-                return false
-            }
-            return write.arrival > latest ?? -1
-        }
-    }
+/// The tokens in an answer, with their origin.
+struct IssuedTokens {
+    var access: String
+    var refresh: String
+    var life: Life
+    var chain: Chain
+    /// The path of the request and the kind of its credential.
+    var origin: String
 }

@@ -5,17 +5,6 @@ import SyncCore
 import SyncService
 import SyncSimulation
 
-/// A password that a request has set or tried to set.
-private struct Password {
-    /// The folded name of the account.
-    var name: String
-    /// The life that it belongs to; `nil` while that is unknown.
-    var life: Life?
-    /// The arrival of the first request that set it, and the time at which its end was answered.
-    var introduced: Int64
-    var ended: Int64?
-}
-
 /// Checks the answers of the servers. It sees what is on the wire and nothing else. Single-threaded.
 ///
 /// An answer counts as given when its server sends it, also if it is lost on the way. Times are virtual, in
@@ -23,38 +12,48 @@ private struct Password {
 final class ServiceAudit {
     unowned let world: ServiceWorld
     /// All lives, in the order of the first answers that name them.
-    private(set) var lives: [Life] = []
-    private var chains: [Chain] = []
-    private var accessTokens: [String: (chain: Chain, issued: Int64)] = [:]
-    private var refreshTokens: [String: Chain] = [:]
+    var lives: [Life] = []
+    var chains: [Chain] = []
+    var accessTokens: [String: (chain: Chain, issued: Int64)] = [:]
+    var refreshTokens: [String: Chain] = [:]
     /// The refresh token that each one was exchanged for, and the time of the answer.
-    private var successors: [String: (token: String, at: Int64)] = [:]
+    var successors: [String: (token: String, at: Int64)] = [:]
     /// The first request that set each password, and the time at which its end was answered.
-    private var passwords: [String: Password] = [:]
+    var passwords: [String: Password] = [:]
     /// The requests that approved devices, also without an answer: the password and the life of each, by the code.
-    private var approvals: [String: (password: String, life: Life)] = [:]
-    private var userCodes: [String: String] = [:]
+    var approvals: [String: (password: String, life: Life)] = [:]
+    var userCodes: [String: String] = [:]
     /// The recovery codes that were issued, with the times at which they were issued and replaced.
-    private var recoveryCodes: [String: (life: Life, issued: Int64, ended: Int64?)] = [:]
-    private var usedSecrets: Set<String> = []
+    var recoveryCodes: [String: (life: Life, issued: Int64, ended: Int64?)] = [:]
+    var usedSecrets: Set<String> = []
     private(set) var entries: [String: EntryHistory] = [:]
-    /// The lives that recorded each sale, with the time of the answer.
-    private(set) var recordings: [Int: [(life: Life, at: Int64)]] = [:]
-    /// The lives that presented each sale, also without an answer.
-    private(set) var presentations: [Int: [Life]] = [:]
-    /// Sales whose refund a server has accepted.
-    private(set) var refunds: Set<Int> = []
-    /// The acts of support: their sales, and `true` for those that were done.
-    private(set) var acts: [(sale: Int, isDone: Bool)] = []
+    /// The requests and acts about each sale.
+    var sales: [Int: SaleHistory] = [:]
+    /// The sales in each request that is not answered yet, by the number of its arrival.
+    var presented: [Int: [(sale: Int, event: OwnershipEvent)]] = [:]
+    /// The lives whose devices may have written each sale into a ledger that counts.
+    var claimants: [Int: [Life]] = [:]
+    /// The last account of each sale that an answer has confirmed, with the time of the answer.
+    var owners: [Int: (life: Life, at: Int64)] = [:]
+    /// The least number of times that each sale has moved.
+    var moves: [Int: Int] = [:]
+    /// The acts of support.
+    var acts: [(sale: Int, event: OwnershipEvent)] = []
+    /// All sessions' tokens, in the order in which they were issued.
+    private(set) var issued: [IssuedTokens] = []
+    /// The virtual times of the writes that gave entries their versions.
+    private var versions: [String: Int64] = [:]
+    /// The last time at which the store may have left the outcome of a write unknown.
+    private var lastStoreFailure: Int64 = -1
     /// The time before which tokens were signed by removed keys, and the time of the removal.
-    private var removedKeys: (before: Int64, at: Int64)?
+    var removedKeys: (before: Int64, at: Int64)?
 
     /// The longest time for which a server believes what it remembers.
     static let staleness: Int64 = 2_000_000
 
     init(world: ServiceWorld) { self.world = world }
 
-    private var now: Int64 { world.scheduler.now }
+    var now: Int64 { world.scheduler.now }
 
     func report(_ oracle: ServiceViolation.Oracle, _ message: String) { world.report(oracle, message) }
 
@@ -65,15 +64,10 @@ final class ServiceAudit {
 
     func didRemoveKeys(signedBefore time: Int64) { removedKeys = (time, now) }
 
-    func didBeginAct(_ sale: Int) -> Int {
-        acts.append((sale, false))
-        return acts.count
-    }
+    /// Called when a fault of the store may have left the outcomes of writes unknown.
+    func didDisturbStore() { lastStoreFailure = now }
 
-    func didAct(_ number: Int, for account: Account) {
-        acts[number - 1].isDone = true
-        if let life = life(account.incarnation) { recordings[acts[number - 1].sale, default: []].append((life, now)) }
-    }
+    func didIssue(_ tokens: IssuedTokens) { issued.append(tokens) }
 
     /// Called when a request arrives, before the service has it.
     func didArrive(_ delivery: Delivery) {
@@ -85,29 +79,30 @@ final class ServiceAudit {
         if delivery.path.hasSuffix("/erasure"), let life = chain(of: delivery)?.life {
             life.erasureAsked = life.erasureAsked ?? now
         }
-        if delivery.path == "/v1/transactions", let life = chain(of: delivery)?.life {
-            for item in delivery.body?["evidence"]?.elements ?? [] {
-                if let sale = StoreDesk.sale(of: item["jws"]?.string ?? "") {
-                    presentations[sale, default: []].append(life)
-                }
-            }
-        }
+        if delivery.path == "/v1/transactions" { didPresent(delivery) }
+        didClaim(delivery)
         if delivery.path == "/v1/devices/approvals", delivery.body?["approve"] == .bool(true),
             let code = delivery.text("user_code"), let password = delivery.text("password"),
             let life = chain(of: delivery)?.life
         {
             approvals[code] = approvals[code] ?? (password, life)
         }
-        if let key = delivery.key, delivery.method == .put {
-            entries[key, default: EntryHistory()].didArrive(delivery.id, delivery.bytes, at: now)
+        if let key = delivery.key, delivery.method == .put || delivery.method == .delete {
+            let value = delivery.method == .put ? delivery.bytes : nil
+            entries[key, default: EntryHistory()].didArrive(delivery.id, value, at: now)
         }
+    }
+
+    /// Called when a server is killed before it has answered.
+    func didLose(_ delivery: Delivery) {
+        if delivery.process.frozenUntil > delivery.arrival { chain(of: delivery)?.life.hasLostRequest = true }
     }
 
     private func newAccountPassword(_ delivery: Delivery) -> String? {
         delivery.path == "/v1/accounts" && delivery.method == .post ? delivery.text("password") : nil
     }
 
-    private func chain(of delivery: Delivery) -> Chain? { delivery.bearer.flatMap { accessTokens[$0]?.chain } }
+    func chain(of delivery: Delivery) -> Chain? { delivery.bearer.flatMap { accessTokens[$0]?.chain } }
 
     /// Called when a server has answered.
     func didAnswer(_ delivery: Delivery, _ response: ServiceResponse) {
@@ -115,12 +110,13 @@ final class ServiceAudit {
         var bytes: [UInt8] = []
         if case .bytes(let body) = response.body { bytes = body }
         if status == 429 { world.reach(.guessesLimited) }
-        if status == 401 { world.reach(.oldTokenRefused) }
+        if status == 401 { didRefuse(delivery) }
         checkIsolation(delivery, bytes)
         checkAuthority(delivery, status)
         let body = bytes.first == UInt8(ascii: "{") ? try? JSON(parsing: bytes) : nil
-        // Only a primary that was lost leaves the outcome of a write unknown.
-        if status == 500, world.cluster == nil || body?["disposition"]?.string != "outcomeUnknown" {
+        // Only a fault of the store during the request leaves the outcome of a write unknown.
+        let isExplained = lastStoreFailure >= delivery.arrival || world.cluster?.isPromoting == true
+        if status == 500, !isExplained || body?["disposition"]?.string != "outcomeUnknown" {
             report(.service, "\(delivery.method) \(delivery.path) was answered with 500")
         }
         if (200..<300).contains(status) {
@@ -128,21 +124,52 @@ final class ServiceAudit {
         } else {
             didFail(delivery, status, body)
         }
-        didAnswerEntry(delivery, status, bytes)
+        if delivery.path == "/v1/transactions" { didRecord(delivery, status, body) }
+        didAnswerEntry(delivery, response, bytes)
     }
 
-    private func didAnswerEntry(_ delivery: Delivery, _ status: Int, _ bytes: [UInt8]) {
+    private func didRefuse(_ delivery: Delivery) {
+        world.reach(.oldTokenRefused)
+        guard let known = delivery.bearer.flatMap({ accessTokens[$0] }), let removedKeys else { return }
+        if known.issued < removedKeys.before, known.chain.ended == nil { world.reach(.formerKeyRefused) }
+    }
+
+    private func didAnswerEntry(_ delivery: Delivery, _ response: ServiceResponse, _ bytes: [UInt8]) {
         guard let key = delivery.key else { return }
-        if delivery.method == .put, status < 500 {
-            entries[key]?.didEnd(delivery.id, isDone: (200..<300).contains(status), at: now)
+        let status = response.head.status.code
+        let isDone = (200..<300).contains(status)
+        if delivery.method == .put || delivery.method == .delete {
+            if status < 500 { entries[key]?.didEnd(delivery.id, isDone: isDone, at: now) }
+            if isDone, let tag = response.head.headerFields[.eTag] { versions[Self.version(tag)] = delivery.arrival }
+            if isDone, let tag = delivery.replacedTag {
+                world.reach(.entryReplaced)
+                if entries[key]?.didReplace(tag) == false {
+                    report(.durability, "two conditional writes of \(key) have replaced one version")
+                }
+            }
+            if isDone, delivery.method == .delete { world.reach(.entryDeleted) }
         }
         guard delivery.method == .get, key.contains("/notes/"), status == 200 || status == 404,
             chain(of: delivery)?.life.erasureAsked == nil
         else { return }
         let value = status == 200 ? bytes : nil
-        if entries[key]?.mayShow(value, at: delivery.arrival) == false {
+        if entries[key, default: EntryHistory()].mayShow(value, at: delivery.arrival) == false {
             report(.durability, "a read of \(key) does not show the last write before it")
         }
+    }
+
+    /// The version in an entity tag.
+    static func version(_ tag: String) -> String { tag.filter { $0 != "\"" } }
+
+    /// The end of the session of a token, in virtual microseconds; `nil` if it has not ended.
+    func end(of token: String) -> Int64? { accessTokens[token]?.chain.ended?.at }
+
+    /// Called when an event stream of `token` reports a version of an entry.
+    func didStream(_ token: String, _ key: String, _ version: String?) {
+        guard let chain = accessTokens[token]?.chain, let ended = chain.ended, let version,
+            let written = versions[version], written > ended.at + Self.staleness
+        else { return }
+        report(.revocation, "a stream of \(chain.life.name) reports a later write of \(key) after \(ended.reason)")
     }
 
     // MARK: credentials
@@ -166,10 +193,11 @@ final class ServiceAudit {
 
     /// A token that has ended authorises nothing.
     private func checkAuthority(_ delivery: Delivery, _ status: Int) {
-        guard (200..<300).contains(status) || status == 304 || status == 412, let token = delivery.bearer,
-            let known = accessTokens[token]
-        else { return }
+        guard isAuthorized(delivery, status), let token = delivery.bearer, let known = accessTokens[token] else {
+            return
+        }
         let (chain, time) = (known.chain, delivery.arrival)
+        checkScope(delivery, chain.life)
         if let removedKeys, known.issued < removedKeys.before, time > removedKeys.at + Self.staleness {
             report(.revocation, "\(describe(delivery)) was done with a token of a removed key")
         }
@@ -184,7 +212,31 @@ final class ServiceAudit {
         }
     }
 
-    private func describe(_ delivery: Delivery) -> String { "#\(delivery.number) \(delivery.method) \(delivery.path)" }
+    /// Returns `true` if a status shows that the token was accepted. An erased life is told that its keys are absent.
+    private func isAuthorized(_ delivery: Delivery, _ status: Int) -> Bool {
+        if (200..<300).contains(status) || status == 304 || status == 412 { return true }
+        guard delivery.key != nil, status == 404 || status == 409 else { return false }
+        return chain(of: delivery)?.life.erasureAsked == nil
+    }
+
+    /// An account reaches the keys of its own life only, and may read the markers and the directory entry of its name.
+    /// It does not write its server ledger.
+    private func checkScope(_ delivery: Delivery, _ life: Life) {
+        guard let key = delivery.key else { return }
+        let own = "accounts/\(life.name)/\(life.incarnation)/"
+        if key == own + "decisions", delivery.method != .get {
+            report(.isolation, "\(describe(delivery)) of \(life.name) changed the server ledger")
+        }
+        guard !key.hasPrefix(own) else { return }
+        let isReadable =
+            key == "accounts/\(life.name)/account"
+            || (key.hasPrefix("accounts/\(life.name)/") && key.hasSuffix("/ledger"))
+        if delivery.method != .get || !isReadable {
+            report(.isolation, "\(describe(delivery)) of \(life.name) reached a key of another life")
+        }
+    }
+
+    func describe(_ delivery: Delivery) -> String { "#\(delivery.number) \(delivery.method) \(delivery.path)" }
 
     /// The device of an erased account may learn that it is, erase it again, and log out.
     private func mayAskErased(_ delivery: Delivery) -> Bool {
@@ -212,12 +264,16 @@ final class ServiceAudit {
                     report(.revocation, "a device was approved with a former password")
                 }
             }
-        case (.post, "/v1/transactions"): didRecord(delivery, body)
+        case (.get, "/v1/grants"): checkGrant(delivery, body)
+        case (.get, "/v1/entitlements"):
+            checkAccess(
+                delivery,
+                Set((0..<StoreDesk.saleCount).filter { body?["access"]?["e\($0)"]?["granted"] == .bool(true) }))
         case (.post, "/v1/notifications/app-store"):
             world.reach(.notificationRecorded)
             let text = delivery.text("signedPayload") ?? ""
             if let sale = StoreDesk.sale(of: text), !text.hasSuffix(" -") {
-                refunds.insert(sale)
+                didRefund(sale)
                 world.reach(.refundRecorded)
             }
         default: break
@@ -230,7 +286,7 @@ final class ServiceAudit {
             .sorted { ($0.value.introduced, $0.key) > ($1.value.introduced, $1.key) }.map(\.key)
     }
 
-    private func isEnded(_ password: String, at time: Int64) -> Bool {
+    func isEnded(_ password: String, at time: Int64) -> Bool {
         passwords[password]?.ended.map { $0 < time } ?? false
     }
 
@@ -250,196 +306,6 @@ final class ServiceAudit {
         {
             world.reach(.refreshReplayed)
             refreshTokens[token]?.end(at: now, "a refresh token was used again")
-        }
-    }
-
-    // MARK: sessions
-
-    /// Called when an answer has tokens.
-    private func didIssue(_ delivery: Delivery, _ body: JSON) {
-        guard let access = body["access_token"]?.string, let refresh = body["refresh_token"]?.string,
-            let name = body["account"]?.string, let incarnation = body["incarnation"]?.string
-        else { return report(.service, "an answer with a token lacks members") }
-        let isNew = life(incarnation) == nil
-        let life = knownLife(name, incarnation)
-        if let password = delivery.text("new_password") ?? delivery.text("password") {
-            // A repeated sign-up may come after the erasure of another life.
-            if isNew {
-                passwords[password] = Password(name: Self.folded(name), introduced: delivery.arrival)
-            }
-            passwords[password]?.life = life
-        }
-        let chain: Chain
-        if let token = delivery.text("refresh_token") {
-            didRefresh(delivery, token, refresh)
-            chain = refreshTokens[token] ?? Chain(life, password: nil, issued: delivery.arrival)
-            if chain.life !== life { report(.isolation, "a refresh began a session of \(name)") }
-            if let ended = chain.ended, delivery.arrival > ended.at, life.erasureAsked == nil {
-                report(.revocation, "a refresh was done after \(ended.reason)")
-            }
-        } else {
-            chain = Chain(life, password: usedPassword(delivery, of: life), issued: now)
-            chains.append(chain)
-            if delivery.text("recovery_code") == nil, let password = delivery.text("password"),
-                passwords[password]?.name != Self.folded(name)
-            {
-                report(.revocation, "\(describe(delivery)) began a session of \(name) with a password it never had")
-            }
-        }
-        accessTokens[access] = (chain, now)
-        refreshTokens[refresh] = chain
-        if let password = chain.password, let known = passwords[password], let ended = known.ended {
-            chain.end(at: ended, "the password of its log-in was changed")
-            if delivery.arrival > ended, delivery.text("refresh_token") == nil, delivery.text("device_code") == nil {
-                report(.revocation, "#\(delivery.number) began a session with a former password")
-            }
-        }
-        if let erased = life.erasedAt, delivery.arrival > erased, delivery.text("refresh_token") == nil {
-            report(.erased, "#\(delivery.number) began a session of the erased account \(name)")
-        }
-        if delivery.text("recovery_code") != nil { didRecover(delivery, chain) }
-    }
-
-    /// The life of an answer. A new one must follow the erasure of all others of the name.
-    private func knownLife(_ name: String, _ incarnation: String) -> Life {
-        if let known = life(incarnation) { return known }
-        let life = Life(name, incarnation)
-        let others = lives.filter { Self.folded($0.name) == Self.folded(name) }
-        if others.contains(where: { $0.erasureAsked == nil }) {
-            report(.identity, "the name \(name) was signed up twice")
-        }
-        if !others.isEmpty { world.reach(.nameRevived) }
-        lives.append(life)
-        return life
-    }
-
-    /// The password from which a new session has its authority.
-    private func usedPassword(_ delivery: Delivery, of life: Life) -> String? {
-        if let code = delivery.text("device_code") {
-            checkUse(of: code, "a device code")
-            guard let approval = userCodes[code].flatMap({ approvals[$0] }), approval.life === life else {
-                report(.revocation, "\(describe(delivery)) began a session of \(life.name) without its approval")
-                return nil
-            }
-            return approval.password
-        }
-        return delivery.text("new_password") ?? delivery.text("password")
-    }
-
-    private func checkUse(of secret: String, _ kind: String) {
-        guard !usedSecrets.insert(secret).inserted else { return }
-        report(.idempotence, "\(kind) was used twice")
-    }
-
-    private func didRefresh(_ delivery: Delivery, _ token: String, _ next: String) {
-        if let known = successors[token] {
-            if known.token != next { report(.identity, "a refresh token has two successors") }
-            if let later = successors[next], later.at < delivery.arrival {
-                report(.identity, "a refresh token was accepted although its successor was used")
-            }
-        } else {
-            successors[token] = (next, now)
-        }
-    }
-
-    private func didLogOut(_ delivery: Delivery) {
-        guard let own = chain(of: delivery), own.life.erasedAt == nil else { return }
-        if delivery.query.contains("everywhere=true") {
-            endChains(of: own.life, issuedBefore: delivery.arrival, "a log-out everywhere")
-        } else {
-            own.end(at: now, "its log-out")
-        }
-    }
-
-    private func endChains(of life: Life, issuedBefore time: Int64, except own: Chain? = nil, _ reason: String) {
-        for chain in chains where chain.life === life && chain !== own && chain.issued < time {
-            if chain.ended == nil { world.reach(.sessionEndedByChange) }
-            chain.end(at: now, reason)
-        }
-    }
-
-    private func didChangePassword(_ delivery: Delivery) {
-        guard let own = chain(of: delivery), let old = delivery.text("password"),
-            let new = delivery.text("new_password")
-        else { return }
-        if isEnded(old, at: delivery.arrival) { report(.revocation, "a former password changed the password") }
-        own.password = new
-        didSetPassword(new, of: own.life, in: delivery, "a change of the password", except: own)
-    }
-
-    /// Remembers the recovery codes in an answer. Those of a renewal replace the earlier ones.
-    private func didIssueCodes(_ delivery: Delivery, _ body: JSON?) {
-        let all = body?["recovery_codes"]?.elements?.compactMap(\.string) ?? []
-        if !all.isEmpty, let life = chain(of: delivery)?.life ?? life(body?["incarnation"]?.string) {
-            endCodes(of: life, issuedBefore: delivery.arrival)
-            for code in all { recoveryCodes[code] = (life, now, nil) }
-        }
-        if let code = body?["recovery_code"]?.string, let name = body?["account"]?.string,
-            let life = lives.last(where: { Self.folded($0.name) == Self.folded(name) })
-        {
-            recoveryCodes[code] = (life, now, nil)
-        }
-    }
-
-    private func endCodes(of life: Life, issuedBefore time: Int64) {
-        for (code, known) in recoveryCodes where known.life === life && known.issued < time && known.ended == nil {
-            recoveryCodes[code]?.ended = now
-        }
-    }
-
-    private func didRecover(_ delivery: Delivery, _ own: Chain) {
-        let code = delivery.text("recovery_code") ?? ""
-        checkUse(of: code, "a recovery code")
-        if let known = recoveryCodes[code], known.life === own.life, known.ended.map({ delivery.arrival <= $0 }) ?? true
-        {
-            endCodes(of: own.life, issuedBefore: delivery.arrival)
-        } else {
-            report(.revocation, "\(describe(delivery)) recovered \(own.life.name) with a code that is not valid")
-        }
-        didSetPassword(delivery.text("new_password") ?? "", of: own.life, in: delivery, "a recovery", except: own)
-    }
-
-    /// Ends the passwords and the sessions from before the request that set `new`.
-    private func didSetPassword(
-        _ new: String, of life: Life, in delivery: Delivery, _ reason: String, except own: Chain
-    ) {
-        endChains(of: life, issuedBefore: delivery.arrival, except: own, reason)
-        let name = Self.folded(life.name)
-        for (password, known) in passwords where password != new && known.name == name && known.ended == nil {
-            guard known.introduced < delivery.arrival, known.life.map({ $0 === life }) ?? true else { continue }
-            passwords[password]?.ended = now
-            for chain in chains where chain.password == password && chain !== own { chain.end(at: now, reason) }
-        }
-    }
-
-    private func didErase(_ delivery: Delivery) {
-        guard let life = chain(of: delivery)?.life else { return }
-        world.reach(life.erasedAt == nil ? .erased : .erasureRepeated)
-        life.erasedAt = life.erasedAt ?? now
-        for (password, known) in passwords where known.life === life && known.ended == nil {
-            passwords[password]?.ended = now
-        }
-    }
-
-    // MARK: purchases
-
-    private func didRecord(_ delivery: Delivery, _ body: JSON?) {
-        guard let life = chain(of: delivery)?.life, let items = delivery.body?["evidence"]?.elements,
-            let results = body?["results"]?.elements, items.count == results.count
-        else { return }
-        for (item, result) in zip(items, results) {
-            guard let sale = StoreDesk.sale(of: item["jws"]?.string ?? "") else { continue }
-            if let facts = result["facts"]?.elements, !facts.isEmpty {
-                world.reach(.evidenceRecorded)
-                let others = recordings[sale]?.filter { $0.life !== life && $0.life.erasureAsked == nil } ?? []
-                if !others.isEmpty {
-                    world.reach(world.scenario.ownership == .share ? .evidenceShared : .evidenceTransferred)
-                }
-                recordings[sale, default: []].append((life, now))
-                if item["jws"]?.string?.hasSuffix(" -") == false { refunds.insert(sale) }
-            } else {
-                world.reach(.evidenceOfAnother)
-            }
         }
     }
 }

@@ -17,6 +17,8 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         case identity
         /// A transaction counts in one account at a time, or as the policy says, and is never lost between two.
         case ownership
+        /// A grant is signed under the root, names its account, device and dates, and grants what the account has.
+        case grants
         /// A request that may be repeated acts once.
         case idempotence
         /// A stream of events ends with the last version of each entry.
@@ -58,4 +60,7 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     case refundRecorded, supportActed, supportTransferred, supportRefused, grantIssued
     // Streams.
     case streamResumed, streamExpired, streamEnded
+    // Added later.
+    case entryReplaced, entryDeleted, restoreRefused, transferredTwice, supportInterrupted
+    case stopped, storeFailed, outcomeUnknown, formerKeyRefused
 }

@@ -19,6 +19,9 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     /// Writes an entry of the account.
     case write(device: Int, key: Int)
     case read(device: Int, key: Int)
+    /// Reads an entry, and writes it only if it is unchanged.
+    case replace(device: Int, key: Int)
+    case delete(device: Int, key: Int)
     /// Uses every access token, refresh token and password that the name ever had.
     case tryOldCredentials(device: Int)
     /// Brings the device's purchases and the account's into step.
@@ -45,6 +48,14 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     /// Kills the primary of the cluster during one of its next writes.
     case failOver(afterWrites: Int, promotion: Int64)
     case switchOver(promotion: Int64)
+    /// Stops a server as SIGTERM does, and starts it again after a pause in milliseconds.
+    case stop(server: Int, pause: Int64)
+    /// Lets `perMille` thousandths of all operations on the store fail for this many milliseconds.
+    case failStore(perMille: Int, milliseconds: Int64)
+    /// Lets the store forget the changes so far.
+    case expireCursors
+    /// Kills the next act of support at one of its operations on the store.
+    case interruptSupport(afterOperations: Int)
 
     /// The devices that take part.
     var devices: [Int] {
@@ -52,19 +63,36 @@ package enum ServiceAction: Codable, Hashable, Sendable {
         case .signUp(let device), .logIn(let device), .guess(let device), .refreshTwice(let device),
             .logOut(let device, _), .changePassword(let device), .renewCodes(let device), .recover(let device),
             .erase(let device), .write(let device, _), .read(let device, _), .tryOldCredentials(let device),
+            .replace(let device, _), .delete(let device, _),
             .sync(let device), .buy(let device, _), .present(let device, _, _), .support(let device, _, _),
             .watch(let device), .grant(let device):
             [device]
         case .approve(let device, let approver): [device, approver]
-        case .notify, .refund, .kill, .freeze, .moveClock, .rotateKeys, .failOver, .switchOver: []
+        case .notify, .refund, .kill, .freeze, .moveClock, .rotateKeys, .failOver, .switchOver, .stop, .failStore,
+            .expireCursors, .interruptSupport:
+            []
         }
     }
 
     /// The server that the action disturbs.
     var server: Int? {
         switch self {
-        case .kill(let server, _, _), .freeze(let server, _), .moveClock(let server, _): server
+        case .kill(let server, _, _), .freeze(let server, _), .moveClock(let server, _), .stop(let server, _): server
         default: nil
+        }
+    }
+
+    /// The action at the server that has the number of `server` once server `removed` is gone; `nil` if it disturbs
+    /// that server.
+    func removingServer(_ removed: Int) -> ServiceAction? {
+        guard let server, server >= removed else { return self }
+        guard server > removed else { return nil }
+        return switch self {
+        case .kill(_, let count, let pause): .kill(server: server - 1, afterOperations: count, pause: pause)
+        case .freeze(_, let milliseconds): .freeze(server: server - 1, milliseconds: milliseconds)
+        case .moveClock(_, let milliseconds): .moveClock(server: server - 1, milliseconds: milliseconds)
+        case .stop(_, let pause): .stop(server: server - 1, pause: pause)
+        default: self
         }
     }
 }

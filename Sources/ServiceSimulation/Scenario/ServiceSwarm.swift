@@ -10,7 +10,9 @@ package struct ServiceSwarm: Sendable {
     /// The scenario of `seed`, the same each time.
     package func scenario(seed: UInt64) -> ServiceScenario {
         var generator = ServiceScenarioGenerator(seed: seed)
-        return generator.draw()
+        var scenario = generator.draw()
+        scenario.addDisturbances()
+        return scenario
     }
 }
 

@@ -43,20 +43,23 @@ final class ClientDevice: @unchecked Sendable {
     }
 
     /// Runs an action, and describes its outcome without secrets.
-    private func perform(_ body: () async throws -> String) async -> String {
+    func perform(_ body: () async throws -> String) async -> String {
         do { return try await body() } catch let error as AccountError {
-            return "\(error.kind)"
+            return Self.failurePrefix + "\(error.kind)"
         } catch let error as BackendError {
-            return "\(error.kind)"
+            return Self.failurePrefix + "\(error.kind)"
         } catch let error as EntitlementError {
-            return "\(error.kind)"
+            return Self.failurePrefix + "\(error.kind)"
         } catch {
-            return "failed"
+            return Self.failurePrefix + "no answer"
         }
     }
 
+    /// The beginning of the outcome of an action that failed.
+    static let failurePrefix = "failed: "
+
     /// A new password, different from all others.
-    private func newPassword() -> String { "secret-\(world.takeMessage())-secret" }
+    func newPassword() -> String { "secret-\(world.takeMessage())-secret" }
 
     func begin(_ session: ServerSession) async throws {
         notebook.tokens.append(session.accessToken)
@@ -244,44 +247,6 @@ extension ClientDevice {
         }
     }
 
-    /// Replays former tokens, passwords and codes, as a thief would. Oracles see the answers.
-    func tryOldCredentials() async -> String {
-        for old in notebook.tokens.suffix(4) {
-            _ = await perform {
-                let remote = try remote { (refused) throws(BackendError) in
-                    guard refused == nil else { throw BackendError(.permissionDenied, message: "an old token") }
-                    return old
-                }
-                let session = try await clients().tokens.session()
-                let account = try Account(name, incarnation: session?.incarnation ?? "none")
-                _ = try await remote.write([UInt8]("theft".utf8), to: try entryKey(9, of: account), if: .any)
-                return ""
-            }
-        }
-        for old in notebook.refreshTokens.suffix(3) {
-            _ = await perform {
-                _ = try await clients().client.refresh(old)
-                return ""
-            }
-        }
-        for old in notebook.former.suffix(2) {
-            _ = await perform {
-                _ = try await clients().client.logIn(name, password: old)
-                return ""
-            }
-        }
-        if let old = notebook.formerCodes.first {
-            _ = await perform {
-                let new = newPassword()
-                // A code whose answer was lost may still be valid.
-                notebook.candidates.append(new)
-                _ = try await clients().client.recover(name, code: old, newPassword: new)
-                return ""
-            }
-        }
-        return "tried"
-    }
-
     func askForGrant() async -> String {
         await perform {
             _ = try await clients().remote.grant(device: "device-\(index)", environment: .production)
@@ -305,6 +270,27 @@ extension ClientDevice {
             let value = "\(account.incarnation) \(index) \(entryCount)"
             _ = try await clients().remote.write([UInt8](value.utf8), to: entryKey(key, of: account), if: .any)
             return "written"
+        }
+    }
+
+    /// Replaces an entry in the version that was read.
+    func replace(_ key: Int) async -> String {
+        await perform {
+            let (account, remote) = (try await account(), try clients().remote)
+            let key = try entryKey(key, of: account)
+            guard case .found(let entry) = try await remote.read(key, unless: nil).outcome else { return "absent" }
+            entryCount += 1
+            let value = "\(account.incarnation) \(index) \(entryCount)"
+            let outcome = try await remote.write([UInt8](value.utf8), to: key, if: .matches(entry.version)).outcome
+            if case .conflict = outcome { return "conflict" }
+            return "replaced"
+        }
+    }
+
+    func delete(_ key: Int) async -> String {
+        await perform {
+            _ = try await clients().remote.delete(entryKey(key, of: try await account()), if: .any)
+            return "deleted"
         }
     }
 

@@ -95,7 +95,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
         world.workCount += 1
         world.scheduler.at(world.scheduler.now + delay) {
             let machine = faults.server(of: world)
-            guard let process = machine.process, process.isAlive else {
+            guard let process = machine.process, process.isAlive, !process.isStopping else {
                 world.workCount -= 1
                 return reply.fail(.unreachable, mayHaveArrived: false, "no server runs")
             }
@@ -106,7 +106,10 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 guard process.isAlive, let service = process.service else {
                     return reply.fail(.interrupted, mayHaveArrived: true, "the server is not open")
                 }
-                let delivery = Delivery(number, id: world.takeMessage(), request, body, at: world.scheduler.now)
+                let delivery = Delivery(
+                    number, id: world.takeMessage(), request, body, to: process, at: world.scheduler.now)
+                process.requestCount += 1
+                defer { process.requestCount -= 1 }
                 world.audit.didArrive(delivery)
                 let fast = service.fastRead(request, peer: peer)
                 if fast != nil { world.reach(.fastRead) }
@@ -119,6 +122,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 await process.thaw()
                 guard process.isAlive else {
                     world.reach(.killedBeforeAnswer)
+                    world.audit.didLose(delivery)
                     return reply.fail(.interrupted, mayHaveArrived: true, "the server was killed")
                 }
                 response = world.changeResponse(delivery, response)

@@ -40,6 +40,18 @@ final class ServerMachine: @unchecked Sendable {
     }
 }
 
+extension ServerMachine {
+    /// Stops the process as SIGTERM does: it accepts no more requests, answers those under way, ends its streams, and
+    /// then ends. Another one starts after this many microseconds.
+    func stop(restartAfter pause: Int64) async {
+        guard let process, process.isAlive, !process.isStopping else { return }
+        world.reach(.stopped)
+        await process.drain()
+        guard process.isAlive else { return }
+        kill(restartAfter: pause)
+    }
+}
+
 /// One process of the server, which runs the production service. Single-threaded.
 ///
 /// A killed process is cut off: none of its operations on the store has an effect, and its responses are not sent. A
@@ -54,6 +66,10 @@ final class ServerProcess: @unchecked Sendable {
     var pendingKill: (operations: Int, pause: Int64)?
     /// The virtual time until which it is frozen, in microseconds.
     private(set) var frozenUntil: Int64 = 0
+    /// The number of requests that are not answered yet.
+    var requestCount = 0
+    /// True while it answers its last requests.
+    private(set) var isStopping = false
     private var bits: SeededGenerator
     private var pauses: SeededGenerator
 
@@ -93,6 +109,20 @@ final class ServerProcess: @unchecked Sendable {
         task?.cancel()
         // The service retains its host services, which retain this process.
         service = nil
+    }
+
+    /// Answers the requests under way. Reports those that do not end.
+    fileprivate func drain() async {
+        isStopping = true
+        task?.cancel()
+        // The time while it is frozen does not count.
+        for _ in 0..<120 where isAlive && requestCount > 0 {
+            await thaw()
+            await world.pause(1_000_000)
+        }
+        if isAlive, requestCount > 0 {
+            world.report(.service, "a server that stops leaves \(requestCount) requests unanswered", lane: machine.lane)
+        }
     }
 
     func freeze(microseconds: Int64) { frozenUntil = max(frozenUntil, world.scheduler.now + microseconds) }
@@ -158,9 +188,25 @@ struct ServerStore: ForwardingBackend, SynchronousReading {
     ) async throws(BackendError) -> Answer<Outcome> {
         let isLast = try await process.begin(operation, key)
         let result: Result<Answer<Outcome>, BackendError>
-        do throws(BackendError) { result = .success(try await call(base)) } catch { result = .failure(error) }
+        do throws(BackendError) {
+            result = .success(
+                try await process.world.storeFaults.perform(operation, key) { () async throws(BackendError) in
+                    try await call(base)
+                })
+        } catch {
+            result = .failure(error)
+        }
         try await process.finish(operation, key, isLast: isLast)
         return try result.get()
+    }
+
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        try await forward(.changes, nil) { (base) throws(BackendError) in
+            try process.world.storeFaults.check(cursor)
+            return try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        }
     }
 
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {

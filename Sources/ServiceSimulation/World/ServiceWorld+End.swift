@@ -1,3 +1,4 @@
+import Crypto
 import EntitlementSync
 import Entitlements
 import HTTPStorage
@@ -17,21 +18,28 @@ extension ServiceWorld {
         recorder.record(storeLane, .healed, 0, .healed)
         isCalm = true
         cluster?.heal()
+        let auditList = await auditList()
         for machine in machines {
             machine.clockOffset = scenario.servers[machine.index]
             machine.process?.pendingKill = nil
             machine.process?.continueAtOnce()
             machine.start()
         }
+        // A server that starts finishes the transfers that a killed program has begun.
+        if marks[.supportInterrupted] != nil {
+            machines[0].kill(restartAfter: nil)
+            machines[0].start()
+        }
         await pause(recovery * 1_000_000)
         await quiesce(atMost: 900)
         if workCount > 0 { report(.execution, "\(workCount) actions and messages do not end") }
         let rights = await finalRights()
-        if let rights { checkOwnership(rights) }
+        if let rights { audit.checkOwnership(rights) }
+        await checkConnections()
         do throws(BackendError) {
             try await checkStreams()
             try await checkErasures()
-            try await checkAuditList()
+            checkAuditList(try await readAuditList(), since: auditList)
         } catch {
             report(.service, "the store cannot be read at the end: \(error.kind)")
         }
@@ -60,6 +68,7 @@ extension ServiceWorld {
                 }
                 guard let life = audit.life(session.incarnation) else { continue }
                 rights.append((life, try await sales(of: session)))
+                try await checkGrantKey(of: session)
             } catch {
                 report(.service, "the account \(name) cannot be used after all faults: \(error)")
                 return nil
@@ -111,50 +120,50 @@ extension ServiceWorld {
     }
 
     private func entitlements(_ session: ServerSession) async throws -> JSON {
-        var request = HTTPRequest(
-            method: .get, scheme: "https", authority: "sync.example.com", path: "/v1/entitlements")
-        request.headerFields[.authorization] = "Bearer \(session.accessToken)"
+        try await get("/v1/entitlements", session.accessToken)
+    }
+
+    private func get(_ path: String, _ token: String?) async throws -> JSON {
+        var request = HTTPRequest(method: .get, scheme: "https", authority: "sync.example.com", path: path)
+        if let token { request.headerFields[.authorization] = "Bearer \(token)" }
         let answer = try await storeLink.send(request, body: [], timeout: .seconds(30), maximumByteCount: 1 << 20)
-        guard answer.response.status == .ok else { throw ScenarioError("status \(answer.response.status.code)") }
+        guard answer.response.status == .ok else {
+            throw ScenarioError("\(path) has the status \(answer.response.status.code)")
+        }
         return try JSON(parsing: answer.body)
     }
 
-    // MARK: purchases
-
-    private func checkOwnership(_ rights: [(life: Life, sales: Set<Int>)]) {
-        for sale in 0..<StoreDesk.saleCount {
-            let owners = rights.filter { $0.sales.contains(sale) }.map(\.life)
-            let names = owners.map(\.name).joined(separator: " and ")
-            if audit.refunds.contains(sale), !owners.isEmpty {
-                report(.ownership, "the refunded sale \(sale) counts for \(names)")
-            }
-            if scenario.ownership != .share, owners.count > 1 {
-                report(.ownership, "the sale \(sale) counts for \(names)")
-            }
-            guard !desk.isRefunded(sale) else { continue }
-            let entitled = rights.map(\.life).filter { life in
-                audit.recordings[sale]?.contains { $0.life === life } == true
-            }
-            // An account that has a sale takes it along when it is erased.
-            let isErased = audit.presentations[sale]?.contains { $0.erasureAsked != nil } == true
-            let isUnclear = isErased || audit.acts.contains { $0.sale == sale && !$0.isDone }
-            if let first = entitled.first, owners.isEmpty, !isUnclear {
-                report(.ownership, "the sale \(sale), recorded for \(first.name), counts for no account")
-            }
-            for life in entitled where scenario.ownership == .share && !owners.contains(where: { $0 === life }) {
-                report(.ownership, "the shared sale \(sale) does not count for \(life.name)")
-            }
-            checkFirstOwner(of: sale, owners)
+    /// Asks for a grant, which the audit checks, and compares its key with the published ones.
+    private func checkGrantKey(of session: ServerSession) async throws {
+        let grant = try await get("/v1/grants?device=last", session.accessToken)["grant"]?.string ?? ""
+        let keys = try await get(EntitlementService.keySetPath, nil)["keys"]?.elements ?? []
+        let check = GrantCheck(root: grantRoot.publicKey, server: Self.address)
+        // The audit has reported a grant that cannot be read.
+        guard let content = try? check.content(of: grant) else { return }
+        if !keys.contains(where: { $0["kid"]?.string == content.keyID }) {
+            report(.grants, "the key \(content.keyID) of a grant is not published")
         }
     }
 
-    /// Under `keepWithFirst`, a sale stays with the first account until that is erased or support moves it.
-    private func checkFirstOwner(of sale: Int, _ owners: [Life]) {
-        guard scenario.ownership == .keepWithFirst, !audit.acts.contains(where: { $0.sale == sale }),
-            let first = audit.recordings[sale]?.first?.life, first.erasureAsked == nil,
-            !owners.contains(where: { $0 === first })
-        else { return }
-        report(.ownership, "the sale \(sale) no longer counts for \(first.name), which had it first")
+    // MARK: streams
+
+    /// Every watcher whose session lives is connected.
+    private func checkConnections() async {
+        for watcher in watchers where !watcher.isConnected {
+            let device = watcher.device
+            do {
+                let token = try await device.clients().tokens.token() ?? ""
+                let account = try await get("/v1/accounts/self", token)
+                // The device of an erased account has nothing to follow.
+                guard let life = audit.life(account["incarnation"]?.string), life.erasureAsked == nil else { continue }
+                await pause(10_000_000)
+                guard !watcher.isConnected else { continue }
+                report(.streams, "a watcher of \(life.name) does not reconnect", lane: device.index)
+            } catch {
+                // The device is logged out.
+                continue
+            }
+        }
     }
 
     // MARK: the store
@@ -165,51 +174,95 @@ extension ServiceWorld {
                 audit.life(account.incarnation)?.erasureAsked == nil
             else { continue }
             let prefix = try LedgerKeys(account).prefix + "notes/"
-            for item in try await store.list(prefix: prefix, after: nil, limit: 1_000).outcome.items {
-                guard let last = audit.entries[item.key.text]?.lastDone, last > begun else { continue }
-                if watcher.versions[item.key.text] != .some("\(item.version)") {
-                    report(
-                        .streams, "a stream ends without the last version of \(item.key)", lane: watcher.device.index)
+            let items = try await store.list(prefix: prefix, after: nil, limit: 1_000).outcome.items
+            let present = Dictionary(uniqueKeysWithValues: items.map { ($0.key.text, "\($0.version)") })
+            for (key, history) in audit.entries.sorted(by: { $0.key < $1.key }) where key.hasPrefix(prefix) {
+                guard let last = history.lastDone, last > begun else { continue }
+                if (watcher.versions[key] ?? nil) != present[key] {
+                    report(.streams, "a stream ends without the last version of \(key)", lane: watcher.device.index)
                 }
             }
         }
     }
 
-    /// An erased life leaves its marker only.
+    /// An erased life leaves its marker, and its name in the records that its devices need. See Docs/Security.md.
     private func checkErasures() async throws(BackendError) {
         // A server that is suspended between the check of a token and a write, and killed after the write, may leave a
-        // value that only the operator can read. See Docs/Security.md.
-        let isExcused = marks[.frozen] != nil && (marks[.killed] ?? marks[.nightPassed]) != nil
-        for life in audit.lives where life.erasedAt != nil && !isExcused {
-            let account: Account
-            do { account = try Account(life.name, incarnation: life.incarnation) } catch { continue }
-            let keys = try LedgerKeys(account)
-            for item in try await store.list(prefix: keys.prefix, after: nil, limit: 1_000).outcome.items
-            where item.key != keys.ledger {
-                report(.erased, "\(item.key) is left of the erased account \(life.name)")
-            }
-            for item in try await store.list(prefix: "owners/", after: nil, limit: 1_000).outcome.items {
+        // value that only the operator can read.
+        let erased = audit.lives.filter { $0.erasedAt != nil && !$0.hasLostRequest }
+        guard !erased.isEmpty else { return }
+        var after: EntryKey?
+        repeat {
+            let page = try await store.list(prefix: "", after: after, limit: 1_000).outcome
+            for item in page.items {
                 guard case .found(let entry) = try await store.read(item.key, unless: nil).outcome else { continue }
-                if String(decoding: entry.value, as: UTF8.self).contains(life.incarnation) {
-                    report(.erased, "\(item.key) belongs to the erased account \(life.name)")
+                let text = item.key.text + " " + String(decoding: entry.value, as: UTF8.self)
+                for life in erased where text.contains(life.incarnation) && !mayRemain(item.key.text, of: life) {
+                    report(.erased, "\(item.key) names the erased account \(life.name)")
                 }
             }
-        }
+            after = page.next
+        } while after != nil
     }
 
-    private func checkAuditList() async throws(BackendError) {
-        if case .broken(let number, let reason) = try await AuditLog(store: store).verify() {
-            report(.auditList, "entry \(number) of the audit list: \(reason)")
-        }
-        var texts: [String] = []
+    private func mayRemain(_ key: String, of life: Life) -> Bool {
+        let name = LedgerKeys.escaped(life.name)
+        return key == "accounts/\(name)/\(life.incarnation)/ledger" || key == "accounts/\(name)/account"
+            || key == "server/accounts/\(name)"
+            || key.hasPrefix("server/sessions/\(name)/") || key.hasPrefix("server/erasures/\(name)/")
+            || key.hasPrefix("server/audit/")
+    }
+
+    /// The entries of the audit list in order; `nil` if the store fails.
+    private func auditList() async -> [[UInt8]]? {
+        do throws(BackendError) { return try await readAuditList() } catch { return nil }
+    }
+
+    private func readAuditList() async throws(BackendError) -> [[UInt8]] {
+        var entries: [[UInt8]] = []
         for item in try await store.list(prefix: "server/audit/", after: nil, limit: 1_000).outcome.items {
+            let digits = String(entries.count + 1)
+            let key = "server/audit/" + String(repeating: "0", count: 12 - digits.count) + digits
+            if item.key.text != key { report(.auditList, "\(key) is missing: the next entry is \(item.key)") }
             guard case .found(let entry) = try await store.read(item.key, unless: nil).outcome else { continue }
-            texts.append(String(decoding: entry.value, as: UTF8.self))
+            entries.append(entry.value)
         }
+        return entries
+    }
+
+    /// The list is a chain of digests, no entry changes, and each act of support is in it once.
+    private func checkAuditList(_ entries: [[UInt8]], since earlier: [[UInt8]]?) {
+        if let earlier, !entries.starts(with: earlier) { report(.auditList, "entries of the audit list have changed") }
+        var previous = String(repeating: "0", count: 64)
+        var transfers: Set<String> = []
+        for (index, bytes) in entries.enumerated() {
+            let entry = try? JSON(parsing: bytes)
+            if entry?["number"] != .number(Int64(index + 1)) || entry?["previous"]?.string != previous {
+                report(.auditList, "entry \(index + 1) of the audit list does not follow the one before it")
+            }
+            previous = GrantCheck.digest(bytes)
+            guard let entry, entry["act"]?.string == "transfer" else { continue }
+            let words = ["line", "account", "actor", "date", "detail"].map { entry[$0]?.string ?? "" }
+            if !transfers.insert(words.joined(separator: " ")).inserted {
+                report(.auditList, "a transfer is in the audit list twice: \(words.joined(separator: " "))")
+            }
+        }
+        let texts = entries.map { String(decoding: $0, as: UTF8.self) }
         for (index, act) in audit.acts.enumerated() {
             let count = texts.count { $0.contains("ticket \(index + 1).") }
-            if count > 1 || (act.isDone && count == 0) {
+            if count > 1 || (act.event.outcome == .recorded && count == 0) {
                 report(.auditList, "the act \(index + 1) of support is in the audit list \(count) times")
+            }
+        }
+        for (sale, history) in audit.sales.sorted(by: { $0.key < $1.key }) {
+            let entries = transfers.filter { $0.contains("/t\(sale) ") }
+            let moveCount = audit.moves[sale] ?? 0
+            if entries.count < moveCount {
+                report(.auditList, "the sale \(sale) moved \(moveCount) times, with \(entries.count) entries")
+            }
+            let restoreCount = history.events.count { $0.mayTake && !$0.isSupport && $0.outcome != .refused }
+            if entries.count(where: { $0.hasSuffix(" by a restore") }) > restoreCount {
+                report(.auditList, "\(restoreCount) restores moved the sale \(sale) \(entries.count) times")
             }
         }
     }

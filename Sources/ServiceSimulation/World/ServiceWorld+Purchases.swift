@@ -1,5 +1,6 @@
 import Entitlements
 import HTTPTypes
+import SyncCore
 import SyncProtocol
 import SyncService
 import SyncSimulation
@@ -29,9 +30,12 @@ extension ServiceWorld {
 
     /// Lets support record a sale, by a program beside the servers.
     func act(for name: String, _ sale: Int, isTransfer: Bool) async -> String {
-        let number = audit.didBeginAct(sale)
+        let number = audit.didBeginAct(sale, for: name, isTransfer: isTransfer)
+        let program = SupportProgram(base: store, world: self, operationCount: pendingInterruption)
+        pendingInterruption = nil
         let acts = SupportActs(
-            store: store, catalog: StoreDesk.catalog, ownership: configuration.ownership, host: clientHost)
+            store: subject.wrapStore(program), catalog: StoreDesk.catalog, ownership: configuration.ownership,
+            host: clientHost)
         let order = SupportActs.Order(
             account: name, act: "record", summary: "sale \(sale)", operatorName: "support", reason: "ticket \(number).",
             isTransfer: isTransfer)
@@ -44,8 +48,43 @@ extension ServiceWorld {
             reach(outcome.formerOwners.isEmpty ? .supportActed : .supportTransferred)
             return "recorded"
         } catch {
+            guard !program.isInterrupted else { return ClientDevice.failurePrefix + "interrupted" }
+            // An error of the store leaves the outcome open.
+            if error is SupportError { audit.didRefuseAct(number) }
             reach(.supportRefused)
-            return "refused"
+            return ClientDevice.failurePrefix + "refused"
+        }
+    }
+}
+
+/// The store as a program of support reaches it, which may be killed at any operation. Single-threaded.
+private final class SupportProgram: ForwardingBackend, @unchecked Sendable {
+    let base: any KeyValueBackend
+    private unowned let world: ServiceWorld
+    /// The number of operations until it is killed; `nil` if it is not.
+    private var operationCount: Int?
+    private(set) var isInterrupted = false
+
+    init(base: any KeyValueBackend, world: ServiceWorld, operationCount: Int?) {
+        (self.base, self.world, self.operationCount) = (base, world, operationCount)
+    }
+
+    func forward<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        if let count = operationCount {
+            operationCount = count - 1
+            if count == 0 {
+                isInterrupted = true
+                world.reach(.supportInterrupted)
+            }
+        }
+        guard !isInterrupted else {
+            throw BackendError(.cancelled, operation: operation, key: key, message: "simulated: support was killed")
+        }
+        return try await world.storeFaults.perform(operation, key) { () async throws(BackendError) in
+            try await call(base)
         }
     }
 }

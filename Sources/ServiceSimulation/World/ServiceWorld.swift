@@ -20,12 +20,15 @@ final class ServiceWorld: @unchecked Sendable {
     private(set) var machines: [ServerMachine] = []
     private(set) var devices: [ClientDevice] = []
     private(set) lazy var audit = ServiceAudit(world: self)
+    private(set) lazy var storeFaults = StoreFaults(world: self)
     /// The way of the store's notifications.
     private(set) lazy var storeLink = ClientLink(lane: storeLane, world: self)
     /// The knowledge of the owner of each name.
     var notebooks: [String: Notebook] = [:]
     private(set) var watchers: [StreamWatcher] = []
-    private let subject: SimulatedService.Subject
+    let subject: SimulatedService.Subject
+    /// The number of operations after which the next act of support is interrupted; `nil` for none.
+    var pendingInterruption: Int?
     private var clientBits: SeededGenerator
     private(set) var violations: [ServiceViolation] = []
     private(set) var marks: [ServiceMark: Int] = [:]
@@ -41,6 +44,9 @@ final class ServiceWorld: @unchecked Sendable {
     var isOver = false
 
     static let operatorToken = "operator-of-the-simulation"
+    /// The root key of grants, and their lifetime in days.
+    let grantRoot: Curve25519.Signing.PrivateKey
+    static let grantDays = 7
     static let address = "https://sync.example.com"
 
     init(_ scenario: ServiceScenario, subject: SimulatedService.Subject, isRecording: Bool) {
@@ -59,15 +65,22 @@ final class ServiceWorld: @unchecked Sendable {
                 setup, primary: memory, host: host, scheduler: scheduler, random: RandomSource(seed: scenario.seed))
         }
         store = cluster ?? memory
-        configuration = Self.configuration(of: scenario, StoreVerifier())
+        do {
+            grantRoot = try Curve25519.Signing.PrivateKey(rawRepresentation: [UInt8](repeating: 7, count: 32))
+        } catch {
+            preconditionFailure("the root key of the simulation is not valid: \(error)")
+        }
+        configuration = Self.configuration(of: scenario, StoreVerifier(), grantRoot)
         let count = scenario.devices.count
         for (index, offset) in scenario.servers.enumerated() {
             machines.append(ServerMachine(index, lane: count + index, clockOffset: offset, world: self))
         }
         cluster?.reach = { [unowned self] mark in
+            if mark == .formerPrimaryRefused { audit.didDisturbStore() }
             if let mark = ServiceMark(rawValue: mark.rawValue) { reach(mark) }
         }
         cluster?.didMove = { [unowned self] words in
+            audit.didDisturbStore()
             recorder.record(storeLane, .store, 0, .storeChanged(words))
         }
         for (index, name) in scenario.devices.enumerated() {
@@ -85,7 +98,7 @@ final class ServiceWorld: @unchecked Sendable {
     }
 
     private static func configuration(
-        of scenario: ServiceScenario, _ verifier: StoreVerifier
+        of scenario: ServiceScenario, _ verifier: StoreVerifier, _ root: Curve25519.Signing.PrivateKey
     ) -> ServiceConfiguration {
         var configuration = ServiceConfiguration(name: address, catalog: StoreDesk.catalog)
         configuration.operatorToken = operatorToken
@@ -93,9 +106,7 @@ final class ServiceWorld: @unchecked Sendable {
             ServiceConfiguration.Ownership(rawValue: scenario.ownership.rawValue) ?? .keepWithFirst
         configuration.policy = scenario.isVerified ? .verified : .trusted
         configuration.evidence.appStore = verifier
-        if let key = try? Curve25519.Signing.PrivateKey(rawRepresentation: [UInt8](repeating: 7, count: 32)) {
-            configuration.grants = GrantConfiguration(root: SigningKey(id: "root", key: key), days: 7)
-        }
+        configuration.grants = GrantConfiguration(root: SigningKey(id: "root", key: root), days: grantDays)
         return configuration
     }
 
@@ -193,7 +204,8 @@ extension ServiceWorld {
         spawn { [self] in
             defer { workCount -= 1 }
             let outcome = await perform(action)
-            recorder.record(lane, .ended, index, .ended(step: index, outcome, isFailure: false))
+            let isFailure = outcome.hasPrefix(ClientDevice.failurePrefix)
+            recorder.record(lane, .ended, index, .ended(step: index, outcome, isFailure: isFailure))
         }
     }
 
@@ -211,6 +223,8 @@ extension ServiceWorld {
         case .erase(let device): await devices[device].erase()
         case .write(let device, let key): await devices[device].write(key)
         case .read(let device, let key): await devices[device].read(key)
+        case .replace(let device, let key): await devices[device].replace(key)
+        case .delete(let device, let key): await devices[device].delete(key)
         case .tryOldCredentials(let device): await devices[device].tryOldCredentials()
         case .sync(let device): await devices[device].sync()
         case .buy(let device, let sale): await devices[device].buy(sale)
@@ -240,6 +254,11 @@ extension ServiceWorld {
         case .failOver(let count, let promotion):
             cluster?.failOver(afterWrites: count, promotion: promotion * 1_000)
         case .switchOver(let promotion): cluster?.switchOver(promotion: promotion * 1_000)
+        case .stop(let server, let pause): await machines[server].stop(restartAfter: pause * 1_000)
+        case .failStore(let perMille, let milliseconds):
+            storeFaults.begin(perMille: perMille, microseconds: milliseconds * 1_000)
+        case .expireCursors: try? await storeFaults.expireCursors()
+        case .interruptSupport(let count): pendingInterruption = count
         default: break
         }
         return "done"

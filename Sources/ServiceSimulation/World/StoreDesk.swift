@@ -31,6 +31,12 @@ final class StoreDesk: @unchecked Sendable {
 
     func isRefunded(_ sale: Int) -> Bool { refunded[sale] != nil }
 
+    /// Returns `true` if a server whose clock shows `time` (milliseconds since 1970 UTC) grants the sale to its owner.
+    func counts(_ sale: Int, at time: Int64) -> Bool {
+        guard let date = sold[sale], date <= time else { return false }
+        return refunded[sale].map { time < $0 } ?? true
+    }
+
     /// The store's statement about a sale, signed now: `t3 p3 DATE SIGNED REFUND`.
     func text(of sale: Int, at now: Int64) -> String {
         let date = sold[sale] ?? now

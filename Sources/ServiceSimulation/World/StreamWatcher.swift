@@ -33,49 +33,79 @@ final class StreamWatcher: @unchecked Sendable {
         }
     }
 
+    /// A request for events.
+    static func request(token: String, after lastEventID: String) -> HTTPRequest {
+        var request = HTTPRequest(
+            method: .get, scheme: "https", authority: "sync.example.com", path: "/v1/changes",
+            headerFields: [.accept: "text/event-stream", .authorization: "Bearer \(token)"])
+        if !lastEventID.isEmpty, let name = HTTPField.Name(WireFields.lastEventID) {
+            request.headerFields[name] = lastEventID
+        }
+        return request
+    }
+
     private func follow() async throws {
         let world = device.world
         let account = try await device.account()
         if account != self.account { (self.account, versions, begun, lastEventID) = (account, [:], nil, "") }
         let token = try await device.clients().tokens.token()
-        var request = HTTPRequest(
-            method: .get, scheme: "https", authority: "sync.example.com", path: "/v1/changes",
-            headerFields: [.accept: "text/event-stream", .authorization: "Bearer \(token ?? "")"])
-        if !lastEventID.isEmpty, let name = HTTPField.Name(WireFields.lastEventID) {
-            request.headerFields[name] = lastEventID
-            world.reach(.streamResumed)
-        }
+        if !lastEventID.isEmpty { world.reach(.streamResumed) }
+        let request = Self.request(token: token ?? "", after: lastEventID)
         let stream = try await device.link.stream(request, idleTimeout: .seconds(40))
         if stream.response.status == .unauthorized { _ = try await device.clients().tokens.token(refused: token) }
         guard stream.response.status == .ok else {
-            if stream.response.status == .gone { forget() }
+            if stream.response.status == .gone { expire() }
             return
         }
         isConnected = true
         if begun == nil { begun = world.scheduler.now }
-        var events = ServerSentEvents()
+        var events = StreamReader(token: token ?? "", world: world)
         for try await bytes in stream {
-            for event in try events.feed(bytes) { try handle(event) }
+            for event in try events.feed(bytes) { handle(event, events) }
             if !events.lastEventID.isEmpty { lastEventID = events.lastEventID }
             if isStopped { return }
+            // A device that has another account now reconnects with it.
+            if try await device.account() != account { return }
         }
         world.reach(.streamEnded)
     }
 
-    private func handle(_ event: ServerSentEvents.Event) throws {
-        if event.name == "expired" {
-            device.world.reach(.streamExpired)
-            forget()
-        }
-        guard event.name == "change" else { return }
-        let change = try JSON(parsing: Array(event.data.utf8))
-        guard let key = change["key"]?.string else { return }
-        versions[key] = .some(change["version"]?.string)
-        if let account, !key.hasPrefix("accounts/\(account.name ?? "")/") {
-            device.world.report(.isolation, "a stream of \(account.name ?? "") reports \(key)", lane: device.index)
-        }
+    private func handle(_ event: ServerSentEvents.Event, _ events: StreamReader) {
+        if event.name == "expired" { expire() }
+        guard let change = events.check(event) else { return }
+        versions[change.key] = .some(change.version)
+        guard let account, let prefix = try? LedgerKeys(account).prefix, !change.key.hasPrefix(prefix) else { return }
+        device.world.report(
+            .isolation, "a stream of \(account.name ?? "") reports \(change.key)", lane: device.index)
     }
 
     /// Starts over: earlier changes are unknown.
-    private func forget() { (versions, begun, lastEventID) = ([:], nil, "") }
+    private func expire() {
+        device.world.reach(.streamExpired)
+        (versions, begun, lastEventID) = ([:], nil, "")
+    }
+}
+
+/// Parses a stream of events, and checks that none follows the end of its session.
+struct StreamReader {
+    let token: String
+    unowned let world: ServiceWorld
+    private var events = ServerSentEvents()
+
+    init(token: String, world: ServiceWorld) { (self.token, self.world) = (token, world) }
+
+    var lastEventID: String { events.lastEventID }
+
+    mutating func feed(_ bytes: [UInt8]) throws -> [ServerSentEvents.Event] { try events.feed(bytes) }
+
+    /// The key and the version of a change; `nil` for any other event.
+    @discardableResult
+    func check(_ event: ServerSentEvents.Event) -> (key: String, version: String?)? {
+        guard event.name == "change", let change = try? JSON(parsing: Array(event.data.utf8)),
+            let key = change["key"]?.string
+        else { return nil }
+        let version = change["version"]?.string
+        world.audit.didStream(token, key, version)
+        return (key, version)
+    }
 }

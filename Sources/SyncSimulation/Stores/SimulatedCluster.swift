@@ -31,7 +31,7 @@ package final class SimulatedCluster: KeyValueBackend, @unchecked Sendable {
     /// The number of connections, which take turns.
     private static let connectionCount = 4
     /// True while no node accepts requests.
-    private(set) var isPromoting = false
+    package private(set) var isPromoting = false
     /// The number of failovers, and of times that the contents were replaced.
     private var epoch = 0
     /// True once faults are over.
