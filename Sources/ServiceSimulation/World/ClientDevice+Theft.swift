@@ -25,8 +25,8 @@ extension ClientDevice {
         return stolen
     }
 
-    /// Reads, writes, asks and follows with an access token: the entries of its own life, of the latest one of the name,
-    /// and of another account, and the server ledger.
+    /// Reads, writes, asks and follows with an access token. The keys are those of its own life, of the latest life of
+    /// the name, and of another account.
     private func use(_ tokens: IssuedTokens) async {
         let access = tokens.access
         let latest = world.audit.lives.last { ServiceAudit.folded($0.name) == ServiceAudit.folded(name) }
