@@ -51,14 +51,3 @@ struct ChangingValues: ForwardingBackend {
             Array(change(String(decoding: value, as: UTF8.self)).utf8), to: key, if: precondition)
     }
 }
-
-/// A store that fails to read some keys.
-struct FailingReads: ForwardingBackend {
-    let base: any KeyValueBackend
-    let fails: @Sendable (EntryKey) -> Bool
-
-    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        guard !fails(key) else { throw BackendError(.unavailable, operation: .read, key: key, message: "it fails") }
-        return try await base.read(key, unless: knownVersion)
-    }
-}
