@@ -28,23 +28,23 @@ extension ServiceAudit {
     func didPresent(_ delivery: Delivery) {
         guard let life = chain(of: delivery)?.life else { return }
         let isRestore = delivery.body?["restore"] == .bool(true)
-        for item in delivery.body?["evidence"]?.elements ?? [] {
-            guard let sale = StoreDesk.sale(of: item["jws"]?.string ?? "") else { continue }
+        for (index, item) in (delivery.body?["evidence"]?.elements ?? []).enumerated() {
+            guard let sale = StoreDesk.sale(of: item["jws"]?.string ?? ""), sale < StoreDesk.saleCount else { continue }
             let event = OwnershipEvent(
                 of: life, name: Self.folded(life.name), at: now,
                 mayTake: isRestore && world.scenario.ownership == .transfer)
             sales[sale, default: SaleHistory()].add(event)
-            presented[delivery.id, default: []].append((sale, event))
+            presented[delivery.id, default: []].append((index, sale, event))
         }
     }
 
     /// Called when a request with statements about sales was answered.
     func didRecord(_ delivery: Delivery, _ status: Int, _ body: JSON?) {
         guard let events = presented.removeValue(forKey: delivery.id) else { return }
-        if (400..<500).contains(status) { for (_, event) in events { event.end(.refused, at: now) } }
+        if (400..<500).contains(status) { for (_, _, event) in events { event.end(.refused, at: now) } }
         let (items, results) = (delivery.body?["evidence"]?.elements ?? [], body?["results"]?.elements ?? [])
-        guard status == 200, items.count == results.count, items.count == events.count else { return }
-        for (index, (sale, event)) in events.enumerated() {
+        guard status == 200, items.count == results.count else { return }
+        for (index, sale, event) in events {
             if let facts = results[index]["facts"]?.elements, !facts.isEmpty, let life = event.life {
                 world.reach(.evidenceRecorded)
                 event.end(.recorded, at: now)
@@ -159,7 +159,7 @@ extension ServiceAudit {
 
     /// Checks the sales that count for each account at the end.
     func checkOwnership(_ rights: [(life: Life, sales: Set<Int>)]) {
-        for (sale, history) in sales.sorted(by: { $0.key < $1.key }) {
+        for (sale, history) in sales.sorted(by: { $0.key < $1.key }) where sale < StoreDesk.saleCount {
             let owners = rights.filter { $0.sales.contains(sale) }.map(\.life)
             let names = owners.map(\.name).joined(separator: " and ")
             if history.refunded != nil, !owners.isEmpty {

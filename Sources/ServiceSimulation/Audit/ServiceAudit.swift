@@ -29,8 +29,9 @@ final class ServiceAudit {
     private(set) var entries: [String: EntryHistory] = [:]
     /// The requests and acts about each sale.
     var sales: [Int: SaleHistory] = [:]
-    /// The sales in each request that is not answered yet, by the number of its arrival.
-    var presented: [Int: [(sale: Int, event: OwnershipEvent)]] = [:]
+    /// The sales in each request that is not answered yet, by the number of its arrival, each with the index of its
+    /// statement.
+    var presented: [Int: [(index: Int, sale: Int, event: OwnershipEvent)]] = [:]
     /// The lives whose devices may have written each sale into a ledger that counts.
     var claimants: [Int: [Life]] = [:]
     /// The last account of each sale that an answer has confirmed, with the time of the answer.
