@@ -145,20 +145,21 @@ extension ServiceAudit {
     private func didRecover(_ delivery: Delivery, _ own: Chain) {
         let code = delivery.text("recovery_code") ?? ""
         checkUse(of: code, "a recovery code")
-        if let known = recoveryCodes[code], known.life === own.life, known.ended.map({ delivery.arrival <= $0 }) ?? true
-        {
-            endCodes(of: own.life, issuedBefore: delivery.arrival)
-        } else {
+        let isValid = recoveryCodes[code].map { known in
+            known.life === own.life && known.ended.map { delivery.arrival <= $0 } ?? true
+        }
+        if isValid != true {
             report(.revocation, "\(describe(delivery)) recovered \(own.life.name) with a code that is not valid")
         }
         didSetPassword(delivery.text("new_password") ?? "", of: own.life, in: delivery, "a recovery", except: own)
     }
 
-    /// Ends the passwords and the sessions from before the request that set `new`.
+    /// Ends the passwords, the sessions and the recovery codes from before the request that set `new`.
     private func didSetPassword(
         _ new: String, of life: Life, in delivery: Delivery, _ reason: String, except own: Chain
     ) {
         endChains(of: life, issuedBefore: delivery.arrival, except: own, reason)
+        endCodes(of: life, issuedBefore: delivery.arrival)
         let name = Self.folded(life.name)
         for (password, known) in passwords where password != new && known.name == name && known.ended == nil {
             guard known.introduced < delivery.arrival, known.life.map({ $0 === life }) ?? true else { continue }

@@ -168,6 +168,7 @@ extension ClientDevice {
                 if error.mayHaveHappened { notebook.candidates.append(new) }
                 throw error
             }
+            notebook.formerCodes += notebook.codes
             notebook.codes = []
             settle(new)
             world.reach(.passwordChanged)

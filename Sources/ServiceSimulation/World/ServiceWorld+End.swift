@@ -39,7 +39,7 @@ extension ServiceWorld {
         do throws(BackendError) {
             try await checkStreams()
             try await checkErasures()
-            checkAuditList(try await readAuditList(), since: auditList)
+            checkAuditList(try await readAuditList(), since: auditList, rights)
         } catch {
             report(.service, "the store cannot be read at the end: \(error.kind)")
         }
@@ -230,8 +230,18 @@ extension ServiceWorld {
         return entries
     }
 
+    /// Returns `true` if an account has a sale only because of an act whose program was killed.
+    private func hasOnly(_ act: (sale: Int, event: OwnershipEvent), _ right: (life: Life, sales: Set<Int>)) -> Bool {
+        guard scenario.isVerified, act.event.outcome == .unknown, right.sales.contains(act.sale) else { return false }
+        let name = ServiceAudit.folded(right.life.name)
+        let events = audit.sales[act.sale]?.events.filter { $0.name == name && $0.outcome != .refused } ?? []
+        return act.event.name == name && events.count == 1
+    }
+
     /// The list is a chain of digests, no entry changes, and each act of support is in it once.
-    private func checkAuditList(_ entries: [[UInt8]], since earlier: [[UInt8]]?) {
+    private func checkAuditList(
+        _ entries: [[UInt8]], since earlier: [[UInt8]]?, _ rights: [(life: Life, sales: Set<Int>)]?
+    ) {
         if let earlier, !entries.starts(with: earlier) { report(.auditList, "entries of the audit list have changed") }
         var previous = String(repeating: "0", count: 64)
         var transfers: Set<String> = []
@@ -250,7 +260,8 @@ extension ServiceWorld {
         let texts = entries.map { String(decoding: $0, as: UTF8.self) }
         for (index, act) in audit.acts.enumerated() {
             let count = texts.count { $0.contains("ticket \(index + 1).") }
-            if count > 1 || (act.event.outcome == .recorded && count == 0) {
+            let isDone = act.event.outcome == .recorded || rights?.contains { hasOnly(act, $0) } == true
+            if count > 1 || (isDone && count == 0) {
                 report(.auditList, "the act \(index + 1) of support is in the audit list \(count) times")
             }
         }
