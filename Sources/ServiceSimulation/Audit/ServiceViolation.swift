@@ -25,6 +25,14 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         case streams
         /// The audit list has each act of support once, and verifies.
         case auditList
+        /// Paid time and units equal the store's sales, whatever the order in which the servers learnt of them.
+        case paidTime
+        /// Nothing that no store has signed is recorded.
+        case evidence
+        /// N servers together keep to N times each limit.
+        case limits
+        /// A content session opens what its account has bought, and ends in time.
+        case content
         /// No response has the status 500, and after all faults every account can be used.
         case service
         /// All jobs run on the simulation's executor, and the run ends.
@@ -58,6 +66,12 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     // Purchases.
     case evidenceRecorded, evidenceOfAnother, evidenceTransferred, evidenceShared, notificationRecorded
     case refundRecorded, supportActed, supportTransferred, supportRefused, grantIssued
+    case seasonsAdded, renewalsAdded, refundReversed, unitsSpent, ownerNamed, notificationRepeated
+    case claimReported, claimCounts
+    case forgeryRefused, caughtUp, formerPresented
+    // Limits, content and configurations.
+    case accountLimited, quotaReached, contentSessionIssued, contentOpened, contentRefused, contentSessionExpired
+    case reconfigured
     // Streams.
     case streamResumed, streamExpired, streamEnded
     // Added later.

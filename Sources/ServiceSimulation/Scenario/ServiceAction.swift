@@ -56,6 +56,28 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     case expireCursors
     /// Kills the next act of support at one of its operations on the store.
     case interruptSupport(afterOperations: Int)
+    /// Records a sale on the device without evidence, and sends it with the next sync.
+    case report(device: Int, sale: Int)
+    /// Names the account in a sale that is still to be made, by a token of the account.
+    case nameOwner(device: Int, sale: Int)
+    /// The store reverses a refund and notifies the server.
+    case reverseRefund(sale: Int)
+    /// Sends statements about a sale that no store has signed.
+    case forge(device: Int, sale: Int)
+    /// Spends a unit. Equal numbers are one spend.
+    case use(device: Int, spend: Int)
+    /// Asks for a content session, and opens paths with it and with the former ones.
+    case openContent(device: Int)
+    /// Writes many entries without a pause.
+    case flood(device: Int, count: Int)
+    /// Sends many wrong passwords, one after another or all at once.
+    case guessOften(device: Int, count: Int, isParallel: Bool)
+    /// Sends the first statement of the store about a sale, from before a refund.
+    case presentFormer(device: Int, sale: Int)
+    /// A program beside the servers asks the store for the last statements about all sales, and records them.
+    case catchUp
+    /// Starts a server again with the later configuration of the scenario.
+    case reconfigure(server: Int)
 
     /// The devices that take part.
     var devices: [Int] {
@@ -65,11 +87,13 @@ package enum ServiceAction: Codable, Hashable, Sendable {
             .erase(let device), .write(let device, _), .read(let device, _), .tryOldCredentials(let device),
             .replace(let device, _), .delete(let device, _),
             .sync(let device), .buy(let device, _), .present(let device, _, _), .support(let device, _, _),
-            .watch(let device), .grant(let device):
+            .watch(let device), .grant(let device), .report(let device, _), .nameOwner(let device, _),
+            .forge(let device, _), .use(let device, _), .openContent(let device), .flood(let device, _),
+            .guessOften(let device, _, _), .presentFormer(let device, _):
             [device]
         case .approve(let device, let approver): [device, approver]
-        case .notify, .refund, .kill, .freeze, .moveClock, .rotateKeys, .failOver, .switchOver, .stop, .failStore,
-            .expireCursors, .interruptSupport:
+        case .notify, .refund, .reverseRefund, .catchUp, .kill, .freeze, .moveClock, .rotateKeys, .failOver,
+            .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport:
             []
         }
     }
@@ -77,7 +101,20 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     /// The server that the action disturbs.
     var server: Int? {
         switch self {
-        case .kill(let server, _, _), .freeze(let server, _), .moveClock(let server, _), .stop(let server, _): server
+        case .kill(let server, _, _), .freeze(let server, _), .moveClock(let server, _), .reconfigure(let server),
+            .stop(let server, _):
+            server
+        default: nil
+        }
+    }
+
+    /// The sale that the action is about.
+    var sale: Int? {
+        switch self {
+        case .buy(_, let sale), .present(_, let sale, _), .notify(let sale), .refund(let sale),
+            .support(_, let sale, _), .report(_, let sale), .nameOwner(_, let sale), .reverseRefund(let sale),
+            .forge(_, let sale), .presentFormer(_, let sale):
+            sale
         default: nil
         }
     }
@@ -92,6 +129,7 @@ package enum ServiceAction: Codable, Hashable, Sendable {
         case .freeze(_, let milliseconds): .freeze(server: server - 1, milliseconds: milliseconds)
         case .moveClock(_, let milliseconds): .moveClock(server: server - 1, milliseconds: milliseconds)
         case .stop(_, let pause): .stop(server: server - 1, pause: pause)
+        case .reconfigure: .reconfigure(server: server - 1)
         default: self
         }
     }

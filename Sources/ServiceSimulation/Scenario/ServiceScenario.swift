@@ -23,6 +23,11 @@ package struct ServiceScenario: Codable, Hashable, Sendable {
     package var devices: [String]
     /// The rates of faults between devices and servers.
     package var link: LinkRates
+    /// Limits below the defaults; `nil` for the defaults.
+    package var limits: AccountLimits?
+    /// The configuration with which servers start again after ``ServiceAction/reconfigure(server:)``, and all of them
+    /// before the last checks; `nil` for the first one.
+    package var later: LaterConfiguration?
     /// The actions, in ascending order of time. The servers are stopped in pauses of more than ten minutes.
     package var steps: [ServiceStep]
 
@@ -60,9 +65,9 @@ package struct ServiceScenario: Codable, Hashable, Sendable {
             guard step.action.devices.allSatisfy(devices.indices.contains) else {
                 throw ScenarioError("impossible: \(step.action)")
             }
-            guard step.action.server.map(servers.indices.contains) ?? true else {
-                throw ScenarioError("impossible: \(step.action)")
-            }
+            guard step.action.server.map(servers.indices.contains) ?? true,
+                step.action.sale.map(StoreDesk.articles.indices.contains) ?? true
+            else { throw ScenarioError("impossible: \(step.action)") }
         }
     }
 }
@@ -92,6 +97,33 @@ package struct LinkRates: Codable, Hashable, Sendable {
 
     /// A link without faults.
     package init() {}
+}
+
+/// The limits of an account at one server.
+package struct AccountLimits: Codable, Hashable, Sendable {
+    /// The sustained number of requests that may change something, and the number of them at once.
+    package var writesPerSecond: Double
+    package var writeBurst: Int
+    /// Keys beside the ledger.
+    package var keys: Int
+
+    /// Limits of requests that may change something, and of keys.
+    package init(writesPerSecond: Double, writeBurst: Int, keys: Int) {
+        (self.writesPerSecond, self.writeBurst, self.keys) = (writesPerSecond, writeBurst, keys)
+    }
+}
+
+/// A configuration that servers get one after another.
+package struct LaterConfiguration: Codable, Hashable, Sendable {
+    /// True for the policy `verified`.
+    package var isVerified: Bool
+    /// The number of months by which season passes that are recorded from then on are longer.
+    package var extraMonths: Int64
+
+    /// A configuration with a policy and a catalogue.
+    package init(isVerified: Bool, extraMonths: Int64) {
+        (self.isVerified, self.extraMonths) = (isVerified, extraMonths)
+    }
 }
 
 /// A scheduled action.

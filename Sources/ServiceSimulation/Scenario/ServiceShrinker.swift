@@ -47,6 +47,8 @@ extension ShrinkSearch<ServiceScenario, ServiceViolation> {
         }
         tries { $0.ownership = .keepWithFirst }
         tries { $0.isVerified = true }
+        tries { $0.limits = nil }
+        tries { $0.later = nil }
         for index in best.servers.indices { tries { $0.servers[index] = 0 } }
         for index in best.servers.indices.reversed() where best.servers.count > 1 {
             tries { $0.removeServer(index) }

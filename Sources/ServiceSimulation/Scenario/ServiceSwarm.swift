@@ -12,7 +12,8 @@ package struct ServiceSwarm: Sendable {
         var generator = ServiceScenarioGenerator(seed: seed)
         var scenario = generator.draw()
         scenario.addDisturbances()
-        return scenario
+        var trade = TradeGenerator(seed: seed, scenario)
+        return trade.draw()
     }
 }
 

@@ -14,6 +14,8 @@ final class ClientDevice: @unchecked Sendable {
     private var known: (client: AccountClient, tokens: SessionTokens, remote: HTTPBackend)?
     private var opened: EntitlementStore?
     private var entryCount = 0
+    /// All content sessions so far, the oldest one first.
+    var contentSessions: [String] = []
 
     init(_ index: Int, name: String, world: ServiceWorld) {
         (self.index, self.name, self.world) = (index, name, world)
@@ -303,7 +305,7 @@ extension ClientDevice {
     }
 
     /// The device's store, which is opened at its first use.
-    private func entitlements() async throws -> EntitlementStore {
+    func entitlements() async throws -> EntitlementStore {
         if let opened { return opened }
         let remote = try clients().remote
         let store = try await EntitlementStore(

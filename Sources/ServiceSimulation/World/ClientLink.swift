@@ -111,6 +111,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 process.requestCount += 1
                 defer { process.requestCount -= 1 }
                 world.audit.didArrive(delivery)
+                world.didArrive(delivery)
                 let fast = service.fastRead(request, peer: peer)
                 if fast != nil { world.reach(.fastRead) }
                 var response: ServiceResponse
@@ -127,6 +128,7 @@ final class ClientLink: HTTPStreamingTransport, @unchecked Sendable {
                 }
                 response = world.changeResponse(delivery, response)
                 world.audit.didAnswer(delivery, response)
+                world.didAnswer(delivery, request, response, lane: lane)
                 Self.answer(response, faults, random, number, from: process, to: lane, reply)
             }
         }

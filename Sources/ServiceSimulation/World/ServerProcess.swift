@@ -11,6 +11,8 @@ final class ServerMachine: @unchecked Sendable {
     /// The error of its wall clock, in milliseconds.
     var clockOffset: Int64
     private(set) var process: ServerProcess?
+    /// True once it runs with the later configuration.
+    private(set) var isReconfigured = false
     private var launchCount = 0
 
     init(_ index: Int, lane: Int, clockOffset: Int64, world: ServiceWorld) {
@@ -25,8 +27,16 @@ final class ServerMachine: @unchecked Sendable {
         launchCount += 1
         let process = ServerProcess(on: self, launch: launchCount)
         self.process = process
+        world.limits.didStartServer()
         world.recorder.record(lane, .started, launchCount, .started(process: launchCount))
         process.task = world.spawn { await process.live() }
+    }
+
+    /// Starts the process again with the later configuration.
+    func reconfigure() {
+        guard !isReconfigured else { return }
+        isReconfigured = true
+        kill(restartAfter: 1_000_000)
     }
 
     /// Kills the process, and starts another one after this many microseconds; `nil` for none.
@@ -93,7 +103,8 @@ final class ServerProcess: @unchecked Sendable {
             do throws(BackendError) {
                 let service = try await EntitlementService(
                     world.wrapStore(ServerStore(process: self, base: world.store)),
-                    configuration: world.configuration, passwords: SlowPasswords(process: self), host: host,
+                    configuration: machine.isReconfigured ? world.laterConfiguration : world.configuration,
+                    passwords: SlowPasswords(process: self), host: host,
                     onError: { _ in })
                 if isAlive { self.service = service }
             } catch {

@@ -23,6 +23,7 @@ extension ServiceWorld {
             machine.clockOffset = scenario.servers[machine.index]
             machine.process?.pendingKill = nil
             machine.process?.continueAtOnce()
+            if marks[.reconfigured] != nil { machine.reconfigure() }
             machine.start()
         }
         // A server that starts finishes the transfers that a killed program has begun.
@@ -33,8 +34,12 @@ extension ServiceWorld {
         await pause(recovery * 1_000_000)
         await quiesce(atMost: 900)
         if workCount > 0 { report(.execution, "\(workCount) actions and messages do not end") }
+        await paidTime.repeatNotifications()
         let rights = await finalRights()
-        if let rights { audit.checkOwnership(rights) }
+        if let rights {
+            audit.checkOwnership(rights)
+            paidTime.check(rights.map(\.life))
+        }
         await checkConnections()
         do throws(BackendError) {
             try await checkStreams()

@@ -28,6 +28,31 @@ extension ServiceWorld {
         return await notify(sale)
     }
 
+    func reverseRefund(_ sale: Int) async -> String {
+        guard sale >= StoreDesk.saleCount, desk.isRefunded(sale) else { return "not refunded" }
+        desk.reinstate(sale)
+        return await notify(sale)
+    }
+
+    /// Records the store's present statements about all sales, as `syncd notifications catch-up` does.
+    func catchUp() async -> String {
+        do {
+            let intake = try await NotificationIntake(
+                store, machines.contains(where: \.isReconfigured) ? laterConfiguration : configuration,
+                host: clientHost, onError: { _ in })
+            for sale in desk.sold.keys.sorted() {
+                let text = desk.text(of: sale, at: scheduler.trueTime)
+                let outcome = try await intake.receive(signedTransaction: text)
+                guard outcome == .recorded || outcome == .parked else { return "\(outcome)" }
+                paidTime.didConfirm(text)
+                reach(.caughtUp)
+            }
+            return "recorded"
+        } catch {
+            return "failed"
+        }
+    }
+
     /// Lets support record a sale, by a program beside the servers.
     func act(for name: String, _ sale: Int, isTransfer: Bool) async -> String {
         let number = audit.didBeginAct(sale, for: name, isTransfer: isTransfer)

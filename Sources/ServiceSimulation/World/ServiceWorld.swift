@@ -16,11 +16,17 @@ final class ServiceWorld: @unchecked Sendable {
     let store: any KeyValueBackend
     let cluster: SimulatedCluster?
     let configuration: ServiceConfiguration
+    /// The configuration of servers that were started with ``ServiceAction/reconfigure(server:)``.
+    let laterConfiguration: ServiceConfiguration
     let desk = StoreDesk()
     private(set) var machines: [ServerMachine] = []
     private(set) var devices: [ClientDevice] = []
     private(set) lazy var audit = ServiceAudit(world: self)
     private(set) lazy var storeFaults = StoreFaults(world: self)
+    private(set) lazy var paidTime = PaidTimeAudit(world: self)
+    private(set) lazy var limits = LimitAudit(world: self)
+    private(set) lazy var content = ContentAudit(world: self)
+    var holders = TokenHolders()
     /// The way of the store's notifications.
     private(set) lazy var storeLink = ClientLink(lane: storeLane, world: self)
     /// The knowledge of the owner of each name.
@@ -71,6 +77,12 @@ final class ServiceWorld: @unchecked Sendable {
             preconditionFailure("the root key of the simulation is not valid: \(error)")
         }
         configuration = Self.configuration(of: scenario, StoreVerifier(), grantRoot)
+        var later = configuration
+        if let change = scenario.later {
+            later.policy = change.isVerified ? .verified : .trusted
+            later.catalog = StoreDesk.catalog(extraMonths: change.extraMonths)
+        }
+        laterConfiguration = later
         let count = scenario.devices.count
         for (index, offset) in scenario.servers.enumerated() {
             machines.append(ServerMachine(index, lane: count + index, clockOffset: offset, world: self))
@@ -107,6 +119,11 @@ final class ServiceWorld: @unchecked Sendable {
         configuration.policy = scenario.isVerified ? .verified : .trusted
         configuration.evidence.appStore = verifier
         configuration.grants = GrantConfiguration(root: SigningKey(id: "root", key: root), days: grantDays)
+        if let limits = scenario.limits {
+            configuration.callerLimits.accountWrites = Rate(
+                perSecond: limits.writesPerSecond, burst: limits.writeBurst)
+            configuration.callerLimits.accountKeys = limits.keys
+        }
         return configuration
     }
 
@@ -234,6 +251,17 @@ extension ServiceWorld {
         case .support(let device, let sale, let isTransfer):
             await act(for: devices[device].name, sale, isTransfer: isTransfer)
         case .grant(let device): await devices[device].askForGrant()
+        case .report(let device, let sale): await devices[device].report(sale)
+        case .nameOwner(let device, let sale): await devices[device].nameOwner(of: sale)
+        case .reverseRefund(let sale): await reverseRefund(sale)
+        case .forge(let device, let sale): await devices[device].forge(sale)
+        case .use(let device, let spend): await devices[device].use(spend)
+        case .openContent(let device): await devices[device].openContent()
+        case .flood(let device, let count): await devices[device].flood(count: count)
+        case .guessOften(let device, let count, let isParallel):
+            await devices[device].guessOften(count: count, isParallel: isParallel)
+        case .presentFormer(let device, let sale): await devices[device].presentFormer(sale)
+        case .catchUp: await catchUp()
         default: await disturb(action)
         }
     }
@@ -250,6 +278,9 @@ extension ServiceWorld {
             let machine = machines[server]
             machine.clockOffset = min(100_000, machine.clockOffset + milliseconds)
             recorder.record(machine.lane, .clock, 0, .clockMoved(by: milliseconds))
+        case .reconfigure(let server):
+            reach(.reconfigured)
+            machines[server].reconfigure()
         case .rotateKeys(let removesFormer): await rotateKeys(removesFormer: removesFormer)
         case .failOver(let count, let promotion):
             cluster?.failOver(afterWrites: count, promotion: promotion * 1_000)

@@ -41,7 +41,7 @@ extension SeededGenerator {
         return range.lowerBound &+ Int64(bitPattern: product.high)
     }
     /// One of `elements`, of which there must be at least one.
-    mutating func pick<Element>(_ elements: [Element]) -> Element {
+    package mutating func pick<Element>(_ elements: [Element]) -> Element {
         elements[Int(pick(0...Int64(elements.count - 1)))]
     }
 }

@@ -1,5 +1,5 @@
 /// The Gregorian calendar in UTC. It counts years and months one by one, so that its correctness is evident.
-enum ModelCalendar {
+package enum ModelCalendar {
     /// 0001-01-01T00:00:00.000Z. Earlier dates are clamped to it.
     static let earliest: Int64 = -62_135_596_800_000
     /// 9999-12-31T23:59:59.999Z. Later dates and sums are clamped to it.
@@ -12,7 +12,7 @@ enum ModelCalendar {
     /// Adds months to `milliseconds` (since 1970 UTC) at the same time of day, then days and seconds.
     ///
     /// A day that the month does not have becomes 00:00 of the day after the month's last.
-    static func add(months: Int64 = 0, days: Int64 = 0, seconds: Int64 = 0, to milliseconds: Int64) -> Int64 {
+    package static func add(months: Int64 = 0, days: Int64 = 0, seconds: Int64 = 0, to milliseconds: Int64) -> Int64 {
         var (year, month, day, timeOfDay) = date(of: milliseconds)
         var rest = months
         while rest >= 12, year <= 9999 { (year, rest) = (year + 1, rest - 12) }

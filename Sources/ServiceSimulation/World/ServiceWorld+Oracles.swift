@@ -1,0 +1,34 @@
+import Entitlements
+import HTTPTypes
+import SyncService
+
+extension ServiceWorld {
+    /// Passes a request that arrives at a server to the oracles.
+    func didArrive(_ delivery: Delivery) {
+        paidTime.didArrive(delivery, from: holders.holder(of: delivery))
+    }
+
+    /// Passes an answer of a server to the oracles.
+    ///
+    /// - Parameter lane: The lane of the client.
+    func didAnswer(_ delivery: Delivery, _ request: HTTPRequest, _ response: ServiceResponse, lane: Int) {
+        var body: JSON?
+        if case .bytes(let bytes) = response.body, bytes.first == UInt8(ascii: "{") { body = try? JSON(parsing: bytes) }
+        holders.didAnswer(body)
+        let (status, holder) = (response.head.status.code, holders.holder(of: delivery))
+        paidTime.didAnswer(delivery, from: holder, status, body)
+        limits.didAnswer(delivery, from: holder, lane: lane, status, body)
+        content.didAnswer(delivery, request, from: holder, status, body)
+    }
+
+    /// The numbers of months by which season passes may be longer than in the first catalogue.
+    var extraMonths: Set<Int64> {
+        let later = marks[.reconfigured] == nil ? nil : scenario.later?.extraMonths
+        return Set([0, later ?? 0])
+    }
+
+    /// True if no server ever believed its clients.
+    var isAlwaysVerified: Bool {
+        scenario.isVerified && (marks[.reconfigured] == nil || scenario.later?.isVerified != false)
+    }
+}
