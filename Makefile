@@ -77,7 +77,7 @@ move: release ## Move a store with ACCOUNTS accounts from SQLite to PostgreSQL w
 	.ci/move --syncd .build/release/syncd --accounts $(ACCOUNTS) \
 		--crowd "$$(swift build $(BENCHMARKS) --show-bin-path)/crowd"
 
-mutants: setup ## Insert one deliberate bug at a time into the engine; the simulation must detect each
+mutants: setup ## Insert one deliberate bug at a time into the engine and the servers; the simulation must detect each
 	.ci/mutants
 
 nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
