@@ -170,7 +170,7 @@ struct TradeSimulationTests {
                 ? Self.changing(response, to: .noContent) : response
         }
         #expect(oracles.contains(.limits))
-        let guesses = violated(timed(.guessOften(device: 0, count: 40, isParallel: false))) { path, response in
+        let guesses = violated(timed(.guessOften(device: 0, count: 60, isParallel: false))) { path, response in
             guard path == "/v1/sessions", response.head.status.code == 429 else { return response }
             return Self.changing(response, to: .badRequest, body: #"{"error": "invalid_grant"}"#)
         }

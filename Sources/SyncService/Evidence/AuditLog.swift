@@ -60,11 +60,21 @@ package struct AuditLog: Sendable {
 
     /// Appends an entry. Several processes may append at the same time.
     ///
+    /// - Parameter start: The number after which an equal entry may be in the list already. Nothing is appended then.
+    ///   `nil` for an act that was not begun before.
     /// - Returns: The entry with its number.
     @discardableResult
-    package func append(_ entry: Entry) async throws(BackendError) -> Entry {
+    package func append(_ entry: Entry, unlessAfter start: Int? = nil) async throws(BackendError) -> Entry {
         var last = try await lastNumber()
+        var checked = start ?? .max
         for _ in 0..<1_000 {
+            while checked < last {
+                checked += 1
+                guard let held = try await records.read(try Self.key(of: checked), as: Entry.self)?.value else { continue }
+                var known = held
+                (known.number, known.previous) = (entry.number, entry.previous)
+                if known == entry { return held }
+            }
             var entry = entry
             entry.previous = Self.start
             if last > 0 { entry.previous = text(of: try await bytes(of: last)) }
@@ -134,7 +144,7 @@ package struct AuditLog: Sendable {
 
     /// The number of the last entry; 0 for an empty list. Doubles and then halves the step, so that a long list costs
     /// few reads.
-    private func lastNumber() async throws(BackendError) -> Int {
+    func lastNumber() async throws(BackendError) -> Int {
         var (known, step) = (0, 1)
         while try await !page(after: known + step - 1, limit: 1).items.isEmpty {
             known += step

@@ -8,7 +8,8 @@ import SyncCore
 // `transferred` decisions without a name, then the new owner's gets the facts, and the audit list an entry. The record
 // contains the transfer until then, and `server/transfers/…` finds it from before the swap. A server that starts, and
 // each request for the line, finishes a transfer that was interrupted. Each step may be repeated, also by several
-// servers at the same time. Such a transfer may have two entries in the audit list; both have the date of the swap.
+// servers at the same time. The record contains the length of the audit list before the swap, so that a repetition finds
+// the entry of the transfer instead of appending another one.
 extension Owners {
     static let transfersPrefix = KeyScope.serverPrefix + "transfers/"
 
@@ -105,7 +106,8 @@ extension Owners {
             try records.bytes(of: LineName(line)), to: try transferKey(of: line), if: .any)
         try await Self.list(line, for: winner, in: records)
         let next = record.transfer(
-            to: winner, isRestore: isRestore, actor: actor, facts: facts, now: writer.now())
+            to: winner, isRestore: isRestore, actor: actor, facts: facts, auditCount: try await audit.lastNumber(),
+            now: writer.now())
         if try await records.replace(try Self.key(of: line), with: next, if: version) {
             try await finishTransfer(of: line)
         }
@@ -127,7 +129,8 @@ extension Owners {
             AuditLog.Entry(
                 date: "\(Timestamp(milliseconds: winner?.since ?? writer.now()))", act: "transfer",
                 account: winner?.account.account?.name ?? "", line: "\(line)", actor: transfer.actor ?? "server",
-                detail: "from \(losers)\(transfer.cause)"))
+                detail: "from \(losers)\(transfer.cause)"),
+            unlessAfter: transfer.auditCount ?? 0)
         try await change(line) { record in
             guard record.transfer == transfer, record.owners.first == winner else { return record }
             var next = record

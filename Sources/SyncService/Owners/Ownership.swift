@@ -39,6 +39,8 @@ struct Ownership: Codable, Hashable, Sendable {
         var actor: String?
         /// The facts that the new owner has presented, as a ledger document.
         var facts: Data
+        /// The number of entries that the audit list had before; `nil` in the transfers of earlier versions.
+        var auditCount: Int?
     }
 
     /// The account whose client has reported the transaction.
@@ -180,13 +182,17 @@ extension Ownership {
     }
 
     /// The record after a transfer to `winner`, from all present owners.
-    func transfer(to winner: Account, isRestore: Bool, actor: String?, facts: [Fact], now: Int64) -> Ownership {
+    ///
+    /// - Parameter auditCount: The number of entries in the audit list.
+    func transfer(
+        to winner: Account, isRestore: Bool, actor: String?, facts: [Fact], auditCount: Int, now: Int64
+    ) -> Ownership {
         var next = self
         next.owners = [Owner(account: AccountIdentity(winner), since: now)]
         if isRestore { next.transferred = now }
         next.transfer = Transfer(
             from: owners.map(\.account), isRestore: isRestore, actor: actor,
-            facts: Data(LedgerDocument(ledger: Ledger(facts.map(\.record))).encoded()))
+            facts: Data(LedgerDocument(ledger: Ledger(facts.map(\.record))).encoded()), auditCount: auditCount)
         return next
     }
 

@@ -85,11 +85,11 @@ struct OwnershipTests {
     @Test("A transfer takes the line from all owners, and starts the pause only if it is a restore")
     func transfer() {
         let record = Ownership(claim: owner(carol), owners: [owner(alice), owner(bob)], transferred: 3)
-        let restored = record.transfer(to: carol, isRestore: true, actor: nil, facts: [], now: 9)
+        let restored = record.transfer(to: carol, isRestore: true, actor: nil, facts: [], auditCount: 3, now: 9)
         #expect(restored.owners == [owner(carol, since: 9)] && restored.transferred == 9)
         #expect(restored.transfer?.from == [AccountIdentity(alice), AccountIdentity(bob)])
         #expect(restored.claim == record.claim)
-        let moved = record.transfer(to: carol, isRestore: false, actor: nil, facts: [], now: 9)
+        let moved = record.transfer(to: carol, isRestore: false, actor: nil, facts: [], auditCount: 3, now: 9)
         #expect(moved.transferred == 3)
     }
 
