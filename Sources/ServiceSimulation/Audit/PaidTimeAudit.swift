@@ -218,7 +218,7 @@ final class PaidTimeAudit {
         if units < 0 || units > sum(sold) {
             world.report(.paidTime, "\(life.name) has \(units) units of \(sum(sold))")
         }
-        // The sum is exact if nobody else has presented any, and no spend can have been written off.
+        // The sum is exact if no other account has presented any, and no spend can have been written off.
         let isAlone = sold.allSatisfy { sale in
             presenters[sale, default: []].union(reported[sale] ?? []).isSubset(of: [life.incarnation])
                 && desk.tokens[sale] == nil && !desk.everRefunded.contains(sale)
@@ -263,7 +263,7 @@ final class PaidTimeAudit {
         if owner != nil { world.reach(.ownerNamed) }
     }
 
-    /// A report that nobody contradicts counts as long as the servers trust their clients.
+    /// A report that no other account contradicts counts as long as the servers trust their clients.
     private func checkClaim(of line: Int, _ owners: [Life], _ living: [Life]) {
         let isTrusted = !world.scenario.isVerified && world.scenario.later?.isVerified != true
         let others = presenters[line, default: []].union(reported[line] ?? [])

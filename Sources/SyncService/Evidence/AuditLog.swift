@@ -70,7 +70,8 @@ package struct AuditLog: Sendable {
         for _ in 0..<1_000 {
             while checked < last {
                 checked += 1
-                guard let held = try await records.read(try Self.key(of: checked), as: Entry.self)?.value else { continue }
+                let key = try Self.key(of: checked)
+                guard let held = try await records.read(key, as: Entry.self)?.value else { continue }
                 var known = held
                 (known.number, known.previous) = (entry.number, entry.previous)
                 if known == entry { return held }

@@ -8,8 +8,8 @@ import SyncCore
 // `transferred` decisions without a name, then the new owner's gets the facts, and the audit list an entry. The record
 // contains the transfer until then, and `server/transfers/…` finds it from before the swap. A server that starts, and
 // each request for the line, finishes a transfer that was interrupted. Each step may be repeated, also by several
-// servers at the same time. The record contains the length of the audit list before the swap, so that a repetition finds
-// the entry of the transfer instead of appending another one.
+// servers at the same time. The record contains the length of the audit list before the swap, so that a repetition
+// finds the entry of the transfer instead of appending another one.
 extension Owners {
     static let transfersPrefix = KeyScope.serverPrefix + "transfers/"
 
