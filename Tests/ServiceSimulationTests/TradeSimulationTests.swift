@@ -146,6 +146,21 @@ struct TradeSimulationTests {
         }
     }
 
+    /// Seed 12777: an account that became an owner while another request was under way lacked what that one wrote.
+    @Test("A further owner of a shared purchase gets what is written at the same moment")
+    func sharedTogether() {
+        var scenario = ServiceScenario(seed: 12_777, servers: [0], devices: ["cedar", "amber"])
+        scenario.link.longestDelay = 729
+        scenario.ownership = .share
+        scenario.steps = [
+            ServiceStep(at: 1_135, .signUp(device: 0)), ServiceStep(at: 1_332, .signUp(device: 1)),
+            ServiceStep(at: 45_402, .freeze(server: 0, milliseconds: 89_997)),
+            ServiceStep(at: 46_402, .present(device: 1, sale: 14, isRestore: true)),
+            ServiceStep(at: 47_402, .present(device: 0, sale: 15, isRestore: false)),
+        ]
+        #expect(SimulatedService(scenario).run().violations.isEmpty)
+    }
+
     @Test("Content that is open without a purchase is noticed")
     func content() {
         let scenario = timed(

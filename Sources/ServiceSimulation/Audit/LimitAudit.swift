@@ -38,7 +38,7 @@ final class LimitAudit {
 
     init(world: ServiceWorld) {
         self.world = world
-        movesClocks = world.scenario.steps.contains { if case .moveClock = $0.action { true } else { false } }
+        movesClocks = world.movesClocks
     }
 
     private var now: Int64 { world.scheduler.now }

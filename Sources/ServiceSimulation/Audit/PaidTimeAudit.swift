@@ -163,6 +163,8 @@ final class PaidTimeAudit {
     private func checkSums(_ periods: [Period], of life: Life) {
         var last: Int64 = .min
         for period in periods where StoreDesk.seasons.contains(period.sale) {
+            // A report from the future of a server's clock counts as of the server's time, for good.
+            if world.movesClocks, !world.isAlwaysVerified { break }
             let start = max(last, desk.sold[period.sale] ?? 0)
             if period.start != start || !ends(of: period.sale, from: start, for: life).contains(period.end) {
                 return world.report(
@@ -175,7 +177,8 @@ final class PaidTimeAudit {
         for period in periods where StoreDesk.renewals.contains(period.sale) {
             let expiry = desk.expiry(of: period.sale) ?? 0
             let end = min(expiry, desk.refundDate(of: period.sale) ?? expiry)
-            if period.start != desk.sold[period.sale] || period.end != end {
+            let mayBeEarlier = world.movesClocks && !world.isAlwaysVerified
+            if period.start != desk.sold[period.sale] && !mayBeEarlier || period.end != end {
                 world.report(
                     .paidTime,
                     "the renewal \(period.sale) of \(life.name) is paid from \(period.start) to \(period.end)")

@@ -25,6 +25,8 @@ final class ServiceAudit {
     var userCodes: [String: String] = [:]
     /// The recovery codes that were issued, with the times at which they were issued and replaced.
     var recoveryCodes: [String: (life: Life, issued: Int64, ended: Int64?)] = [:]
+    /// The recovery codes that the operator got.
+    var operatorCodes: Set<String> = []
     var usedSecrets: Set<String> = []
     private(set) var entries: [String: EntryHistory] = [:]
     /// The requests and acts about each sale.

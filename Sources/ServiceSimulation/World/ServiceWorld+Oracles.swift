@@ -27,6 +27,9 @@ extension ServiceWorld {
         return Set([0, later ?? 0])
     }
 
+    /// True if a step moves the clock of a server.
+    var movesClocks: Bool { scenario.steps.contains { if case .moveClock = $0.action { true } else { false } } }
+
     /// True if no server ever believed its clients.
     var isAlwaysVerified: Bool {
         scenario.isVerified && (marks[.reconfigured] == nil || scenario.later?.isVerified != false)

@@ -47,8 +47,13 @@ final class StreamWatcher: @unchecked Sendable {
     private func follow() async throws {
         let world = device.world
         let account = try await device.account()
-        if account != self.account { (self.account, versions, begun, lastEventID) = (account, [:], nil, "") }
         let token = try await device.clients().tokens.token()
+        // A log-in in between may have given the device the token of another account.
+        guard try await device.account() == account else { return }
+        // Without a position, the changes since the former connection are unknown.
+        if account != self.account || lastEventID.isEmpty {
+            (self.account, versions, begun, lastEventID) = (account, [:], nil, "")
+        }
         if !lastEventID.isEmpty { world.reach(.streamResumed) }
         let request = Self.request(token: token ?? "", after: lastEventID)
         let stream = try await device.link.stream(request, idleTimeout: .seconds(40))

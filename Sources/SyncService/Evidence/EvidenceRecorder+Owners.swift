@@ -48,9 +48,10 @@ extension EvidenceRecorder {
                     return .owned([account], known: [])
                 }
             case .shared(let accounts, let account):
-                let known = try await writer.read(accounts[0]).facts(ofLine: line)
                 if try await owners.add(account, to: line, record, if: version, now: now) {
-                    return .owned(accounts + [account], known: known)
+                    // Read after the account was added. Facts that are written later are written for it, too.
+                    return .owned(
+                        accounts + [account], known: try await writer.read(accounts[0]).facts(ofLine: line))
                 }
             case .moved(let winner, let isRestore):
                 guard let version else { continue }

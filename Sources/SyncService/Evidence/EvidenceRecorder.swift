@@ -190,12 +190,24 @@ struct EvidenceRecorder: Sendable {
         for (account, groups) in round.shares.sorted(by: { $0.key < $1.key }) {
             lost.formUnion(try await write(groups, to: account))
         }
+        if owners.policy == .share { lost.formUnion(try await joinedLines(round)) }
         // Lines may share facts under one name.
         let needed = Set(round.leftovers.filter { lost.contains($0.line) }.map(\.name))
         for leftover in round.leftovers where !needed.contains(leftover.name) {
             if try await !parked.remove(leftover.name, if: leftover.version) { lost.insert(leftover.line) }
         }
         return lost
+    }
+
+    /// The lines of the shares that have got a further owner, who may have read the facts of the others before these were
+    /// written.
+    private func joinedLines(_ round: Round) async throws(BackendError) -> Set<TransactionReference> {
+        var joined: Set<TransactionReference> = []
+        for line in Set(round.shares.values.joined().map(\.line)) {
+            let known = round.shares.filter { $0.value.contains { $0.line == line } }.keys
+            if try await !Set(owners.accounts(of: line)).isSubset(of: known) { joined.insert(line) }
+        }
+        return joined
     }
 
     /// Writes facts into the server ledger of `account`.
