@@ -135,17 +135,6 @@ struct TradeSimulationTests {
         #expect(outcome.marks[.guessesLimited] != nil)
     }
 
-    @Test("What clients wrote under verified counts once under trusted")
-    func laterTrust() {
-        var scenario = timed(
-            devices: ["amber", "birch"], .present(device: 0, sale: 2, isRestore: true), .report(device: 1, sale: 2),
-            .reconfigure(server: 0))
-        scenario.later = LaterConfiguration(isVerified: false, extraMonths: 0)
-        withKnownIssue("A client's purchases that were stored under verified are not claimed under trusted") {
-            #expect(SimulatedService(scenario).run().violations.isEmpty)
-        }
-    }
-
     /// Seed 12777: an account that became an owner while another request was under way lacked what that one wrote.
     @Test("A further owner of a shared purchase gets what is written at the same moment")
     func sharedTogether() {
