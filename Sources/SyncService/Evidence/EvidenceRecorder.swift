@@ -199,8 +199,8 @@ struct EvidenceRecorder: Sendable {
         return lost
     }
 
-    /// The lines of the shares that have got a further owner, who may have read the facts of the others before these were
-    /// written.
+    /// The lines of the shares that have got a further owner, who may have read the facts of the others before these
+    /// were written.
     private func joinedLines(_ round: Round) async throws(BackendError) -> Set<TransactionReference> {
         var joined: Set<TransactionReference> = []
         for line in Set(round.shares.values.joined().map(\.line)) {
