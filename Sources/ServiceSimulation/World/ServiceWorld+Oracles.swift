@@ -5,7 +5,7 @@ import SyncService
 extension ServiceWorld {
     /// Passes a request that arrives at a server to the oracles.
     func didArrive(_ delivery: Delivery) {
-        paidTime.didArrive(delivery, from: holders.holder(of: delivery))
+        paidTime.didArrive(delivery, from: holder(of: delivery))
     }
 
     /// Passes an answer of a server to the oracles.
@@ -14,11 +14,15 @@ extension ServiceWorld {
     func didAnswer(_ delivery: Delivery, _ request: HTTPRequest, _ response: ServiceResponse, lane: Int) {
         var body: JSON?
         if case .bytes(let bytes) = response.body, bytes.first == UInt8(ascii: "{") { body = try? JSON(parsing: bytes) }
-        holders.didAnswer(body)
-        let (status, holder) = (response.head.status.code, holders.holder(of: delivery))
+        let (status, holder) = (response.head.status.code, holder(of: delivery))
         paidTime.didAnswer(delivery, from: holder, status, body)
         limits.didAnswer(delivery, from: holder, lane: lane, status, body)
         content.didAnswer(delivery, request, from: holder, status, body)
+    }
+
+    /// The account whose token the request has.
+    private func holder(of delivery: Delivery) -> TokenHolder? {
+        audit.chain(of: delivery).map { TokenHolder(name: $0.life.name, incarnation: $0.life.incarnation) }
     }
 
     /// The numbers of months by which season passes may be longer than in the first catalogue.

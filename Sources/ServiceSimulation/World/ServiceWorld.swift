@@ -26,7 +26,6 @@ final class ServiceWorld: @unchecked Sendable {
     private(set) lazy var paidTime = PaidTimeAudit(world: self)
     private(set) lazy var limits = LimitAudit(world: self)
     private(set) lazy var content = ContentAudit(world: self)
-    var holders = TokenHolders()
     /// The way of the store's notifications.
     private(set) lazy var storeLink = ClientLink(lane: storeLane, world: self)
     /// The knowledge of the owner of each name.
