@@ -78,15 +78,7 @@ struct LocalState: Sendable {
     func ledger(_ target: DeviceLedgers.Target, with facts: [Fact]) throws(EntitlementError) -> Ledger? {
         let held = self[target].ledger
         guard !held.isErased else { throw .erasedHere }
-        let join = Ledger.join(held, Ledger(facts.map(\.record)))
-        guard join.leftLacks else { return nil }
-        let limits = LedgerLimits.standard
-        guard join.ledger.count <= limits.recordCount, join.ledger.byteCount <= limits.byteCount else {
-            throw EntitlementError(
-                .ledgerFull,
-                "the ledger is full: at most \(limits.recordCount) records and \(limits.byteCount) bytes")
-        }
-        return join.ledger
+        do { return try held.adding(facts) } catch { throw EntitlementError(error) }
     }
 }
 

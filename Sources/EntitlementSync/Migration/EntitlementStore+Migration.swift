@@ -100,7 +100,7 @@ private struct MigrationPlan: Sendable {
         expiries = Set(migration.expiries).sorted()
         owned = Set(migration.owned).sorted()
         assertions = store.emptyPlan
-        for product in owned { try store.catalog.checkHasFlag(product) }
+        do { for product in owned { try store.catalog.checkHasFlag(product) } } catch { throw EntitlementError(error) }
         let group = try Self.group(group, for: expiries, in: store.catalog)
         guard let group else { return }
         for expiry in expiries {

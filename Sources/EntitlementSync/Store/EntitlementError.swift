@@ -75,12 +75,14 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         self.init(kind, "local store: \(error)", error)
     }
 
-    init(_ error: RecordingError) {
+    package init(_ error: RecordingError) {
         let kind: Kind =
             switch error.kind {
             case .unknownProduct: .unknownProduct
+            case .unknownEntitlement: .unknownEntitlement
             case .invalid: .invalid
             case .contradiction: .contradiction
+            case .ledgerFull: .ledgerFull
             }
         self.init(kind, error.message)
     }

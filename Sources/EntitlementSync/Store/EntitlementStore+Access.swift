@@ -88,37 +88,32 @@ extension EntitlementStore {
     ///   spent a unit of a product that does not grant this entitlement), `ledgerFull`, `storage` or `damaged`.
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
-        do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
         let session = session
         let before = try await load(session)
         let now = now
         let context = try context(of: before, in: session)
-        // A use that spends no unit writes nothing, not even a replica id.
-        guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
-            return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
+        func use(in state: LocalState) throws(EntitlementError) -> Replay.Use {
+            do { return try state.replay.use(entitlement, id: id, at: now, context: context) } catch {
+                throw EntitlementError(error)
+            }
         }
+        // A use that spends no unit writes nothing, not even a replica id.
+        let first = try use(in: before)
+        guard case .spends(let product, _) = first else { return UseOutcome(first) }
         var target = before.ledger(ofUnits: product, at: now)
         var state = before
         for _ in 0..<LedgerEntries.maximumAttempts {
             var other: DeviceLedgers.Target?
             let addition = try await session.append(to: target, startingWith: state) {
                 (state, replica) throws(EntitlementError) in
-                guard let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context) else {
-                    return []
-                }
+                guard case .spends(let product, _) = try use(in: state) else { return [] }
                 other = nil
                 let place = state.ledger(ofUnits: product, at: now)
                 guard place == target else {
                     other = place
                     return []
                 }
-                let time = state.facts.latestTime.next(at: now)
-                return [
-                    .spend(
-                        Spend(
-                            id: id, product: product, units: 1, environment: environment, date: now, replica: replica,
-                            logicalTime: time))
-                ]
+                return [state.replay.spend(product, id: id, by: replica, at: now)]
             }
             if let other {
                 // Another process has spent the last unit of that ledger in the meantime.
@@ -126,29 +121,9 @@ extension EntitlementStore {
                 continue
             }
             await publish(addition.facts, in: session, addition.state)
-            return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
+            return UseOutcome(try use(in: addition.state))
         }
         throw EntitlementError(.storage, "other processes kept spending units at the same time; try again")
-    }
-
-    /// Returns the outcome of a use after which the state is `replay`.
-    private func outcome(
-        of entitlement: EntitlementID, id: SpendID, in replay: Replay, at instant: Timestamp, context: AccessContext
-    ) throws(EntitlementError) -> UseOutcome {
-        if let spend = replay.facts.spends.first(where: { $0.id == id }) {
-            guard let known = catalog[entitlement: entitlement] else { throw .unknown(entitlement) }
-            guard known.grantedBy.contains(.units(spend.product)) else {
-                throw EntitlementError(
-                    .contradiction,
-                    "spend id \"\(id.rawValue.singleLine)\" has already spent a unit of \(spend.product)")
-            }
-            return .spent(remaining: replay.balance(of: spend.product, at: instant), of: spend.product)
-        }
-        switch replay.access(to: entitlement, at: instant, context: context) {
-        case .granted(let grant): return .granted(grant)
-        case .denied(let denial): return .denied(denial)
-        case nil: throw .unknown(entitlement)
-        }
     }
 
     func snapshot(of state: LocalState, in session: AccountSession) throws(EntitlementError) -> Snapshot {
@@ -181,16 +156,13 @@ extension LocalState {
     }
 }
 
-extension Replay {
-    /// Returns the product of which a use spends a unit. Returns `nil` if the use spends nothing: a period or an
-    /// ownership grants the entitlement, access is denied, or the id has already spent a unit.
-    fileprivate func spends(
-        for entitlement: EntitlementID, id: SpendID, at instant: Timestamp, context: AccessContext
-    ) throws(EntitlementError) -> ProductID? {
-        guard let access = access(to: entitlement, at: instant, context: context) else { throw .unknown(entitlement) }
-        guard !facts.spends.contains(where: { $0.id == id }),
-            case .granted(let grant) = access, case .units(let product) = grant.source
-        else { return nil }
-        return product
+extension EntitlementStore.UseOutcome {
+    fileprivate init(_ use: Replay.Use) {
+        self =
+            switch use {
+            case .spends(_, let grant), .granted(let grant): .granted(grant)
+            case .isSpent(let product, let remaining): .spent(remaining: remaining, of: product)
+            case .denied(let denial): .denied(denial)
+            }
     }
 }

@@ -243,33 +243,7 @@ extension EntitlementStore {
     ///   `ledgerFull`, `storage` or `damaged`.
     @discardableResult
     public func flag(_ product: ProductID, isSet: Bool = true) async throws(EntitlementError) -> Fact? {
-        try catalog.checkHasFlag(product)
-        let (session, environment) = (session, environment)
-        let before = try await load(session)
-        let now = now
-        let addition = try await session.append(to: .account, startingWith: before) { state, replica in
-            let time = state.facts.latestTime.next(at: now)
-            let marks = state.facts.flags[FlagMarks.Reference(product, environment)]
-            if marks?.latest?.isSet ?? false == isSet { return [] }
-            return [
-                .flag(
-                    Flag(
-                        product: product, environment: environment, isSet: isSet, date: now, replica: replica,
-                        logicalTime: time))
-            ]
-        }
-        await publish(addition.facts, in: session, addition.state)
-        return addition.facts.first
-    }
-}
-
-extension Catalog {
-    /// Throws unless `product` is a non-consumable.
-    func checkHasFlag(_ product: ProductID) throws(EntitlementError) {
-        guard let known = self[product: product] else { throw .unknown(product) }
-        guard known.kind == .nonConsumable else {
-            throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
-        }
+        try await record(.flag(product, isSet: isSet)).newFacts.first
     }
 }
 
@@ -279,7 +253,6 @@ extension EntitlementError {
     }
 
     static func unknown(_ entitlement: EntitlementID) -> EntitlementError {
-        EntitlementError(
-            .unknownEntitlement, "the catalogue has no entitlement \"\(entitlement.rawValue.singleLine)\"")
+        EntitlementError(RecordingError.unknown(entitlement))
     }
 }

@@ -88,6 +88,10 @@ public struct ReplicaID: Hashable, Comparable, Sendable, CustomStringConvertible
     /// The replica of facts that no device states: those of support, and those of checks that write nothing.
     package static let placeholder = ReplicaID(number: 0)
 
+    /// The replica of facts that a server records for a client without a ledger. It is the same for all servers, so
+    /// that a repeated request finds what the first one recorded.
+    package static let server = ReplicaID(number: 1)
+
     /// Orders ids byte by byte.
     public static func < (left: ReplicaID, right: ReplicaID) -> Bool {
         left.number < right.number

@@ -29,6 +29,21 @@ package struct DeviceLedgers: Sendable {
 }
 
 extension Ledger {
+    /// Returns the ledger with `facts` added; `nil` if it contains all of them already.
+    ///
+    /// - Throws: ``RecordingError`` of kind `ledgerFull` if the result would exceed `LedgerLimits.standard`.
+    package func adding(_ facts: [Fact]) throws(RecordingError) -> Ledger? {
+        let join = Ledger.join(self, Ledger(facts.map(\.record)))
+        guard join.leftLacks else { return nil }
+        let limits = LedgerLimits.standard
+        guard join.ledger.count <= limits.recordCount, join.ledger.byteCount <= limits.byteCount else {
+            throw RecordingError(
+                .ledgerFull,
+                "the ledger is full: at most \(limits.recordCount) records and \(limits.byteCount) bytes")
+        }
+        return join.ledger
+    }
+
     /// The evidence in this device ledger that waits for an answer of the account's server.
     package var waitingEvidence: [StoredEvidence] {
         records.compactMap { record in

@@ -10,10 +10,21 @@ public struct Evidence: Sendable {
         case revocation(TransactionReference, at: Timestamp?, isReinstated: Bool, reason: String, signedAt: Timestamp?)
         case renewalState(RenewalState)
         case assertion(AssertedExpiry)
+        case flag(ProductID, isSet: Bool)
         case verified(VerifiedStatement)
     }
 
     package let content: Content
+
+    /// True for a statement that can grant or prolong access, false for one that takes away or only waits.
+    package var mayGrant: Bool {
+        switch content {
+        case .reported, .renewalState, .assertion, .verified: true
+        case .revocation(_, _, let isReinstated, _, _): isReinstated
+        case .flag(_, let isSet): isSet
+        case .deferred, .withdrawn: false
+        }
+    }
 
     /// A purchase, reported by the app or verified by the caller with the store that sold it.
     ///
@@ -114,6 +125,11 @@ public struct Evidence: Sendable {
             content: .assertion(
                 AssertedExpiry(
                     group: group, until: until, source: source, assertedAt: assertedAt, environment: environment)))
+    }
+
+    /// The ownership flag of a non-consumable, without a transaction.
+    package static func flag(_ product: ProductID, isSet: Bool) -> Evidence {
+        Evidence(content: .flag(product, isSet: isSet))
     }
 
     /// A purchase that awaits approval ("Ask to Buy").

@@ -5,6 +5,7 @@ extension RecordingPlan {
             case revocation(Revocation, isDated: Bool)
             case renewalState(RenewalState)
             case assertion(AssertedExpiry)
+            case flag(ProductID, isSet: Bool)
         }
         let content: Content
         var target = DeviceLedgers.Target.account
@@ -41,6 +42,9 @@ extension RecordingPlan {
         case .assertion(let asserted):
             try catalog.checkHasGroup(asserted.group, for: asserted.source)
             statements.append(Statement(content: .assertion(asserted)))
+        case .flag(let product, let isSet):
+            try catalog.checkHasFlag(product)
+            statements.append(Statement(content: .flag(product, isSet: isSet)))
         case .reported, .deferred, .withdrawn, .verified:
             preconditionFailure("purchases and requests are handled elsewhere")
         }
@@ -84,6 +88,14 @@ extension RecordingPlan {
             return .renewalState(renewal)
         case .assertion(let asserted):
             return assertion(asserted, in: ledgers, replica: replica, time: &time, now: now)
+        case .flag(let product, let isSet):
+            let marks = ledgers.facts.flags[FlagMarks.Reference(product, environment)]
+            guard marks?.latest?.isSet ?? false != isSet else { return nil }
+            time = time.next(at: now)
+            return .flag(
+                Flag(
+                    product: product, environment: environment, isSet: isSet, date: now, replica: replica,
+                    logicalTime: time))
         }
     }
 
@@ -141,6 +153,14 @@ extension RecordingPlan {
 }
 
 extension Catalog {
+    /// Throws unless `product` is a non-consumable.
+    package func checkHasFlag(_ product: ProductID) throws(RecordingError) {
+        guard let known = self[product: product] else { throw .unknown(product) }
+        guard known.kind == .nonConsumable else {
+            throw RecordingError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
+        }
+    }
+
     /// Throws unless `source` can state paid time for `group`.
     package func checkHasGroup(_ group: GroupID, for source: SourceID) throws(RecordingError) {
         guard groups.contains(group) else {

@@ -23,6 +23,9 @@ package struct RecordingPlan: Sendable {
     package var hasReceiver = true
     /// True if the plan only completes the recording of evidence that is kept already.
     package var isCompletion = false
+    /// False at a server, which has no ledger of a device. Requests then go to the account's ledger, and units that
+    /// would stay on a device are refused.
+    package var hasDeviceLedger = true
 
     /// Creates an empty plan.
     ///
@@ -41,16 +44,18 @@ package struct RecordingPlan: Sendable {
 
     /// Returns `true` if the plan may have to write to `target`.
     package func concerns(_ target: DeviceLedgers.Target) -> Bool {
-        sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
+        sales.contains { $0.target == target } || (target == requestTarget && !requests.isEmpty)
             || statements.contains { $0.target == target } || hasEvidence(for: target)
     }
+
+    private var requestTarget: DeviceLedgers.Target { hasDeviceLedger ? .device : .account }
 
     package mutating func add(_ evidence: Evidence) throws(RecordingError) {
         switch evidence.content {
         case .reported(let report): try add(report)
         case .deferred(let product): try add(request: product, isWithdrawn: false)
         case .withdrawn(let product): try add(request: product, isWithdrawn: true)
-        case .revocation, .renewalState, .assertion: try add(statement: evidence.content)
+        case .revocation, .renewalState, .assertion, .flag: try add(statement: evidence.content)
         case .verified(let statement): try add(statement)
         }
     }
@@ -78,6 +83,14 @@ package struct RecordingPlan: Sendable {
         if let original = report.original {
             do { try original.validate() } catch { throw RecordingError(.invalid, "original transaction: \(error)") }
         }
+        let isUnits = if case .consumable? = terms?.kind { true } else { false }
+        let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
+        guard hasDeviceLedger || !staysHere else {
+            throw RecordingError(
+                .invalid,
+                "the units of \"\(report.product)\" stay on the device that bought them; the account can have them "
+                    + "if the catalogue's policy has \"consumables\": \"shared\"")
+        }
         if let earlier = positions[transaction].map({ sales[$0] }) {
             guard earlier.report.hasSameContents(as: report) else {
                 throw .contradiction(transaction, "earlier in the same input")
@@ -86,8 +99,6 @@ package struct RecordingPlan: Sendable {
         }
         // The purchase fulfils a pending request.
         requests.removeAll { $0.product == report.product }
-        let isUnits = if case .consumable? = terms?.kind { true } else { false }
-        let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
         positions[transaction] = sales.count
         sales.append(
             Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
@@ -169,7 +180,7 @@ package struct RecordingPlan: Sendable {
             facts.append(fact)
         }
         facts += evidenceFacts(for: target, in: ledgers, replica: replica, time: &time, now: now)
-        if target == .device {
+        if target == requestTarget {
             for request in requests where ledgers.replay.isPending(request.product) == request.isWithdrawn {
                 time = time.next(at: now)
                 facts.append(

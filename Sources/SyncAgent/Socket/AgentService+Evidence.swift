@@ -6,7 +6,8 @@ import SyncCore
 import SyncProtocol
 import SyncService
 
-// `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server.
+// `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server. What a program
+// reports is recorded as the library does it.
 extension AgentService {
     func record(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let body = try EvidenceRequest(request.body, request.head.headerFields)
@@ -14,12 +15,19 @@ extension AgentService {
             throw RequestError(.conflict, "another account is logged in on this device")
         }
         var results: [JSON] = []
-        for item in body.items { results.append(try await record(item, isRestore: body.isRestore).json) }
+        for item in body.items {
+            let result =
+                switch item {
+                case .signed(let item): try await record(item, isRestore: body.isRestore)
+                case .reported(let item): try await record(item)
+                }
+            results.append(result.json)
+        }
         return .json(.object([("results", .array(results))]))
     }
 
     private func record(
-        _ item: Result<EvidenceRequest.Item, EvidenceError>, isRestore: Bool
+        _ item: Result<EvidenceRequest.SignedItem, EvidenceError>, isRestore: Bool
     ) async throws -> EvidenceResult {
         let verified: EvidenceItem
         do throws(EvidenceError) {
@@ -46,6 +54,41 @@ extension AgentService {
         }
     }
 
+    private func record(_ item: Result<ReportedItem, RecordingError>) async throws -> EvidenceResult {
+        let reported: ReportedItem
+        do throws(RecordingError) { reported = try item.get() } catch { return .failed(error) }
+        do throws(EntitlementError) {
+            let facts = try await agent.store.replay().facts
+            guard facts.policy == .trusted || !reported.mayGrant else { return .evidenceRequired }
+            switch reported {
+            case .evidence(let evidence):
+                let receipt = try await agent.store.record(evidence)
+                // The server's decision, if this device has received it.
+                let isRefused = receipt.transactions.contains { transaction in
+                    if case .refused? = facts.acceptances[transaction]?.decision { true } else { false }
+                }
+                return isRefused ? .reportedByAnother : .facts(receipt.newFacts, others: [])
+            case .spend(let entitlement, let id): return try await spend(entitlement, id, knowing: facts)
+            }
+        } catch {
+            guard let result = EvidenceResult(error) else { throw error }
+            return result
+        }
+    }
+
+    private func spend(
+        _ entitlement: EntitlementID, _ id: SpendID, knowing facts: Facts
+    ) async throws(EntitlementError) -> EvidenceResult {
+        switch try await agent.store.use(entitlement, id: id) {
+        case .granted: return .facts([], others: [])
+        case .denied(let denial): return .noneLeft(entitlement, denial)
+        case .spent(let remaining, _):
+            guard !facts.spends.contains(where: { $0.id == id }) else { return .spent([], remaining: remaining) }
+            let spend = try await agent.store.replay().facts.spends.first { $0.id == id }
+            return .spent(spend.map { [.spend($0)] } ?? [], remaining: remaining)
+        }
+    }
+
     /// The result for evidence whose facts this device has recorded, and about which a server may have answered.
     private static func result(of evidence: VerifiedEvidence, _ outcomes: [EvidenceOutcome]) -> EvidenceResult {
         let transactions = evidence.facts.compactMap(\.purchase?.transaction)
@@ -61,7 +104,7 @@ extension AgentService {
         }
     }
 
-    private func verified(_ item: EvidenceRequest.Item) throws(EvidenceError) -> EvidenceItem? {
+    private func verified(_ item: EvidenceRequest.SignedItem) throws(EvidenceError) -> EvidenceItem? {
         let now = agent.store.clockStatus.now
         switch item.kind {
         case .appStoreTransaction:

@@ -27,16 +27,36 @@ extension EntitlementService {
         // Verification takes time, and the caller may be on the thread of an event loop.
         return try await withTaskExecutorPreference(LongWork.executor) {
             let checked = try verify(evidence, caller, call.peer)
-            var results: [EvidenceResult?] = Array(repeating: nil, count: checked.count)
+            var results: [EvidenceResult?] = Array(repeating: nil, count: evidence.items.count)
             // A renewal info counts only for a line that is known, which a transaction beside it may make known.
-            let order =
-                checked.indices.filter { !checked[$0].isRenewal } + checked.indices.filter { checked[$0].isRenewal }
-            for index in order {
-                results[index] = try await record(checked[index], caller, evidence.isRestore, call.peer)
+            let order = checked.filter { !$0.item.isRenewal } + checked.filter(\.item.isRenewal)
+            for (index, item) in order {
+                results[index] = try await record(item, caller, evidence.isRestore, call.peer)
             }
+            try await recordReported(in: evidence, caller, &results)
             hub.wakeUp()
             let json = JSON.object([("results", .array(results.compactMap { $0?.json }))])
             return try call.response(Array(json.text().utf8), to: caller)
+        }
+    }
+
+    /// Records the reported items, after the evidence whose purchases they may be about.
+    private func recordReported(
+        in request: EvidenceRequest, _ caller: AccountCaller, _ results: inout [EvidenceResult?]
+    ) async throws {
+        var (indices, items): ([Int], [Result<ReportedItem, RecordingError>]) = ([], [])
+        for case (let index, .reported(let item)) in request.items.enumerated() {
+            indices.append(index)
+            items.append(item)
+        }
+        guard !items.isEmpty else { return }
+        for (index, result) in zip(indices, try await record(items, of: caller)) {
+            results[index] = result
+            switch result {
+            case .facts(let facts, _), .spent(let facts, _): charge(caller, facts.count / Cost.factsPerRequest)
+            case .ownedByAnother: charge(caller, Cost.failure)
+            default: break
+            }
         }
     }
 
@@ -50,24 +70,25 @@ extension EntitlementService {
         }
     }
 
-    /// Verifies all items before any of them is recorded.
+    /// Verifies all evidence before any item is recorded.
     ///
+    /// - Returns: The evidence with the positions of its items.
     /// - Throws: ``RequestError`` with status 503 if an item fails only because of the clocks.
     private func verify(
         _ request: EvidenceRequest, _ caller: AccountCaller, _ peer: String
-    ) throws(RequestError) -> [Checked] {
+    ) throws(RequestError) -> [(index: Int, item: Checked)] {
         let now = Timestamp(milliseconds: host.now())
-        var checked: [Checked] = []
-        for item in request.items {
+        var checked: [(index: Int, item: Checked)] = []
+        for case (let index, .signed(let item)) in request.items.enumerated() {
             var kind = EvidenceKind.appStoreTransaction
             do throws(EvidenceError) {
                 let item = try item.get()
                 kind = item.kind
                 if let evidence = try item.verified(by: configuration.evidence, now: now) {
-                    checked.append(.verified(evidence))
+                    checked.append((index, .verified(evidence)))
                 } else {
                     let note = EvidenceNote(kind, .notConfigured, from: peer, account: caller.name)
-                    checked.append(.result(.notConfigured(kind), note))
+                    checked.append((index, .result(.notConfigured(kind), note)))
                 }
             } catch {
                 charge(caller, Cost.failure)
@@ -76,7 +97,7 @@ extension EntitlementService {
                     onEvidence(note)
                     throw RequestError(clockSkew: error)
                 }
-                checked.append(.result(.refused(error), note))
+                checked.append((index, .result(.refused(error), note)))
             }
         }
         return checked

@@ -1,19 +1,25 @@
+package import EntitlementSync
 package import Entitlements
 package import HTTPTypes
 package import StoreEvidence
 import SyncProtocol
 
-/// The body of `POST /v1/transactions`: evidence that a device sends.
+/// The body of `POST /v1/transactions`: what a client wants to record.
 package struct EvidenceRequest: Sendable {
-    /// One piece of evidence.
-    package struct Item: Sendable {
+    /// One item; an error in the place of one that cannot be read.
+    package enum Item: Sendable {
+        case signed(Result<SignedItem, EvidenceError>)
+        case reported(Result<ReportedItem, RecordingError>)
+    }
+
+    /// Evidence that a store has signed.
+    package struct SignedItem: Sendable {
         package var kind: EvidenceKind
         /// The members of the item that are texts.
         var texts: [String: String]
     }
 
-    /// The pieces; an error in the place of one that cannot be read.
-    package var items: [Result<Item, EvidenceError>]
+    package var items: [Item]
     /// True for an explicit restore by the user.
     package var isRestore: Bool
     /// The account that the sender means, if it states one: a device may have switched accounts in the meantime.
@@ -21,8 +27,8 @@ package struct EvidenceRequest: Sendable {
 
     /// The longest body, in bytes: a receipt of 1 MiB in base64, and some transactions.
     static let maximumByteCount = 2 << 20
-    /// The number of pieces of evidence in one request.
-    static let itemCounts = 1...32
+    /// The number of items in one request.
+    static let itemCounts = 1...100
 
     /// Reads a body.
     ///
@@ -40,7 +46,7 @@ package struct EvidenceRequest: Sendable {
             throw RequestError(.badRequest, "the body must be a JSON object with the array \"evidence\"")
         }
         guard Self.itemCounts.contains(elements.count) else {
-            throw RequestError(.badRequest, "\"evidence\" must have 1 to 32 items, not \(elements.count)")
+            throw RequestError(.badRequest, "\"evidence\" must have 1 to 100 items, not \(elements.count)")
         }
         switch value["restore"] {
         case nil: isRestore = false
@@ -57,12 +63,19 @@ package struct EvidenceRequest: Sendable {
             account = (name, incarnation)
         }
         items = elements.map { element in
-            do throws(EvidenceError) { return .success(try Item(element)) } catch { return .failure(error) }
+            if let kind = element["kind"]?.string.flatMap(ReportedItem.Kind.init) {
+                do throws(RecordingError) { return .reported(.success(try ReportedItem(kind, element))) } catch {
+                    return .reported(.failure(error))
+                }
+            }
+            do throws(EvidenceError) { return .signed(.success(try SignedItem(element))) } catch {
+                return .signed(.failure(error))
+            }
         }
     }
 }
 
-extension EvidenceRequest.Item {
+extension EvidenceRequest.SignedItem {
     private static let kinds: [EvidenceKind] = [.appStoreTransaction, .appStoreRenewal, .appStoreReceipt, .googlePlay]
 
     fileprivate init(_ value: JSON) throws(EvidenceError) {
@@ -70,7 +83,8 @@ extension EvidenceRequest.Item {
             throw EvidenceError(.format, "an item must be an object with the text \"kind\"")
         }
         guard let kind = EvidenceKind(rawValue: name), Self.kinds.contains(kind) else {
-            let known = Self.kinds.map(\.rawValue).joined(separator: ", ")
+            let names = Self.kinds.map(\.rawValue) + ReportedItem.Kind.allCases.map(\.rawValue)
+            let known = names.joined(separator: ", ")
             throw EvidenceError(.kind, "kind must be one of \(known), not \"\(name.singleLine)\"")
         }
         self.kind = kind
@@ -103,53 +117,5 @@ extension EvidenceRequest.Item {
             let (data, signature) = (try text("data"), try text("signature"))
             return try configuration.googlePlay?.purchase(data: data, signature: signature, now: now)
         }
-    }
-}
-
-/// The answer to one piece of evidence.
-package enum EvidenceResult: Sendable {
-    /// The facts that count for the caller, and the transactions or lines that belong to other accounts.
-    case facts([Fact], others: [TransactionReference])
-    case refused(EvidenceError)
-    case notConfigured(EvidenceKind)
-    case ownedByAnother(detail: String)
-    case full
-    /// The problem with which another server has answered.
-    case problem(code: String, detail: String)
-
-    /// The object in the answer.
-    package var json: JSON {
-        switch self {
-        case .facts(let facts, let others):
-            let rest = others.isEmpty ? [] : [("ownedByAnother", JSON.array(others.map { .object($0.members) }))]
-            return .object([("facts", .array(facts.map(\.json)))] + rest)
-        case .refused(let error):
-            return problem(
-                "evidence-refused", .unprocessableContent, error.reason, [("check", .string(error.check.rawValue))])
-        case .notConfigured(let kind):
-            return problem(
-                "not-configured", .notImplemented, "this server does not accept evidence of the kind \(kind.rawValue)")
-        case .ownedByAnother(let detail): return problem("owned-by-another", .conflict, detail)
-        case .full:
-            return problem(
-                "ledger-full", .contentTooLarge, "the account has reached the largest number of purchases")
-        case .problem(let code, let detail):
-            return problem(code, .unprocessableContent, detail)
-        }
-    }
-
-    private func problem(
-        _ code: String, _ status: HTTPResponse.Status, _ detail: String, _ members: [(String, JSON)] = []
-    ) -> JSON {
-        .object([
-            (
-                "problem",
-                .object(
-                    [
-                        ("type", .string("urn:entitlementsync:problem:\(code)")), ("title", .string(code)),
-                        ("status", .number(Int64(status.code))), ("code", .string(code)), ("detail", .string(detail)),
-                    ] + members)
-            )
-        ])
     }
 }

@@ -276,7 +276,7 @@ extension SupportActs {
                 }
             }
             fact = .renewalState(state)
-        case .deferred, .withdrawn, .assertion, .verified:
+        case .deferred, .withdrawn, .assertion, .flag, .verified:
             preconditionFailure("only statements about transactions are signed")
         }
         // A store's clock may be ahead of this one.
@@ -442,8 +442,9 @@ package struct SupportError: Error, Hashable, Sendable, CustomStringConvertible 
         let kind: Kind =
             switch error.kind {
             case .unknownProduct: .unknownProduct
-            case .invalid: .invalid
+            case .unknownEntitlement, .invalid: .invalid
             case .contradiction: .contradiction
+            case .ledgerFull: .ledgerFull
             }
         self.init(kind, error.message)
     }
