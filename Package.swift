@@ -236,7 +236,7 @@ let testTargets: [Target] = [
             "StoreEvidence", "SyncProtocol", "syncd", "HTTPTypes", "Crypto")),
     tests(
         "SyncAgentTests",
-        on("Entitlements", "EntitlementSync", "SyncAgent", "SyncServer", "SyncService", "HTTPTypes")),
+        on("Entitlements", "EntitlementSync", "SyncAgent", "SyncServer", "SyncService", "HTTPTypes", "Logging")),
     tests(
         "SyncdTests",
         on(

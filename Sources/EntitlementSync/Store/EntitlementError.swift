@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 public import SyncCore
 
 /// An error that an ``EntitlementStore`` throws.

@@ -1,5 +1,6 @@
 import EntitlementSync
 import Entitlements
+import HTTPTypes
 import SyncCore
 
 extension EntitlementService {

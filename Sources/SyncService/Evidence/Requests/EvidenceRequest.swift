@@ -1,4 +1,3 @@
-package import EntitlementSync
 package import Entitlements
 package import HTTPTypes
 package import StoreEvidence

@@ -46,7 +46,8 @@ package enum ReportedItem: Sendable {
         return .reported(
             ProductID(try item.required("product").string()), transaction: transaction.id,
             date: try item["date"]?.timestamp(), quantity: try item["quantity"]?.integer() ?? 1,
-            expires: try item["expires"]?.timestamp(), original: try item["original"].map { TransactionID(try $0.string()) },
+            expires: try item["expires"]?.timestamp(),
+            original: try item["original"].map { TransactionID(try $0.string()) },
             store: transaction.store, environment: transaction.environment)
     }
 
