@@ -97,7 +97,8 @@ struct ReportedItemTests {
         let items = """
             {"kind":"reported","product":"nothing","transaction":"1"},{"kind":"reported","product":"owl"},
             {"kind":"spend","entitlement":"nothing","id":"a"},{"kind":"spend","entitlement":"coin","id":"a"},
-            {"kind":"reported","product":"owl","transaction":"1"},{"kind":"reported","product":"coins","transaction":"1"},
+            {"kind":"reported","product":"owl","transaction":"1"},
+            {"kind":"reported","product":"coins","transaction":"2"},
             {"kind":"app-store-transaction","jws":"a.b.c"}
             """
         #expect(

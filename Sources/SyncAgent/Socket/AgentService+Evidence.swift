@@ -6,8 +6,8 @@ import SyncCore
 import SyncProtocol
 import SyncService
 
-// `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server. What a program
-// reports is recorded as the library does it.
+// `POST /v1/transactions`: what a store signed is verified on this device, recorded, and sent to the server. What a
+// program reports is recorded as the library does it.
 extension AgentService {
     func record(_ request: ServiceRequest, _: String) async throws -> ServiceResponse {
         let body = try EvidenceRequest(request.body, request.head.headerFields)

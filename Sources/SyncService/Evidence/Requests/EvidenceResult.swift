@@ -13,7 +13,7 @@ package enum EvidenceResult: Sendable {
     case notConfigured(EvidenceKind)
     /// The server has no catalogue, which reported items need.
     case noCatalog
-    /// What a client reports grants nothing under the policy `verified`.
+    /// The policy is `verified`, under which no report of a client grants anything.
     case evidenceRequired
     /// A reported item that cannot be recorded.
     case failed(RecordingError)

@@ -47,7 +47,7 @@ package enum ReportedItem: Sendable {
             ProductID(try item.required("product").string()), transaction: transaction.id,
             date: try item["date"]?.timestamp(), quantity: try item["quantity"]?.integer() ?? 1,
             expires: try item["expires"]?.timestamp(),
-            original: try item["original"].map { TransactionID(try $0.string()) },
+            original: try item["original"].map { (id) throws(InputError) in TransactionID(try id.string()) },
             store: transaction.store, environment: transaction.environment)
     }
 

@@ -1,6 +1,6 @@
 import Entitlements
 
-/// What a client reports, applied to the ledgers of its account one item after the other. Pure.
+/// The recording of reported items in the ledger of their account, one after the other. Pure.
 struct ReportedRecording: Sendable {
     /// The result of an item, and the transaction of a reported purchase.
     typealias Outcome = (result: EvidenceResult, transaction: TransactionReference?)
