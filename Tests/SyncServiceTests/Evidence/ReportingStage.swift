@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 
