@@ -41,12 +41,13 @@ def generate(document, folder):
     """The package of the client for an OpenAPI document."""
     done = subprocess.run(
         [sys.executable, "-m", "openapi_python_client", "generate", "--path", document, "--meta", "none",
-         "--output-path", folder / "purchases"], capture_output=True, text=True, timeout=PATIENCE, check=False,
+         "--output-path", folder / "purchases"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=PATIENCE, check=False,
         # It formats the code with a program that is beside this Python.
         env={"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "1000"})
-    require(done.returncode == 0, f"the client was not generated: {done.stdout}{done.stderr}")
+    require(done.returncode == 0, f"the client was not generated: {done.stdout}")
     left_out = set(re.findall(r"parsing (\w+ \S+) within .* will not be generated", done.stdout))
-    require(left_out == LEFT_OUT, f"the generator left out {left_out}: {done.stdout}")
+    require(left_out == LEFT_OUT, f"the generator left out {left_out}, not {LEFT_OUT}: {done.stdout}")
     sys.path.insert(0, str(folder))
 
 

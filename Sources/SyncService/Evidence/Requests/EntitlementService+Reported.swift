@@ -17,16 +17,19 @@ extension EntitlementService {
     ) async throws -> [EvidenceResult] {
         guard let catalog = configuration.catalog else { return items.map { _ in .noCatalog } }
         var outcomes: [ReportedRecording.Outcome] = []
+        var cost = 0
+        // Charged at the end, so that the account's debt does not stop the write.
+        defer { limiter.charge(account: caller.account.name ?? "", reads: cost, writes: 0, now: host.now()) }
         try await AccountGateway(self).record(for: caller) { account, server in
             guard !account.isErased else { throw RequestError(.forbidden, "the account was erased") }
-            let (name, now) = (caller.account.name ?? "", host.now())
-            let cost = (account.byteCount + server.byteCount) >> RequestLimiter.replayShift
-            try limiter.takeReads(cost, account: name, now: now)
+            let now = host.now()
+            let costOfReplay = (account.byteCount + server.byteCount) >> RequestLimiter.replayShift
+            try limiter.takeReads(costOfReplay, account: caller.account.name ?? "", now: now)
             var recording = ReportedRecording(
                 account: account, server: server, catalog: catalog, policy: configuration.policy,
                 now: Timestamp(milliseconds: now))
             for item in items { recording.add(item) }
-            limiter.charge(account: name, reads: cost * (recording.replayCount - 1), writes: 0, now: now)
+            cost += costOfReplay * (recording.replayCount - 1)
             outcomes = recording.outcomes
             return recording.facts
         }
