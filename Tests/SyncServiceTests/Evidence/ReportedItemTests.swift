@@ -235,15 +235,36 @@ struct ReportedItemTests {
     func full() async throws {
         let stage = try await ReportingStage()
         #expect(await stage.report(Self.bought("owl", "1")) == ["purchase, recording"])
-        let payload = [UInt8](repeating: 7, count: LedgerLimits.maximumPartByteCount - 1_000)
-        let records = (0..<4).map { Record(key: [0xA2, 0x01, 1, UInt8($0)], order: [], payload: payload) }
-        let ledger = try LedgerDocument(decoding: await stage.alice.get().body).ledger.joined(with: Ledger(records))
+        var ledger = try LedgerDocument(decoding: await stage.alice.get().body).ledger
+        // Leaves room for one purchase.
+        for (number, room) in [900, 0, 0, 0].enumerated().reversed() {
+            let count = min(
+                LedgerLimits.maximumPartByteCount, LedgerLimits.standard.byteCount - ledger.byteCount - room)
+            let payload = [UInt8](repeating: 7, count: count)
+            ledger = ledger.joined(
+                with: Ledger([Record(key: [0xA2, 0x01, 1, UInt8(number)], order: [], payload: payload)]))
+        }
         let bytes = LedgerDocument(ledger: ledger).encoded()
         _ = try await stage.stage.store.write(bytes, to: stage.alice.ledger, if: .any)
-        let many = (0..<40).map { Self.bought("owl", "\($0)-" + String(repeating: "x", count: 100)) }
-        let results = await stage.send(many).reported
-        #expect(results.first == "purchase, recording" && results.last == "ledger-full")
+        let many = (0..<3).map { Self.bought("owl", "\($0)-" + String(repeating: "x", count: 240)) }
+        #expect(await stage.send(many).reported == ["purchase, recording", "ledger-full", "ledger-full"])
         stage.stage.clock.advance(seconds: 600)
         #expect(await stage.stage.rights(of: stage.alice) == ["owl"])
+    }
+
+    @Test("A long ledger takes fewer items at once, and a refused request records nothing")
+    func tooLong() async throws {
+        let stage = try await ReportingStage()
+        let payload = [UInt8](repeating: 7, count: LedgerLimits.maximumPartByteCount - 1_000)
+        let records = (0..<3).map { Record(key: [0xA2, 0x01, 1, UInt8($0)], order: [], payload: payload) }
+        let bytes = LedgerDocument(ledger: Ledger(records)).encoded()
+        _ = try await stage.stage.store.write(bytes, to: stage.alice.ledger, if: .any)
+        let version = try await stage.version(of: stage.alice)
+        let items = (0..<11).map { Self.bought("owl", "\($0)") }
+        let long = await stage.send(items)
+        #expect(long.status == 413 && long.problem?.detail.contains("send fewer") == true)
+        #expect(try await stage.version(of: stage.alice) == version)
+        stage.stage.clock.advance(seconds: 60)
+        #expect(await stage.send(Array(items.prefix(10))).reported.last == "purchase, recording")
     }
 }

@@ -18,21 +18,25 @@ extension EntitlementService {
         guard let catalog = configuration.catalog else { return items.map { _ in .noCatalog } }
         var outcomes: [ReportedRecording.Outcome] = []
         var cost = 0
-        // Charged at the end, so that the account's debt does not stop the write.
-        defer { limiter.charge(account: caller.account.name ?? "", reads: cost, writes: 0, now: host.now()) }
         try await AccountGateway(self).record(for: caller) { account, server in
             guard !account.isErased else { throw RequestError(.forbidden, "the account was erased") }
             let now = host.now()
-            let costOfReplay = (account.byteCount + server.byteCount) >> RequestLimiter.replayShift
-            try limiter.takeReads(costOfReplay, account: caller.account.name ?? "", now: now)
+            let byteCount = account.byteCount + server.byteCount
+            try limiter.takeReads(byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: now)
             var recording = ReportedRecording(
                 account: account, server: server, catalog: catalog, policy: configuration.policy,
                 now: Timestamp(milliseconds: now))
             for item in items { recording.add(item) }
-            cost += costOfReplay * (recording.replayCount - 1)
+            guard !recording.isTooLong else {
+                throw RequestError(
+                    .contentTooLarge, "the items are too many for a ledger of \(account.byteCount) bytes; send fewer")
+            }
+            cost += recording.cost
             outcomes = recording.outcomes
             return recording.facts
         }
+        // Charged at the end, so that the account's debt does not stop the write.
+        limiter.charge(account: caller.account.name ?? "", reads: cost, writes: 0, now: host.now())
         let refused = try await refused(among: outcomes.compactMap(\.transaction), of: caller)
         return outcomes.map { outcome in
             outcome.transaction.map(refused.contains) ?? false ? .reportedByAnother : outcome.result

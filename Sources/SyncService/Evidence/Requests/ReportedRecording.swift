@@ -15,8 +15,15 @@ struct ReportedRecording: Sendable {
     private(set) var facts: [Fact] = []
     /// One outcome for each item, in order.
     private(set) var outcomes: [Outcome] = []
-    /// The number of replays.
-    private(set) var replayCount = 1
+    /// The cost of the replays after the first one, in reads.
+    private(set) var cost = 0
+    private var replayedByteCount = 0
+
+    /// The number of bytes that one request may have replayed. A ledger of 320 KiB has room for 100 items, the longest
+    /// one for 8.
+    private static let replayedByteLimit = 32 << 20
+    /// True if the items need more replays than one request may have.
+    var isTooLong: Bool { replayedByteCount > Self.replayedByteLimit }
 
     /// Begins with the ledgers as they are stored.
     ///
@@ -28,6 +35,7 @@ struct ReportedRecording: Sendable {
 
     /// Applies an item. One that cannot be recorded changes nothing.
     mutating func add(_ item: Result<ReportedItem, RecordingError>) {
+        guard !isTooLong else { return }
         do throws(RecordingError) { outcomes.append(try outcome(of: try item.get())) } catch {
             outcomes.append((.failed(error), nil))
         }
@@ -61,10 +69,14 @@ struct ReportedRecording: Sendable {
     /// Adds facts to the ledger, and returns them.
     private mutating func keep(_ new: [Fact]) throws(RecordingError) -> [Fact] {
         guard let ledger = try account.adding(new) else { return [] }
+        // A replay continues with new records, but starts again if one was replaced.
+        let continues = new.allSatisfy { account[$0.record.key] == nil }
+        let byteCount = ledger.byteCount + server.byteCount
+        cost += byteCount >> (continues ? RequestLimiter.decodingShift : RequestLimiter.replayShift)
+        replayedByteCount += byteCount
         account = ledger
         facts += new
         replay = replay.advanced(account: account, device: Ledger(), server: server, remote: nil)
-        replayCount += 1
         return new
     }
 }
