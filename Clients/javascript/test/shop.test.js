@@ -1,0 +1,301 @@
+// Sessions, the outbox and observers, with a real server.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { memoryStorage, Shop } from "../entitlement-sync.js";
+import { fileStorage } from "../file-storage.js";
+import { Link, Server } from "./server.js";
+
+const password = "correct horse";
+
+async function opened(server, { storage = memoryStorage(), ...options } = {}) {
+  const link = new Link();
+  const shop = await Shop.open({ server: server.url, storage, fetch: link.fetch, ...options });
+  return { shop, link, storage };
+}
+
+/** A running `reporter.js`: `ended` resolves to its lines. */
+function reporter(server, folder, prefix, count) {
+  const script = fileURLToPath(new URL("reporter.js", import.meta.url));
+  const child = spawn(process.execPath, [script, server.url, folder, prefix, String(count)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const lines = [];
+  const waiting = [];
+  createInterface(child.stdout).on("line", (line) => {
+    lines.push(line);
+    for (const each of waiting) if (lines.length >= each.count) each.resolve();
+  });
+  return {
+    child, lines,
+    ended: new Promise((resolve) => { child.once("close", () => resolve(lines)); }),
+    printed: (wanted) => new Promise((resolve) => {
+      if (lines.length >= wanted) resolve(); else waiting.push({ count: wanted, resolve });
+    }),
+  };
+}
+
+/** The transactions of the account's purchases, in the order in which the server recorded them. */
+async function recorded(shop) {
+  const { ledger } = await shop.export();
+  return ledger.filter(({ kind }) => kind === "purchase").map(({ transactionID }) => transactionID);
+}
+
+test("Ten calls with an expired token renew it once", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link, storage } = await opened(server);
+  await shop.signUp("ann", password);
+  const expire = () => storage.update((state) => {
+    state.session.accessToken += "x";
+    return state;
+  });
+  await expire();
+  link.sent = [];
+  await Promise.all(Array.from({ length: 10 }, () => shop.export()));
+  assert.equal(link.sent.filter((each) => each === "POST /v1/sessions").length, 1);
+  // So do two processes of one device.
+  const { shop: other, link: otherLink } = await opened(server, { storage });
+  await expire();
+  [link.sent, otherLink.sent] = [[], []];
+  await Promise.all([shop.export(), other.export(), shop.export(), other.export()]);
+  assert.equal([...link.sent, ...otherLink.sent].filter((each) => each === "POST /v1/sessions").length, 1);
+});
+
+test("An answer that arrives after another log-in is dropped", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link } = await opened(server);
+  await shop.signUp("bob", password);
+  await shop.signUp("ann", password);
+  for (const path of ["/v1/entitlements", "/v1/accounts/self/export"]) {
+    await shop.logIn("ann", password);
+    const held = link.hold(path);
+    const asked = path.endsWith("export") ? shop.export() : shop.refresh();
+    const refused = assert.rejects(asked, { kind: "cancelled" });
+    const go = await held;
+    const switched = shop.logIn("bob", password);
+    // The new session is stored before its purchases are read.
+    while ((await shop.account()).name !== "bob") await new Promise((resolve) => { setImmediate(resolve); });
+    go();
+    await refused;
+    await switched;
+    assert.equal((await shop.overview()).snapshot.account, "bob");
+  }
+});
+
+test("A log-out in the middle of a read leaves nothing of the account", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link } = await opened(server);
+  await shop.signUp("ann", password);
+  const held = link.hold("/v1/entitlements");
+  const refused = assert.rejects(shop.refresh(), { kind: "cancelled" });
+  const go = await held;
+  await shop.logOut();
+  go();
+  await refused;
+  assert.equal((await shop.overview()).snapshot, null);
+  assert.deepEqual(await shop.access("owl"), { granted: false, reason: "logInNeeded", until: null });
+});
+
+test("Reports of a process that is killed in the middle count once, and none that was confirmed is lost", async (test) => {
+  const server = await Server.started(test);
+  const folder = join(server.folder, "phone");
+  const { shop } = await opened(server, { storage: fileStorage(folder) });
+  await shop.signUp("ann", password);
+  const expected = new Set();
+  for (let round = 0; round < 5; round += 1) {
+    const run = reporter(server, folder, `round${round}`, 1000);
+    await run.printed(3 + round);
+    run.child.kill("SIGKILL");
+    for (const line of await run.ended) expected.add(`round${round}-${line.split(" ")[0]}`);
+  }
+  await shop.refresh();
+  assert.equal(await shop.waiting(), 0);
+  const transactions = await recorded(shop);
+  assert.equal(new Set(transactions).size, transactions.length);
+  for (const each of expected) assert.ok(transactions.includes(each), each);
+  // At most one report of each round was durable, but not confirmed.
+  assert.ok(transactions.length <= expected.size + 5);
+  const { units } = await shop.access("random");
+  assert.equal(units, 3 * transactions.length);
+});
+
+test("Two processes on one device send everything once", async (test) => {
+  const server = await Server.started(test);
+  const folder = join(server.folder, "phone");
+  const { shop, link } = await opened(server, { storage: fileStorage(folder) });
+  await shop.signUp("ann", password);
+  const runs = ["a", "b"].map((prefix) => reporter(server, folder, prefix, 12));
+  for (const lines of await Promise.all(runs.map((run) => run.ended))) {
+    assert.deepEqual(lines.map((line) => line.split(" ")[1]), Array(12).fill("true"));
+  }
+  await shop.refresh();
+  assert.equal(link.sent.filter((each) => each === "POST /v1/transactions").length, 0);
+  assert.equal((await recorded(shop)).length, 24);
+});
+
+test("What was reported offline goes out in order, in one request", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link } = await opened(server);
+  await shop.signUp("ann", password);
+  link.isDown = true;
+  for (const set of [true, false, true]) {
+    const { recorded: isRecorded, failure } = await shop.report({ kind: "flag", product: "owl", set });
+    assert.deepEqual([isRecorded, failure.kind, failure.isTransient], [false, "offline", true]);
+  }
+  await shop.report({ kind: "flag", product: "owl", set: false });
+  link.isDown = false;
+  link.sent = [];
+  await Promise.all([shop.refresh(), shop.refresh(), shop.refresh()]);
+  assert.equal(link.sent.filter((each) => each === "POST /v1/transactions").length, 1);
+  assert.deepEqual(await shop.access("owl"), { granted: false, reason: "notPurchased", until: null });
+});
+
+test("Units that are spent offline never exceed the last known balance", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link } = await opened(server);
+  const { shop: tablet } = await opened(server);
+  await shop.signUp("ann", password);
+  await shop.report({ product: "pack", transaction: "p1" });
+  await tablet.logIn("ann", password);
+  link.isDown = true;
+  const uses = await Promise.all(["a", "b", "c", "d", "b"].map((id) => shop.use("random", { id })));
+  assert.deepEqual(uses.map(({ granted }) => granted), [true, true, true, false, true]);
+  assert.equal(await shop.waiting(), 3);
+  // Another device spends one of them first: the server refuses the last spend.
+  assert.equal((await tablet.use("random")).remaining, 2);
+  link.isDown = false;
+  await shop.refresh();
+  assert.equal(await shop.waiting(), 0);
+  assert.deepEqual((await shop.overview()).refusals.map(({ item, problem }) => [item.id, problem.code]), [["c", "none-left"]]);
+  assert.deepEqual(await shop.access("random"), { granted: false, reason: "usedUp", until: null });
+});
+
+test("A purchase that does not count says why", async (test) => {
+  const server = await Server.started(test, { policy: "verified" });
+  const { shop } = await opened(server);
+  await shop.signUp("ann", password);
+  await assert.rejects(shop.report({ product: "owl", transaction: "o1" }), { kind: "notAllowed", code: "evidence-required" });
+  assert.equal((await shop.access("owl")).reason, "unverified");
+  assert.equal((await shop.access("nights")).reason, "notPurchased");
+  await assert.rejects(shop.access("bats"), { kind: "catalog" });
+});
+
+test("A transaction of another account is refused by name", async (test) => {
+  const server = await Server.started(test);
+  const [{ shop: ann }, { shop: bob }] = [await opened(server), await opened(server)];
+  await ann.signUp("ann", password);
+  await ann.report({ product: "owl", transaction: "o1" });
+  await bob.signUp("bob", password);
+  await assert.rejects(bob.report({ product: "owl", transaction: "o1" }), { kind: "notAllowed", code: "owned-by-another" });
+  assert.equal((await bob.access("owl")).reason, "ownedByAnotherAccount");
+});
+
+test("Reports without an account move to the account that adopts them", async (test) => {
+  const server = await Server.started(test);
+  const { shop } = await opened(server);
+  assert.equal((await shop.report({ product: "owl", transaction: "o1" })).recorded, false);
+  await shop.signUp("bob", password);
+  assert.equal(await shop.waiting(), 1);
+  await shop.logOut();
+  await shop.signUp("ann", password, { earlierPurchases: "adopt" });
+  assert.equal(await shop.waiting(), 0);
+  assert.equal((await shop.access("owl")).granted, true);
+});
+
+test("A report without a date has that of the call, and a repetition counts once", async (test) => {
+  const server = await Server.started(test);
+  let time = Date.now();
+  const { shop, link } = await opened(server, { clock: () => time });
+  await shop.signUp("ann", password);
+  link.isDown = true;
+  await shop.report({ product: "month", transaction: "m1" });
+  const { until } = { until: time + 30 * 86_400_000 };
+  time += 10_000;
+  link.isDown = false;
+  await shop.report({ product: "month", transaction: "m1" });
+  assert.ok(Math.abs((await shop.access("nights")).until.getTime() - until) < 5_000);
+});
+
+test("An observer sees what another device does, and a log-out", async (test) => {
+  const server = await Server.started(test);
+  const { shop } = await opened(server);
+  const { shop: tablet } = await opened(server);
+  test.after(() => shop.close());
+  await shop.signUp("ann", password);
+  await tablet.logIn("ann", password);
+  const seen = [];
+  for await (const { account, access, isCurrent } of shop.observe()) {
+    seen.push(access.owl?.granted ?? null);
+    if (account === null) break;
+    if (access.owl.granted) await shop.logOut();
+    else if (isCurrent && seen.length === 1) await tablet.report({ product: "owl", transaction: "o1" });
+  }
+  assert.equal(seen[0], false);
+  assert.ok(seen.includes(true));
+  assert.equal(seen.at(-1), null);
+});
+
+test("An observer ends with its signal, and comes back after the server's restart", async (test) => {
+  const server = await Server.started(test);
+  const { shop } = await opened(server);
+  await shop.signUp("ann", password);
+  const stop = new AbortController();
+  let step = 0;
+  for await (const { isCurrent, failure } of shop.observe({ signal: stop.signal })) {
+    if (step === 0 && isCurrent) { step = 1; await server.stop(); }
+    else if (step === 1 && failure) { step = 2; await server.start(); }
+    else if (step === 2 && isCurrent) { step = 3; stop.abort(); }
+  }
+  assert.equal(step, 3);
+});
+
+test("Bad input is a typed error with a text for the user", async (test) => {
+  const server = await Server.started(test);
+  const { shop, link } = await opened(server);
+  await assert.rejects(shop.refresh(), { kind: "logInNeeded", message: "You are not logged in. Log in, and try again." });
+  await assert.rejects(shop.signUp("", password), { kind: "invalid", message: /^This is not allowed: .*\. Change it/ });
+  await assert.rejects(shop.logIn("ann", password), { kind: "wrongPassword" });
+  link.fail("foreign", "/v1/sessions");
+  await assert.rejects(shop.logIn("ann", password), { kind: "noServer" });
+  link.isDown = true;
+  await assert.rejects(shop.logIn("ann", password), { kind: "offline", isTransient: true });
+  await assert.rejects(Shop.open({ server: "ftp://shop", storage: memoryStorage() }), { kind: "noServer" });
+  await assert.rejects(Shop.open({ server: server.url, storage: memoryStorage(), trust: { roots: ["AA"] } }), { kind: "invalid" });
+});
+
+test("A damaged, newer or inaccessible storage is a typed error, and is not changed", async (test) => {
+  const server = await Server.started(test);
+  const folder = join(server.folder, "phone");
+  mkdirSync(folder);
+  for (const [text, kind] of [["{", "damaged"], ["{}", "damaged"], ['{"format":2}', "newerVersion"]]) {
+    writeFileSync(join(folder, "state.json"), text);
+    await assert.rejects(opened(server, { storage: fileStorage(folder) }), { kind });
+    assert.equal(readFileSync(join(folder, "state.json"), "utf8"), text);
+  }
+  await assert.rejects(opened(server, { storage: fileStorage(join(folder, "state.json")) }), { kind: "storage" });
+});
+
+test("A lock has one holder, also after a holder was killed", async (test) => {
+  const server = await Server.started(test);
+  const folder = join(server.folder, "locks");
+  const storage = fileStorage(folder);
+  mkdirSync(folder);
+  // A process that has ended, and one that has the id of a living process but another start.
+  for (const holder of ["999999999 1", `${process.pid} 1`]) {
+    const number = 1 + Math.max(0, ...readdirSync(folder).map((name) => Number(name.split(".").at(-1))));
+    writeFileSync(join(folder, `sync.lock.${number}`), holder);
+    let holders = 0;
+    await Promise.all(Array.from({ length: 20 }, () => storage.exclusively("sync", async () => {
+      holders += 1;
+      assert.equal(holders, 1);
+      await new Promise((resolve) => { setImmediate(resolve); });
+      holders -= 1;
+    })));
+  }
+  assert.ok(readdirSync(folder).length <= 12);
+});
