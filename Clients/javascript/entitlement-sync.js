@@ -1,7 +1,8 @@
 // The purchases of a user on every device: a client of `syncd serve` for browsers, Node.js 20 and workers.
+// entitlement-sync.d.ts documents the calls.
 //
-// All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory, so
-// every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
+// All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory,
+// so every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
 
 const messages = {
   catalog: "The shop of this app does not work. Please look for an update of the app.",
@@ -22,22 +23,9 @@ const messages = {
 
 /** An error of a shop: `kind` is for the app, `message` for the user, `description` for a log. */
 export class ShopError extends Error {
-  /**
-   * @param kind One of the kinds of Docs/Clients.md.
-   * @param description The problem and its technical cause, on one line.
-   */
   constructor(kind, description, { isTransient = false, retryAfter = null, status = null, code = null, cause } = {}) {
     super(messageOf(kind, description, isTransient), { cause });
-    this.name = "ShopError";
-    this.kind = kind;
-    this.description = description;
-    /** True if the same call may succeed later. */
-    this.isTransient = isTransient;
-    /** The time in seconds that the server asks to wait; null for none. */
-    this.retryAfter = retryAfter;
-    /** The HTTP status, and the code of the refusal, if the server answered. */
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { name: "ShopError", kind, description, isTransient, retryAfter, status, code });
   }
 }
 
@@ -61,7 +49,7 @@ const longestPause = 30_000;
 const longestSilence = 50_000;
 const hour = 3_600_000;
 
-/** The purchases of an app's user. See Docs/Clients.md for the calls and their errors. */
+/** The purchases of an app's user. */
 export class Shop {
   #server;
   #storage;
@@ -75,6 +63,8 @@ export class Shop {
   /** A sync that waits for its turn, which all callers share. */
   #nextSync = null;
   #hasAskedForCatalog = false;
+  /** True after a sync, until one fails. */
+  #isCurrent = false;
   /** The payload of the last verified grant by its text. */
   #verified = new Map();
   /** The latest time that this process has seen, and the monotonic clock at that moment. */
@@ -90,17 +80,7 @@ export class Shop {
   /** The failure of the last sync; null after a success. */
   failure = null;
 
-  /**
-   * Opens the purchases of this device. Sends no request.
-   *
-   * - `server`: the address of the server. A browser resolves it against the page.
-   * - `storage`: by default `browserStorage()`; `fileStorage(folder)` in Node.js.
-   * - `trust`: `{roots: [KEY, …]}` with public root keys: only what the server has signed for this device grants access.
-   *   By default the server's answers are believed as they are stored.
-   * - `environment`: the environment whose purchases count, by default `production`.
-   * - `token`: a function that returns a token of the app's own issuer, if the user has logged in with one.
-   * - `fetch`, `clock` (milliseconds since 1970) and `timeout` (milliseconds): for tests.
-   */
+  /** Opens the purchases of this device. Sends no request. `fetch`, `clock` and `timeout` are for tests. */
   static async open({
     server, storage = browserStorage(), trust = null, environment = "production", token = null,
     fetch = globalThis.fetch.bind(globalThis), clock = Date.now, timeout = 15_000,
@@ -115,7 +95,6 @@ export class Shop {
     return shop;
   }
 
-  /** Ends the observers of this shop. Requests under way are finished. */
   close() {
     this.#isClosed = true;
     this.#stopWatching();
@@ -125,58 +104,43 @@ export class Shop {
 
   // Accounts
 
-  /** `{name, incarnation}` of the account that is logged in; null for none. */
   async account() {
     const { session } = await this.#read();
     return session && { name: session.account, incarnation: session.incarnation };
   }
 
-  /**
-   * Creates an account and logs in. Returns the recovery codes, which the user sees once: none if the account existed
-   * with this password. If the purchases could not be read, the call succeeds, and `failure` has the reason.
-   */
-  async signUp(name, password, { earlierPurchases = "leaveOnDevice" } = {}) {
-    const made = await this.#plain("POST", "/v1/accounts", { name, password });
-    await this.#enter(made, earlierPurchases);
+  async signUp(name, password, options) {
+    const made = await answered(await this.#send("POST", "/v1/accounts", { json: { name, password } }), ["account"]);
+    await this.#enter(made, options);
+    // The codes are shown only once, so a failed sync must not hide them.
     await this.#attempt(() => this.#sync());
     return made.recovery_codes ?? [];
   }
 
-  /**
-   * Logs in, and reads the purchases. If only that failed, the account is logged in. `earlierPurchases` is `adopt` if
-   * what was reported without an account moves to the account, else `leaveOnDevice`.
-   *
-   * Instead of a name and a password, a function may return a token of the app's own issuer. It is called again when
-   * the server refuses the token; after a restart pass it to `open`.
-   */
   async logIn(nameOrToken, passwordOrOptions, options) {
     if (typeof nameOrToken === "function") return this.#logInWithToken(nameOrToken, passwordOrOptions);
     return this.#begin({ grant_type: "password", username: nameOrToken, password: passwordOrOptions }, options);
   }
 
-  /** Sets a new password with a recovery code, and logs in. All recovery codes of the account become invalid. */
   async resetPassword(username, recovery_code, new_password, options) {
-    await this.#begin({ grant_type: "urn:entitlementsync:recovery-code", username, recovery_code, new_password }, options);
+    const grant_type = "urn:entitlementsync:recovery-code";
+    return this.#begin({ grant_type, username, recovery_code, new_password }, options);
   }
 
-  async #begin(grant, { earlierPurchases = "leaveOnDevice" } = {}) {
-    await this.#enter(await this.#plain("POST", "/v1/sessions", grant), earlierPurchases);
+  async #begin(json, options) {
+    await this.#enter(await answered(await this.#send("POST", "/v1/sessions", { json }), ["account"]), options);
     await this.#sync();
   }
 
-  async #logInWithToken(issuer, { earlierPurchases = "leaveOnDevice" } = {}) {
+  async #logInWithToken(issuer, options) {
     const access_token = await issuer();
-    const { name, incarnation } = await answered(
-      await this.#send("GET", "/v1/accounts/self", { token: access_token }), ["name", "incarnation"]);
+    const answer = await this.#send("GET", "/v1/accounts/self", { token: access_token });
+    const { name: account, incarnation } = await answered(answer, ["name"]);
     this.#issuer = issuer;
-    await this.#enter({ account: name, incarnation, access_token, refresh_token: null }, earlierPurchases);
+    await this.#enter({ account, incarnation, access_token, refresh_token: null }, options);
     await this.#sync();
   }
 
-  /**
-   * Logs out. What was not sent stays on this device, for the same account. Without a network the call succeeds too,
-   * and the session ends at the server when it expires. `everywhere` ends all sessions of the account, and needs the server.
-   */
   async logOut({ everywhere = false } = {}) {
     const { session, outbox } = await this.#read();
     if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
@@ -186,52 +150,36 @@ export class Shop {
     await this.#leave(session);
   }
 
-  /** Changes the password, which ends all other sessions and invalidates the recovery codes. */
   async changePassword(password, new_password) {
     await this.#authorized("PUT", "/v1/accounts/self/password", { json: { password, new_password } });
   }
 
-  /** Replaces the recovery codes, and returns the new ones. */
   async renewRecoveryCodes(password) {
     const answer = await this.#authorized("POST", "/v1/accounts/self/recovery-codes", { json: { password } });
     return answer.recovery_codes;
   }
 
-  /** Approves or denies the log-in of a device by the code that it shows. Approving requires the password. */
   async decideDevice(user_code, approve, password) {
     const json = approve ? { user_code, approve, password } : { user_code, approve };
     await this.#authorized("POST", "/v1/devices/approvals", { json });
   }
 
-  /** Deletes the account and its purchases, at the server and on all devices. This cannot be undone. */
   async deleteAccount(password) {
     const { session } = await this.#read();
-    await this.#authorized("POST", "/v1/accounts/self/erasure", { json: { password } });
+    await this.#authorized("POST", "/v1/accounts/self/erasure", { session, json: { password } });
     await this.#leave(session, { isErased: true });
   }
 
   // Purchases
 
-  /**
-   * Reports a purchase, a refund or another item of `POST /v1/transactions` that no store has signed. `kind` is
-   * `reported` unless the item names another.
-   *
-   * The item is durable on this device when this returns. Returns `{recorded: true, facts}` if the server has it, and
-   * `{recorded: false, failure}` while it waits for the server or for a log-in. Throws if the server refuses it.
-   */
   async report(item) {
     const [result] = await this.#record([{ kind: "reported", ...item }]);
     if (result.problem) throw refusal(result.problem);
     return result;
   }
 
-  /** Sends what stores have signed. Returns for each item what `report` returns, or `{recorded: false, problem}`. */
   async sendEvidence(items) { return this.#record(items); }
 
-  /**
-   * Reads the account again, after the user has asked for it. With `evidence`, signed purchases of this device move to
-   * the account where the server's rule of ownership allows it. Returns the results of the evidence.
-   */
   async restore(evidence = []) {
     await this.#sync();
     if (evidence.length === 0) return [];
@@ -241,32 +189,19 @@ export class Shop {
     return results;
   }
 
-  /** Sends what waits, and reads the account. */
   async refresh() { await this.#sync(); }
 
-  /**
-   * The access to an entitlement, now and without a request: `{granted: true, until, units, source}`, or
-   * `{granted: false, reason, until}`. `until` is a Date or null. A thrown error is not a denial.
-   */
-  async access(entitlement) { return (await this.#decide((state, decide) => decide(entitlement))); }
+  async access(entitlement) { return this.#decide((state, decide) => decide(entitlement)); }
 
-  /**
-   * Uses an entitlement, and spends one unit if only units grant it. Repetitions with the same `id` spend one unit.
-   *
-   * Returns `{granted: true, spent, remaining}` or `{granted: false, reason}`. Without a connection a unit of the last
-   * known balance is spent, and the spend waits. Another device may spend the same unit; the first to reach the server has it.
-   */
   async use(entitlement, { id = crypto.randomUUID() } = {}) {
-    let failure = null;
-    let decided = await this.#take(entitlement, id);
-    if (!decided.granted) {
-      // Another device may have bought meanwhile.
-      failure = await this.#attempt(() => this.#sync());
-      decided = await this.#take(entitlement, id);
+    let taken = await this.#take(entitlement, id);
+    // If it is denied, another device may have bought meanwhile. A spend is sent.
+    let failure = taken.spent === 0 ? null : await this.#attempt(() => this.#sync());
+    if (!taken.granted) {
+      taken = await this.#take(entitlement, id);
+      if (taken.spent === 1) failure = await this.#attempt(() => this.#sync());
     }
-    if (!decided.granted) return { ...decided, failure };
-    if (decided.spent === 0) return decided;
-    failure = await this.#attempt(() => this.#sync());
+    if (taken.spent !== 1) return { ...taken, failure };
     const { refusals } = await this.#read();
     const refused = refusals.find((each) => each.id === id);
     if (refused?.problem.code === "none-left") return { granted: false, reason: "usedUp", until: null };
@@ -275,36 +210,29 @@ export class Shop {
     return { granted: true, spent: 1, remaining: granted && units !== undefined ? units : granted ? null : 0, failure };
   }
 
-  /** The number of items that the server has not answered. */
   async waiting() { return (await this.#read()).outbox.length; }
 
-  /**
-   * Everything to show, without a request: `{account, isCurrent, at, snapshot, access, waiting, refusals, failure}`.
-   * `snapshot` is the last answer of `GET /v1/entitlements`, or null; `access` has all entitlements of it.
-   */
   async overview() {
     return this.#decide((state, decide) => {
       const snapshot = state.home?.snapshot ?? null;
       const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
       return {
-        account: state.session?.account ?? null, isCurrent: snapshot !== null && this.failure === null,
-        at: snapshot && new Date(snapshot.at), snapshot, access, waiting: state.outbox.length,
-        refusals: state.refusals, failure: this.failure,
+        account: state.session?.account ?? null, isCurrent: snapshot !== null && this.#isCurrent, snapshot, access,
+        waiting: state.outbox.length, refusals: state.refusals, failure: this.failure,
       };
     });
   }
 
-  /**
-   * Yields an `overview()` now and after each change, and keeps the purchases current meanwhile: follows the changes of
-   * the server, sends what waits, and reads again when a period ends. `signal` ends it, or a `break` in the loop.
-   */
   async *observe({ signal } = {}) {
     let isDirty = true;
     let wake = () => {};
     const notify = () => { isDirty = true; wake(); };
     signal?.addEventListener("abort", notify, { once: true });
     this.#observers.add(notify);
-    this.#follower ??= this.#startFollowing();
+    if (this.#follower === null) {
+      this.#follower = new AbortController();
+      this.#follow(this.#follower.signal).catch((error) => this.#settle(error));
+    }
     try {
       let shown = null;
       while (!signal?.aborted && !this.#isClosed) {
@@ -326,7 +254,6 @@ export class Shop {
     }
   }
 
-  /** The catalogue of the server; without a connection the last one that was read. */
   async catalog() {
     const failure = await this.#attempt(() => this.#readCatalog());
     const { catalog } = await this.#read();
@@ -334,15 +261,13 @@ export class Shop {
     return catalog.value;
   }
 
-  /** Everything that the server keeps of the account (`GET /v1/accounts/self/export`), such as all facts for a history. */
   async export() { return this.#authorized("GET", "/v1/accounts/self/export"); }
 
-  /** The present time in milliseconds since 1970, corrected by the server's clock. */
   async now() { return this.#now(await this.#read()); }
 
   // Decisions
 
-  /** Calls `body(state, decide)`, where `decide` returns the access to an entitlement, and stores the time of a denial. */
+  /** Calls `body(state, decide)`, where `decide` returns the access to an entitlement. Stores the time of a denial. */
   async #decide(body) {
     const state = await this.#read();
     const grant = await this.#grantOf(state);
@@ -383,8 +308,8 @@ export class Shop {
   // The clock
 
   /**
-   * The device's clock with the server's correction. It never goes back: neither behind the latest time that this device
-   * has stored, nor behind the time that has passed in this process.
+   * The device's clock with the server's correction. It goes back neither behind the latest time that this device has
+   * stored, nor behind the time that has passed in this process.
    */
   #now({ clock }) {
     const passed = this.#seen.time + performance.now() - this.#seen.at;
@@ -420,6 +345,7 @@ export class Shop {
 
   #settle(failure) {
     this.failure = failure;
+    this.#isCurrent = failure === null;
     for (const notify of this.#observers) notify();
   }
 
@@ -427,19 +353,19 @@ export class Shop {
     const { session, device, home } = await this.#read();
     if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
     await this.#flush();
-    const environment = encodeURIComponent(this.#environment);
+    const query = `environment=${encodeURIComponent(this.#environment)}`;
     const sent = this.#wall();
     const clock = {};
     const [snapshot, signed] = await Promise.all([
-      this.#authorized("GET", `/v1/entitlements?environment=${environment}`, { members: ["access", "at"], clock }),
-      this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&environment=${environment}`, { members: ["grant"] }),
+      this.#authorized("GET", `/v1/entitlements?${query}`, { session, members: ["access", "at"], clock }),
+      this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&${query}`, { session, members: ["grant"] }),
       this.#hasAskedForCatalog ? null : this.#readCatalog(),
     ]);
     const { account, incarnation } = session;
     const payload = signed && await verifiedGrant(
       signed.grant, this.#roots, { account, incarnation, device, environment: this.#environment });
     // An earlier grant that is sent again must not set the clock back.
-    if (payload && payload.iat < (home?.issued ?? 0)) throw new ShopError("noServer", "the grant is older than the last one");
+    if (payload && payload.iat < (home?.issued ?? 0)) throw notOurs("the grant is older than the last one");
     const time = Math.max(clock.time ?? 0, (payload?.iat ?? 0) * 1000);
     await this.#update((state) => {
       if (state.session?.login !== session.login) throw switched();
@@ -480,6 +406,7 @@ export class Shop {
     });
     const { session } = await this.#read();
     const failure = session === null ? null : await this.#attempt(() => this.#sync());
+    if (failure?.kind === "accountDeleted") throw failure;
     const { outbox, refusals } = await this.#read();
     return entries.map(({ id }) => {
       const waiting = outbox.find((entry) => entry.id === id);
@@ -501,6 +428,8 @@ export class Shop {
         for (const [index, { id, source }] of batch.entries()) {
           const { problem } = results[index];
           const entry = state.outbox.find((each) => each.id === id);
+          // The account may have been deleted meanwhile.
+          if (!entry) continue;
           if (problem?.code === "contradiction" && entry.isDated) {
             // An earlier report has another date.
             [entry.isDated, entry.item.date] = [false, undefined];
@@ -532,20 +461,17 @@ export class Shop {
     }
   }
 
-  async #post(evidence, { account: name, incarnation }, options = {}) {
-    const json = { evidence, account: { name, incarnation }, ...options };
-    const { results } = await this.#authorized("POST", "/v1/transactions", { json, members: ["results"] });
+  async #post(evidence, session, options = {}) {
+    const json = { evidence, account: { name: session.account, incarnation: session.incarnation }, ...options };
+    const { results } = await this.#authorized("POST", "/v1/transactions", { session, json, members: ["results"] });
     if (results.length !== evidence.length) throw notOurs(`${results.length} results for ${evidence.length} items`);
     return results;
   }
 
   // Sessions
 
-  /** Stores a new session. Reports of this device that belong to no account move to it if `earlierPurchases` says so. */
-  async #enter({ account, incarnation, access_token, refresh_token }, earlierPurchases) {
-    if (!["adopt", "leaveOnDevice"].includes(earlierPurchases)) {
-      throw new ShopError("invalid", `earlierPurchases must be adopt or leaveOnDevice, not ${earlierPurchases}`);
-    }
+  /** Stores a new session. With `adopt`, reports of this device without an account move to it. */
+  async #enter({ account, incarnation, access_token, refresh_token }, { earlierPurchases = "leaveOnDevice" } = {}) {
     if (!account || !incarnation || !access_token) throw notOurs("the answer has no session");
     await this.#update((state) => {
       if (state.session?.incarnation !== incarnation) [state.home, state.refusals, state.spent] = [null, [], []];
@@ -572,8 +498,8 @@ export class Shop {
    * Sends a request with the token of the session, which is renewed if the server refuses it. Throws if another account
    * has logged in before the answer was read.
    */
-  async #authorized(method, path, { json, members = [], clock } = {}) {
-    const { session } = await this.#read();
+  async #authorized(method, path, { json, members = [], clock, session = null } = {}) {
+    session ??= (await this.#read()).session;
     const answer = await this.#withToken(session, method, path, { json });
     if (clock) clock.time = timeOf(answer);
     let value;
@@ -638,9 +564,6 @@ export class Shop {
 
   // Requests
 
-  /** Sends a request without a token. */
-  async #plain(method, path, json) { return answered(await this.#send(method, path, { json }), ["account"]); }
-
   async #send(method, path, { json, headers = {}, token = null, signal = null } = {}) {
     const all = { ...headers };
     if (token) all.Authorization = `Bearer ${token}`;
@@ -683,20 +606,11 @@ export class Shop {
   }
 
   /** Calls `body`, and returns its error, or null. */
-  async #attempt(body) {
-    try {
-      await body();
-    } catch (error) {
+  #attempt(body) {
+    return body().then(() => null, (error) => {
       if (error instanceof ShopError) return error;
       throw error;
-    }
-    return null;
-  }
-
-  #startFollowing() {
-    const stop = new AbortController();
-    this.#follow(stop.signal).catch((error) => this.#settle(error));
-    return stop;
+    });
   }
 
   /** Follows the changes of the account until `signal`. Connects again after 1 s to 30 s, while the page is visible. */
@@ -809,7 +723,7 @@ function openedState(stored) {
 /** Adds an entry to the outbox, for the account that is logged in. */
 function enqueue(state, entry) {
   if (state.outbox.length >= largestOutbox) {
-    throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`, { isTransient: true });
+    throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`);
   }
   state.outbox.push({ ...entry, owner: state.session?.incarnation ?? null });
 }
@@ -822,11 +736,10 @@ const isHeld = ({ code, check }) => code === "not-configured" || code === "ledge
 /** The first entries, as many as fit into one request. */
 function batchOf(entries) {
   let length = 0;
-  const count = entries.findIndex((entry, index) => {
-    length += JSON.stringify(entry.item).length;
-    return index > 0 && (index >= largestBatch || length > longestBatch);
+  return entries.slice(0, largestBatch).filter(({ item }, index) => {
+    length += JSON.stringify(item).length;
+    return index === 0 || length <= longestBatch;
   });
-  return count < 0 ? entries : entries.slice(0, count);
 }
 
 /** Notes a spend that the server has recorded, until the next snapshot includes it. */
@@ -839,12 +752,13 @@ function settleSpend(state, id, source, { facts, remaining }) {
 
 /** The instants at which the answer of a decision may change, in milliseconds. */
 function boundaries({ snapshot, renewal, expires }) {
-  const ends = Object.values(snapshot.access).flatMap(({ granted, until }) => (granted && until ? [until] : []));
-  const periods = (snapshot.subscriptions ?? []).flatMap((group) => group.periods.flatMap(({ start, end }) => [start, end]));
-  return [...[...ends, ...periods].filter(Boolean).map((text) => Date.parse(text)), ...[renewal, expires].filter(Boolean)];
+  const ends = Object.values(snapshot.access).map(({ granted, until }) => granted && until);
+  const periods = (snapshot.subscriptions ?? []).flatMap((group) => group.periods);
+  const texts = [...ends, ...periods.flatMap(({ start, end }) => [start, end])];
+  return [...texts.filter(Boolean).map((text) => Date.parse(text)), renewal, expires].filter(Boolean);
 }
 
-/** The access to an entitlement at `now`. With `isSigned`, it is limited by `grant`, the payload of a verified grant. */
+/** The access to an entitlement at `now`. With `isSigned`, `grant`, the payload of a verified grant, limits it. */
 function decision(state, entitlement, now, grant, isSigned) {
   const denied = (reason, until = null) => ({ granted: false, reason, until });
   if (state.session === null) return denied("logInNeeded");
@@ -907,9 +821,8 @@ function answered({ status, headers, text }, members) {
   if (status === 204) return undefined;
   const value = parsed(text);
   if (status >= 200 && status < 300) {
-    const isOurs = value !== null && typeof value === "object" && members.every((member) => value[member] !== undefined);
-    if (!isOurs) throw notOurs(`the answer (${status}) is none of ours`);
-    return value;
+    if (members.every((member) => value?.[member] !== undefined)) return value;
+    throw notOurs(`the answer (${status}) is none of ours`);
   }
   const retryAfter = Number(headers.get("Retry-After")) || null;
   if (typeof value?.detail !== "string") {
@@ -917,30 +830,28 @@ function answered({ status, headers, text }, members) {
     if (![429, 502, 503, 504].includes(status)) throw notOurs(`the answer (${status}) is none of ours`);
     throw new ShopError("offline", `the answer is ${status}`, { isTransient: true, retryAfter, status });
   }
-  throw new ShopError(kindOf(status, value.error), value.detail, {
+  const kind = value.error === "invalid_grant" ? "wrongPassword" : kinds[status];
+  throw new ShopError(kind ?? (status >= 500 ? "offline" : "invalid"), value.detail, {
     isTransient: status >= 500 || status === 429, retryAfter, status, code: value.error ?? value.code ?? null,
   });
 }
 
-function kindOf(status, error) {
-  if (error === "invalid_grant") return "wrongPassword";
-  const kinds = { 401: "logInNeeded", 403: "notAllowed", 404: "other", 409: "nameTaken", 410: "accountDeleted", 429: "tooManyAttempts" };
-  return kinds[status] ?? (status >= 500 ? "offline" : "invalid");
-}
+const kinds = {
+  401: "logInNeeded", 403: "notAllowed", 404: "other", 409: "nameTaken", 410: "accountDeleted", 429: "tooManyAttempts",
+};
+
+const kindsOfRefusals = {
+  "evidence-required": "notAllowed", "owned-by-another": "notAllowed", "unknown-product": "catalog",
+  "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
+};
 
 /** The error for an item that the server refused. */
-function refusal({ code, detail }) {
-  const kinds = {
-    "evidence-required": "notAllowed", "owned-by-another": "notAllowed", "unknown-product": "catalog",
-    "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
-  };
-  return new ShopError(kinds[code] ?? "other", detail, { code });
-}
+const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "other", detail, { code });
 
 /** The server's time in an answer, in milliseconds since 1970; null if the server does not say. */
 const timeOf = (answer) => Number(answer.headers.get("EntitlementSync-Time")) || null;
 
-/** The events of a stream as `{type, data, id}` ("event stream interpretation" in the HTML standard). `onBytes` is called for each piece. */
+/** The events of a stream as `{type, data, id}`, as the HTML standard reads them. Calls `onBytes` for each piece. */
 async function* eventsOf(body, onBytes) {
   const [reader, decoder] = [body.getReader(), new TextDecoder()];
   let [rest, id, type, data] = ["", "", "message", []];
@@ -972,33 +883,34 @@ const encoder = new TextEncoder();
 /** The bytes of base64url without padding, in its only canonical form. */
 function decodedBase64(text) {
   const isEncoded = typeof text === "string" && /^[A-Za-z0-9_-]*$/.test(text);
-  const bytes = isEncoded && text.length % 4 !== 1
-    ? Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (part) => part.charCodeAt(0)) : null;
-  const again = bytes && btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
-  if (again !== text) throw new ShopError("noServer", "format: a segment of the grant is not base64url");
-  return bytes;
+  const plain = isEncoded && text.length % 4 !== 1 ? atob(text.replaceAll("-", "+").replaceAll("_", "/")) : null;
+  const again = plain === null ? null : btoa(plain).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  if (again !== text) throw notOurs("the grant: format: a segment is not base64url");
+  return Uint8Array.from(plain, (part) => part.charCodeAt(0));
 }
 
 const importedKey = async (text) => crypto.subtle.importKey("raw", decodedBase64(text), "Ed25519", false, ["verify"]);
 
 async function importedRoots(roots) {
-  if (!globalThis.crypto?.subtle) throw new ShopError("other", "signatures can be verified on a secure (https) page only");
+  if (!globalThis.crypto?.subtle) throw new ShopError("other", "only a secure (https) page can verify signatures");
   if (!roots?.length) throw new ShopError("invalid", "trust needs at least one root key");
   return Promise.all(roots.map((root) => importedKey(root).catch((error) => {
-    if (error.name === "NotSupportedError") throw new ShopError("other", "this platform lacks Ed25519", { cause: error });
-    throw new ShopError("invalid", `a root key must be 32 bytes in base64url, not ${root}`, { cause: error });
+    const isUnknown = error.name === "NotSupportedError";
+    throw isUnknown ? new ShopError("other", "this platform lacks Ed25519", { cause: error })
+      : new ShopError("invalid", `a root key must be 32 bytes in base64url, not ${root}`, { cause: error });
   })));
 }
 
 /**
- * Verifies that the server of one of `roots` signed `grant` for this account and device. Returns its payload. The caller
+ * Verifies that a server of one of `roots` signed `grant` for this account and device. Returns its payload. The caller
  * compares `exp` with the time.
  */
 async function verifiedGrant(grant, roots, { account, incarnation, device, environment }) {
-  const refuse = (check, reason) => { throw new ShopError("noServer", `the grant of the server: ${check}: ${reason}`); };
+  const refuse = (check, reason) => { throw notOurs(`the grant: ${check}: ${reason}`); };
   const isSigned = (token, key) => {
     const end = token.lastIndexOf(".");
-    return crypto.subtle.verify("Ed25519", key, decodedBase64(token.slice(end + 1)), encoder.encode(token.slice(0, end)));
+    const [text, signature] = [encoder.encode(token.slice(0, end)), decodedBase64(token.slice(end + 1))];
+    return crypto.subtle.verify("Ed25519", key, signature, text);
   };
   const read = (token, type) => {
     const parts = typeof token === "string" ? token.split(".") : [];
@@ -1035,8 +947,8 @@ async function verifiedGrant(grant, roots, { account, incarnation, device, envir
 // Storages
 //
 // A storage has one document and locks. `read()` returns the document, or null. `update(change)` replaces it by
-// `change(document)` durably, while nobody else changes it. `exclusively(name, body)` calls `body` while no other tab or
-// process of the storage holds the lock. `watch(listener)` reports changes by others, and returns a function to stop.
+// `change(document)` durably and atomically. `exclusively(name, body)` calls `body` while no other tab or process of
+// the storage holds the lock. `watch(listener)` reports changes by other tabs, and returns a function that stops.
 
 /** Runs bodies with the same key one after another. */
 export class Turns {
