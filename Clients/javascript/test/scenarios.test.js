@@ -50,9 +50,10 @@ const calls = {
 
 const earlier = ({ adopt = false }) => ({ earlierPurchases: adopt ? "adopt" : "leaveOnDevice" });
 
-async function run(step, device, server) {
+/** Runs a step. `start` is the time between the scenario's clock and the real one. */
+async function run(step, device, server, start) {
   if (step.server === "stop") return server.stop();
-  if (step.server === "start") return server.start(step);
+  if (step.server === "start") return server.start({ at: step.at ?? new Date(Date.now() + start).toISOString() });
   if (step.clock) return device.setClock(step.clock);
   if (step.reopen) return device.close();
   if (step.link === "down" || step.link === "up") return void (device.link.isDown = step.link === "down");
@@ -86,7 +87,7 @@ for (const file of readdirSync(scenarios).filter((name) => /^\d.*\.json$/.test(n
       if (!isMine(step)) continue;
       if (step.device && !devices.has(step.device)) devices.set(step.device, new Device(step.device, server, start));
       try {
-        await run(step, devices.get(step.device), server);
+        await run(step, devices.get(step.device), server, start);
       } catch (error) {
         error.message = `step ${index + 1}, ${JSON.stringify(step)}: ${error.description ?? error.message}`;
         throw error;

@@ -81,15 +81,16 @@ export class Server {
 export class Link {
   isDown = false;
   hasUnknownFields = false;
-  /** The requests that were sent, as `METHOD PATH`. */
+  /** The requests that were sent, as `METHOD PATH`, and the body of the last one. */
   sent = [];
+  body = null;
   #faults = [];
   #holds = [];
 
   /** Makes the next request to a path that begins with `path` fail. */
   fail(fault, path) { this.#faults.push({ fault, path }); }
 
-  /** Delays the answer to the next request to a path. Resolves, when the request has arrived, to a function that continues. */
+  /** Delays the answer to the next request to a path. Resolves to a function that continues, once it was sent. */
   hold(path) {
     return new Promise((resolve) => { this.#holds.push({ path, resolve }); });
   }
@@ -106,6 +107,7 @@ export class Link {
     }
     if (fault === "foreign") return new Response("<!doctype html><title>Welcome</title>", { status: 200 });
     this.sent.push(`${options.method} ${pathname}`);
+    if (options.body) this.body = JSON.parse(options.body);
     const answer = await fetch(address, options);
     const held = this.#holds.findIndex(({ path }) => pathname.startsWith(path));
     if (held >= 0) {
@@ -119,14 +121,14 @@ export class Link {
     const isJSON = answer.headers.get("Content-Type")?.includes("json");
     if (!this.hasUnknownFields || !isJSON) return answer;
     const { status, headers } = answer;
-    return new Response(JSON.stringify(withUnknownField(await answer.json())), { status, headers: new Headers(headers) });
+    const text = JSON.stringify(withUnknownField(await answer.json()));
+    return new Response(text, { status, headers: new Headers(headers) });
   };
 }
 
 function withUnknownField(value) {
   if (Array.isArray(value)) return value.map(withUnknownField);
   if (value === null || typeof value !== "object") return value;
-  // A member for each name of the catalogue, such as an entitlement, would be another entitlement.
-  return { ...Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withUnknownField(each)])),
-    later: { version: 2 } };
+  const members = Object.entries(value).map(([name, each]) => [name, withUnknownField(each)]);
+  return { ...Object.fromEntries(members), later: { version: 2 } };
 }
