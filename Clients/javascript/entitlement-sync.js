@@ -374,7 +374,8 @@ export class Shop {
         renewal: payload && (payload.iat + payload.exp) * 500, expires: payload && payload.exp * 1000,
       };
       if (time > 0) {
-        state.clock = { offset: time - sent, mark: time };
+        // The answer is from a moment between the two: access never ends late, and no report has a date in the future.
+        state.clock = { offset: time - sent, mark: time, slack: Math.max(0, this.#wall() - sent) };
         this.#seen = { time: -Infinity, at: 0 };
       }
     });
@@ -398,7 +399,8 @@ export class Shop {
     const entries = items.map((item) => ({ id: crypto.randomUUID(), item }));
     await this.#update((state) => {
       // The date is that of the report, not of its delivery. Without the server's time the server dates it.
-      const date = state.clock.mark > 0 ? new Date(this.#now(state)).toISOString() : undefined;
+      const { mark, slack } = state.clock;
+      const date = mark > 0 ? new Date(this.#now(state) - slack).toISOString() : undefined;
       for (const { id, item } of entries) {
         const isDated = item.kind === "reported" && item.date === undefined;
         enqueue(state, { id, isDated, item: isDated ? { ...item, date } : item });
@@ -712,7 +714,7 @@ function openedState(stored) {
   if (stored === null) {
     return {
       format: storageFormat, device: crypto.randomUUID(), session: null, home: null, catalog: null,
-      clock: { offset: 0, mark: 0 }, outbox: [], refusals: [], spent: [],
+      clock: { offset: 0, mark: 0, slack: 0 }, outbox: [], refusals: [], spent: [],
     };
   }
   if (stored.format > storageFormat) throw new ShopError("newerVersion", `the storage has format ${stored.format}`);

@@ -51,7 +51,7 @@ class Device {
       fetch: async (address) => {
         if (this.isDown) throw new TypeError("the link is down");
         const answers = {
-          "/v1/sessions": { access_token: "a", refresh_token: "r", account: account.name, incarnation: account.incarnation },
+          "/v1/sessions": { access_token: "a", refresh_token: "r", account: account.name, incarnation: "first" },
           "/v1/entitlements": { at: new Date(this.served).toISOString(), access: this.access, subscriptions: [] },
           "/v1/catalog": { products: [], entitlements: [] }, "/v1/grants": { grant: await this.grant },
         };
@@ -69,8 +69,8 @@ async function loggedIn(changes = {}) {
   const device = new Device();
   // The first use stores the device's id, which the grant names.
   await device.storage.update(() => ({
-    format: 1, device: "phone", session: null, home: null, catalog: null, clock: { offset: 0, mark: 0 }, outbox: [],
-    refusals: [], spent: [],
+    format: 1, device: "phone", session: null, home: null, catalog: null, clock: { offset: 0, mark: 0, slack: 0 },
+    outbox: [], refusals: [], spent: [],
   }));
   device.grant = grantWith("phone", changes);
   const shop = await device.open();
