@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Checks the client in Chromium: IndexedDB, two tabs, a tab that is closed in the middle, workers, signed grants.
+
+    Clients/javascript/test/browser.py --syncd .build/debug/syncd
+
+Needs Python 3.9, Chromium and a built syncd. Prints a line for each check, and exits with 1 at the first failure.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(REPOSITORY / "Examples/insomniowl-web"))
+
+from checks.browser import Browser, Failure, Page, say  # noqa: E402
+
+CATALOG = REPOSITORY / "Tests/ClientScenarios/catalog.json"
+WORKER = """
+import { Shop } from "/entitlement-sync.js";
+onmessage = async () => {
+  try {
+    const shop = await Shop.open({ server: location.origin });
+    await shop.report({ product: "pack", transaction: "worker" });
+    postMessage(await shop.access("random"));
+  } catch (error) { postMessage(error.description ?? error.message); }
+};
+"""
+OPEN = """
+const { Shop, browserStorage } = await import("/entitlement-sync.js");
+const shop = window.shop ??= await Shop.open({ server: "/" });
+const count = async () => (await shop.export()).ledger.filter(({ kind }) => kind === "purchase").length;
+"""
+
+
+class Server:
+    """`syncd serve` with a root key, and a folder with the client at `/`."""
+
+    def __init__(self, syncd, folder):
+        web = folder / "web"
+        web.mkdir()
+        shutil.copy(REPOSITORY / "Clients/javascript/entitlement-sync.js", web)
+        (web / "index.html").write_text("<!doctype html><html lang=en><title>Check</title><body></body></html>")
+        (web / "worker.js").write_text(WORKER)
+        root = folder / "root.pem"
+        self.root = subprocess.run([syncd, "keys", "root", root, "--create"], check=True, stdout=subprocess.PIPE,
+                                   text=True).stdout.strip()
+        self.command = [
+            syncd, "serve", "--store", f"sqlite:{folder / 'store.sqlite'}", "--web", web, "--catalog", CATALOG,
+            "--root-key", root, "--password-cost", "10", "--log-level", "error"]
+        self.port, self.process = 0, None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [*map(str, self.command), "--listen", f"127.0.0.1:{self.port}"], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def expect(what, seen, expected):
+    if seen != expected:
+        raise Failure(f"{what}: {seen}, not {expected}")
+
+
+def check_visits(page, server):
+    codes = page.run(OPEN + """
+        const codes = await shop.signUp("ann", "correct horse");
+        await shop.report({ product: "owl", transaction: "o1" });
+        return codes.length;
+        """)
+    expect("recovery codes", codes, 8)
+    server.stop()
+    page.evaluate("window.shop = undefined")
+    seen = page.run(OPEN + """
+        const owl = await shop.access("owl");
+        const { recorded, failure } = await shop.report({ product: "owl", transaction: "o2" });
+        return [owl.granted, recorded, failure.kind, await shop.waiting()];
+        """)
+    expect("a visit without the server", seen, [True, False, "offline", 1])
+    server.start()
+    page.revisit(server.url + "/")
+    seen = page.run(OPEN + "await shop.refresh(); return [await shop.waiting(), await count()];")
+    expect("the visit after it", seen, [0, 2])
+    say("IndexedDB keeps the session, the access and the outbox between visits")
+
+
+def check_tabs(page, other):
+    """Two tabs report at the same time, with an expired token."""
+    page.run(OPEN + """
+        await browserStorage().update((state) => {
+          state.session.accessToken += "x";
+          return state;
+        });
+        """)
+    start = OPEN + """
+        const real = window.fetch;
+        window.counts = { renewals: 0, posts: [] };
+        const counted = async (address, options) => {
+          if (address.endsWith("/v1/sessions")) counts.renewals += 1;
+          const answer = await real(address, options);
+          // Those with the expired token are refused.
+          if (address.endsWith("/v1/transactions") && answer.ok) counts.posts.push(...JSON.parse(options.body).evidence);
+          return answer;
+        };
+        const mine = await Shop.open({ server: "/", fetch: counted });
+        window.done = Promise.all(Array.from({ length: 10 }, (_, index) =>
+          mine.report({ product: "pack", transaction: name + index })));
+        """
+    for tab, name in ((page, "a"), (other, "b")):
+        tab.run(start, name=name)
+    finished = "return (await done).every((each) => each.recorded) ? counts : null;"
+    first, second = page.run(finished), other.run(finished)
+    expect("renewals of the token", first["renewals"] + second["renewals"], 1)
+    sent = [item["transaction"] for item in first["posts"] + second["posts"]]
+    expect("requests for each report", sorted(sent), sorted(set(sent)))
+    expect("reports that were sent", len(sent), 20)
+    expect("purchases", page.run(OPEN + "return count();"), 22)
+    say("two tabs renew an expired token once, and send 20 reports once")
+
+
+def check_closed_tab(page, browser, server):
+    """A tab is closed while it reports: another tab sends what it has left."""
+    tab = Page(browser, page.context, server.url + "/")
+    tab.run(OPEN + """
+        window.confirmed = 0;
+        (async () => {
+          for (let index = 0; ; index += 1) {
+            await shop.report({ product: "pack", transaction: "closed" + index });
+            localStorage.setItem("confirmed", String(window.confirmed += 1));
+          }
+        })();
+        """)
+    tab.wait("window.confirmed >= 3")
+    browser.call("Target.closeTarget", targetId=tab_id(browser, tab))
+    seen = page.run(OPEN + """
+        await shop.refresh();
+        return [await shop.waiting(), await count() - 22, Number(localStorage.getItem("confirmed"))];
+        """)
+    if seen[0] != 0 or not seen[2] <= seen[1] <= seen[2] + 1:
+        raise Failure(f"waiting, recorded and confirmed: {seen}")
+    say(f"a tab that is closed in the middle loses none of its {seen[2]} confirmed reports")
+
+
+def tab_id(browser, tab):
+    """The id of the target that a tab shows, of which the DevTools protocol tells the session only."""
+    return tab.call("Target.getTargetInfo")["targetInfo"]["targetId"]
+
+
+def check_switch(page, other):
+    """A log-in in one tab shows in the observer of another."""
+    other.run(OPEN + """
+        window.seen = [];
+        (async () => { for await (const { account } of shop.observe()) window.seen.push(account); })();
+        """)
+    other.wait("window.seen.at(-1) === 'ann'")
+    page.run(OPEN + 'await shop.signUp("bob", "battery staple");')
+    other.wait("window.seen.at(-1) === 'bob'")
+    page.run(OPEN + "await shop.logOut();")
+    other.wait("window.seen.at(-1) === null")
+    page.run(OPEN + 'await shop.logIn("ann", "correct horse");')
+    other.wait("window.seen.at(-1) === 'ann'")
+    say("an observer in one tab follows the log-ins of another")
+
+
+def check_worker(page):
+    access = page.run("""
+        const worker = new Worker("/worker.js", { type: "module" });
+        return new Promise((resolve) => {
+          worker.onmessage = ({ data }) => resolve(data);
+          worker.postMessage("go");
+        });
+        """)
+    if access.get("granted") is not True:
+        raise Failure(f"a worker: {access}")
+    say("a worker shares the storage with the pages")
+
+
+def check_grant(page, server):
+    body = OPEN + """
+        const signed = await Shop.open({ server: "/", trust: { roots: [root] } });
+        await signed.refresh();
+        const { granted } = await signed.access("owl");
+        await browserStorage().update((state) => {
+          const [header, payload, signature] = state.home.grant.split(".");
+          const changed = { ...JSON.parse(atob(payload)), exp: 99999999999 };
+          state.home.grant = [header, btoa(JSON.stringify(changed)).replace(/=+$/, ""), signature].join(".");
+          return state;
+        });
+        try { await signed.access("owl"); return "accepted"; } catch (error) { return [granted, error.kind]; }
+        """
+    expect("a grant, and a changed one", page.run(body, root=server.root), [True, "noServer"])
+    say("a signed grant is verified, and a changed one is refused")
+
+
+def check_forbidden_storage(page):
+    kinds = page.run("""
+        const { Shop, browserStorage } = await import("/entitlement-sync.js");
+        const kinds = [];
+        for (const name of ["SecurityError", "QuotaExceededError"]) {
+          const open = () => { throw new DOMException("not here", name); };
+          Object.defineProperty(window, "indexedDB", { value: { open }, configurable: true });
+          try { await Shop.open({ server: "/", storage: browserStorage() }); } catch (error) { kinds.push(error.kind); }
+        }
+        delete window.indexedDB;
+        return kinds;
+        """)
+    expect("a browser without storage", kinds, ["storage", "full"])
+    say("a forbidden or full storage is a typed error")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--syncd", default=os.environ.get("SYNCD", ".build/debug/syncd"), help="the syncd to check with")
+    parser.add_argument("--chromium", default=shutil.which("chromium"), help="the browser")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        server = Server(options.syncd, folder)
+        browser = None
+        try:
+            browser = Browser(options.chromium, folder / "profile")
+            page = browser.device(server.url + "/")
+            check_visits(page, server)
+            other = Page(browser, page.context, server.url + "/")
+            check_tabs(page, other)
+            check_closed_tab(page, browser, server)
+            check_worker(page)
+            check_switch(page, other)
+            check_grant(page, server)
+            check_forbidden_storage(page)
+            if browser.faults:
+                raise Failure("the browser reports errors: " + "; ".join(browser.faults))
+        except Failure as failure:
+            sys.exit(f"browser.py: {failure}")
+        finally:
+            if browser:
+                browser.close()
+            server.stop()
+    print("all checks have passed")
+
+
+if __name__ == "__main__":
+    main()
