@@ -74,6 +74,7 @@ export class Shop {
   #follower = null;
   /** Makes the follower look at the session again. */
   #wake = () => {};
+  #changeCount = 0;
   #stopWatching = () => {};
   #isClosed = false;
 
@@ -577,7 +578,8 @@ export class Shop {
         cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
       });
       // The connection may break after the head has arrived. The stream of changes is read by its caller.
-      return signal ? answer : { status: answer.status, headers: answer.headers, text: await answer.text() };
+      if (signal && answer.ok) return answer;
+      return { status: answer.status, headers: answer.headers, text: await answer.text() };
     } catch (error) {
       const reason = error.cause?.message ?? error.message;
       throw new ShopError("offline", `${this.#server}: ${reason}`, { isTransient: true, cause: error });
@@ -603,6 +605,7 @@ export class Shop {
 
   /** Reports a change of the document, by this tab or another one. */
   #changed() {
+    this.#changeCount += 1;
     for (const notify of this.#observers) notify();
     this.#wake();
   }
@@ -624,9 +627,10 @@ export class Shop {
     let position = {};
     let pause = shortestPause;
     while (!signal.aborted) {
+      const count = this.#changeCount;
       const { session } = await this.#read();
       if (!session?.accessToken || globalThis.document?.hidden) {
-        await this.#sleep(Infinity);
+        await this.#sleep(Infinity, () => signal.aborted || this.#changeCount !== count);
         continue;
       }
       if (position.login !== session.login) position = { login: session.login, lastEventID: "" };
@@ -652,6 +656,8 @@ export class Shop {
       if (signal.aborted || globalThis.document?.hidden || latest?.login !== session.login) stop(switched());
     };
     this.#wake = () => { look().catch(stop); };
+    // The session may have changed since it was read.
+    this.#wake();
     const watch = () => {
       clearTimeout(watchdog);
       watchdog = setTimeout(() => stop(new ShopError("offline", "the server is silent", { isTransient: true })),
@@ -669,9 +675,7 @@ export class Shop {
       if (position.lastEventID) headers["Last-Event-ID"] = position.lastEventID;
       const answer = await this.#withToken(session, "GET", "/v1/changes", { headers, signal: connection.signal });
       if (answer.status === 410) position.lastEventID = "";
-      if (answer.status !== 200) {
-        return answered({ status: answer.status, headers: answer.headers, text: await answer.text() }, []);
-      }
+      if (answer.status !== 200) return answered(answer, []);
       await read();
       for await (const { type, data, id } of eventsOf(answer.body, watch)) {
         if (id || type === "expired") position.lastEventID = type === "expired" ? "" : id;
@@ -699,10 +703,12 @@ export class Shop {
     return Math.min(hour, ...later.map((each) => each - now + 50));
   }
 
-  #sleep(milliseconds) {
+  /** Sleeps until `#wake` is called, unless `isOver()` already. */
+  #sleep(milliseconds, isOver = () => false) {
     return new Promise((resolve) => {
       const timer = Number.isFinite(milliseconds) ? setTimeout(resolve, milliseconds) : 0;
       this.#wake = () => { clearTimeout(timer); resolve(); };
+      if (isOver()) resolve();
     });
   }
 }
@@ -968,11 +974,10 @@ export class Turns {
 /** A storage in memory, for tests and for a device that keeps nothing. */
 export function memoryStorage() {
   const turns = new Turns();
-  let text = null;
-  const read = async () => (text === null ? null : JSON.parse(text));
+  let text = "null";
   return {
-    read,
-    update: (change) => turns.take("state", async () => { text = JSON.stringify(change(await read())); }),
+    read: async () => JSON.parse(text),
+    update: (change) => turns.take("state", async () => { text = JSON.stringify(change(JSON.parse(text))); }),
     exclusively: (name, body) => turns.take(`lock ${name}`, body),
     watch: () => () => {},
   };
