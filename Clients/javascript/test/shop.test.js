@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
@@ -256,6 +257,58 @@ test("An observer ends with its signal, and comes back after the server's restar
     else if (step === 2 && isCurrent) { step = 3; stop.abort(); }
   }
   assert.equal(step, 3);
+});
+
+test("A user of the app's own issuer logs in with a token, which is renewed when the server refuses it", async (test) => {
+  const { publicKey, privateKey } = await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]);
+  const key = { ...await crypto.subtle.exportKey("jwk", publicKey), kid: "k", alg: "EdDSA", use: "sig" };
+  const folder = mkdtempSync(join(tmpdir(), "entitlement-sync-"));
+  test.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "jwks.json"), JSON.stringify({ keys: [key] }));
+  const server = await Server.started(test, {
+    more: ["--issuer", "https://app.example", "--audience", "shop", "--jwks", join(folder, "jwks.json")],
+  });
+  const text = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  let calls = 0;
+  const token = async () => {
+    calls += 1;
+    const now = Math.floor(Date.now() / 1000);
+    const claims = { iss: "https://app.example", aud: "shop", sub: "user-17", iat: now, exp: now + 600 };
+    const body = `${text({ alg: "EdDSA", typ: "JWT", kid: "k" })}.${text(claims)}`;
+    const signature = await crypto.subtle.sign("Ed25519", privateKey, Buffer.from(body));
+    return `${body}.${Buffer.from(signature).toString("base64url")}`;
+  };
+  const { shop, link, storage } = await opened(server);
+  await shop.logIn(token);
+  await shop.report({ product: "owl", transaction: "o1" });
+  assert.equal((await shop.access("owl")).granted, true);
+  assert.equal(calls, 1);
+  link.fail("refuse-token", "/v1/entitlements");
+  await shop.refresh();
+  assert.equal(calls, 2);
+  // After a restart the app passes the function again; without it the user has to log in.
+  const { shop: again, link: secondLink } = await opened(server, { storage, token });
+  secondLink.fail("refuse-token", "/v1/entitlements");
+  await again.refresh();
+  assert.equal(calls, 3);
+  const { shop: without, link: thirdLink } = await opened(server, { storage });
+  thirdLink.fail("refuse-token", "/v1/entitlements");
+  await assert.rejects(without.refresh(), { kind: "logInNeeded" });
+});
+
+test("Evidence that the server refuses or cannot check is named", async (test) => {
+  const server = await Server.started(test);
+  const { shop } = await opened(server);
+  await shop.signUp("ann", password);
+  const play = { kind: "google-play", data: "e30=", signature: "AA==" };
+  const evidence = [{ kind: "app-store-transaction", jws: "a.b.c" }, play];
+  const results = await shop.sendEvidence(evidence);
+  // This server is configured for neither store: the evidence waits until it is.
+  assert.deepEqual(results.map(({ recorded: isRecorded, failure }) => [isRecorded, failure?.kind]),
+    [[false, "noServer"], [false, "noServer"]]);
+  assert.equal(await shop.waiting(), 2);
+  const restored = await shop.restore(evidence);
+  assert.deepEqual(restored.map(({ problem }) => problem.code), ["not-configured", "not-configured"]);
 });
 
 test("Bad input is a typed error with a text for the user", async (test) => {
