@@ -149,6 +149,8 @@ export interface Overview {
   isCurrent: boolean;
   /** The last answer of `GET /v1/entitlements`. */
   snapshot: Record<string, any> | null;
+  /** The last catalogue that was read. */
+  catalog: Record<string, any> | null;
   /** The access to each entitlement of the catalogue, now. */
   access: Record<string, Access>;
   /** The number of items that the server has not answered. */

@@ -84,7 +84,7 @@ export class Shop {
   /** Opens the purchases of this device. Sends no request. `fetch`, `clock` and `timeout` are for tests. */
   static async open({
     server, storage = browserStorage(), trust = null, environment = "production", token = null,
-    fetch = globalThis.fetch.bind(globalThis), clock = Date.now, timeout = 15_000,
+    fetch = (...options) => globalThis.fetch(...options), clock = Date.now, timeout = 15_000,
   }) {
     const shop = new Shop();
     shop.#server = addressOf(server);
@@ -219,6 +219,7 @@ export class Shop {
       const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
       return {
         account: state.session?.account ?? null, isCurrent: snapshot !== null && this.#isCurrent, snapshot, access,
+        catalog: state.catalog?.value ?? null,
         waiting: state.outbox.length, refusals: state.refusals, failure: this.failure,
       };
     });
@@ -339,7 +340,7 @@ export class Shop {
     this.#nextSync = run;
     run.then(() => this.#settle(null), (error) => {
       if (this.#nextSync === run) this.#nextSync = null;
-      this.#settle(error);
+      if (error.kind !== "cancelled") this.#settle(error);
     });
     return run;
   }

@@ -8,7 +8,7 @@ async function withPassword(request) {
   try {
     return await request;
   } catch (error) {
-    if (error.code === "invalid_grant") error.message = "The password is wrong.";
+    if (error.code === "invalid_grant") error.description = "the password is wrong";
     throw error;
   }
 }
@@ -27,14 +27,14 @@ export function bindAccount(api, { go, done }) {
 
   onSubmit($("#signup"), async ({ name, password }) => {
     const codes = await api.signUp(name, password);
-    if (codes) return showCodes(codes, done);
+    if (codes.length > 0) return showCodes(codes, done);
     toast("You already had this account, so you are logged in. You can create new recovery codes under Account.");
     return done();
     // The form has checked the password, so these refusals are about the name.
   }, (error) => ([400, 409].includes(error.status) ? "name" : null));
 
   onSubmit($("#forgot"), async ({ name, code, password }) => {
-    await api.recover(name, code.trim(), password);
+    await api.resetPassword(name, code.trim(), password);
     toast("The password is set, and all other devices are logged out. Your recovery codes have ended: "
       + "create new ones under Account.");
     done();
@@ -53,7 +53,7 @@ export function bindAccount(api, { go, done }) {
   }, passwordField);
 
   onSubmit($("#erase"), async ({ password }) => {
-    await withPassword(api.erase(password));
+    await withPassword(api.deleteAccount(password));
     toast("The account is erased, with everything that belonged to it.");
   }, passwordField);
 
@@ -66,7 +66,7 @@ export function bindAccount(api, { go, done }) {
       await withPassword(api.decideDevice(code.trim(), isApproved, password));
     } catch (error) {
       if (error.status !== 404) throw error;
-      error.message = "No device waits with this code. A code is valid for ten minutes; get a new one on the device.";
+      error.description = "No device waits with this code. A code is valid for ten minutes; get a new one on the device.";
       throw error;
     }
     toast(isApproved ? "The device is approved." : "The device is denied.");
@@ -77,7 +77,7 @@ export function bindAccount(api, { go, done }) {
   bindCodes(() => leaveCodes());
   $("#logout").addEventListener("click", (event) => busy(event.currentTarget, () => api.logOut()));
   $("#logout-everywhere").addEventListener("click", (event) => busy(event.currentTarget, async () => {
-    await api.logOutEverywhere();
+    await api.logOut({ everywhere: true });
     toast("You are logged out on all devices.");
   }));
 
@@ -158,7 +158,7 @@ export function showAccount(session) {
 /** Shows the date when the account was created. */
 export async function showSince(api) {
   try {
-    const { created } = await api.self();
+    const { account: { created } } = await api.export();
     $("#account-since").textContent = created ? `The account was created on ${dateText(created)}.` : "";
   } catch { /* The view works without the date. */ }
 }

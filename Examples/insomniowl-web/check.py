@@ -29,6 +29,7 @@ from checks.server import CATALOG, Server, Tool
 
 
 def check(options, folder):
+    modules.check_client()
     offline.check_version()
     tool = Tool(options.syncd, folder)
     server = Server(options.syncd, folder)
@@ -36,17 +37,11 @@ def check(options, folder):
     try:
         browser = Browser(options.chromium, folder / "profile")
         first, second = (browser.device(server.url + "/") for _ in range(2))
-        modules.check_bytes(first, tool, folder)
-        modules.check_parser(first)
-        modules.check_keys(first)
-        modules.check_shop(first)
         codes = story.check_log_in(first, second, server)
         story.check_buying(first, second)
         story.check_both_at_once(first, second)
-        story.check_strangers(first, server)
         looks.check_widths(first, server)
         looks.check_contrast(first, server)
-        modules.check_refresh(first, server)
         story.check_device(first, server)
         story.check_outage(first, second, server)
         story.check_lost_answer(first, server)

@@ -7,9 +7,7 @@ import { make, nameOf, pictureOf } from "./shop-view.js";
 function stateOf(purchase, shop) {
   if (purchase.revoked !== null) return { text: `Refunded on ${dateText(purchase.revoked)}`, kind: "bad" };
   if (purchase.refused !== undefined) return { text: `Not accepted: ${purchase.refused}`, kind: "bad" };
-  if (purchase.transferredTo !== undefined) {
-    return { text: `Belongs to the account ${purchase.transferredTo}`, kind: "bad" };
-  }
+  if (purchase.isTransferred) return { text: "Belongs to another account", kind: "bad" };
   if (purchase.transaction.environment !== "production") return { text: "Test purchase", kind: "past" };
   if (purchase.kind === "nonConsumable") return { text: "Owned", kind: "good" };
   if (purchase.kind === "consumable") return { text: "Added", kind: "good" };

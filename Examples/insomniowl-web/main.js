@@ -1,15 +1,14 @@
 // Connects the session, the shop and the views, and chooses the view to show.
 
-import { Api } from "./api.js";
 import {
   areCodesShown, bindAccount, confirmLeavingCodes, forgetCodes, showAccount, showSince,
 } from "./account-view.js";
+import { Shop as Client } from "./entitlement-sync.js";
 import { HistoryView } from "./history-view.js";
 import { OwlView } from "./owl-view.js";
-import { $, busy, momentText, toast } from "./page.js";
+import { $, busy, momentText, textOf, toast } from "./page.js";
 import { Shop } from "./shop.js";
 import { ShopView } from "./shop-view.js";
-import { forgetLastKnown } from "./storage.js";
 
 const titles = {
   loading: "", login: "Log in", signup: "Create an account", forgot: "Forgotten password", codes: "Recovery codes",
@@ -18,13 +17,14 @@ const titles = {
 const forGuests = ["login", "signup", "forgot"];
 const forMembers = ["shop", "owls", "purchases", "account", "device"];
 
-const api = new Api();
+const client = await Client.open({ server: "/" });
 const shopView = new ShopView();
 const owlView = new OwlView();
 const historyView = new HistoryView();
 let shop = null;
-let incarnation = null;
-let isOpening = false;
+let incarnation;
+let session = null;
+let settling = Promise.resolve();
 let current = null;
 
 // The link that a waiting device shows to its owner (RFC 8628) has this parameter.
@@ -37,7 +37,7 @@ if (wantsDevice) history.replaceState(null, "", location.pathname + location.has
 /** The view that the address names, if the session allows it; else the one to show instead. */
 function wanted() {
   const name = location.hash.replace(/^#\//, "");
-  const member = api.session !== null;
+  const member = session !== null;
   // Codes are shown once, until the user confirms to leave them.
   if (member && areCodesShown()) return "codes";
   if (!member) return forGuests.includes(name) ? name : "login";
@@ -82,63 +82,76 @@ function renderAll() {
 
 // The session's shop
 
+/** Shows the account that is logged in. Calls follow one another. */
 function settle() {
-  const session = api.session;
-  if (session?.incarnation === incarnation) return;
-  incarnation = session?.incarnation ?? null;
-  shop?.close();
-  shop = null;
-  forgetCodes();
-  shopView.show(null);
-  owlView.show(null);
-  historyView.show(null);
-  showAccount(session);
-  if (!session) {
-    forgetLastKnown();
-    if (!forGuests.includes(location.hash.replace(/^#\//, ""))) location.hash = "#/login";
-    route();
-    return;
-  }
-  shop = new Shop(api);
-  shop.addEventListener("change", () => {
+  settling = settling.then(async () => {
+    const account = await client.account();
+    session = account && { account: account.name, incarnation: account.incarnation };
+    if ((session?.incarnation ?? null) === incarnation) return;
+    incarnation = session?.incarnation ?? null;
+    shop?.close();
+    shop = session && new Shop(client, incarnation);
+    shop?.addEventListener("change", () => {
+      showConnection();
+      if (!shop?.catalog) return;
+      route({ isQuiet: true });
+      renderAll();
+    });
+    forgetCodes();
+    shopView.show(shop);
+    owlView.show(shop);
+    historyView.show(shop);
+    showAccount(session);
+    $("#loading-text").textContent = "One moment…";
+    $("#loading-again").hidden = true;
+    if (!session && !forGuests.includes(location.hash.replace(/^#\//, ""))) location.hash = "#/login";
+    route({ isQuiet: session !== null });
+  });
+  return settling;
+}
+
+/** Follows the client until the page is left. */
+async function follow() {
+  for await (const overview of client.observe()) {
+    const { failure } = overview;
+    const former = session?.account ?? "";
+    await settle();
+    if (failure?.kind === "accountDeleted") toast("This account was erased.", { isBad: true });
+    if (failure?.kind === "logInNeeded" && session) {
+      await client.logOut();
+      await settle();
+      toast("Your session has ended. Please log in again.", { isBad: true });
+      $("#login-name").value = former;
+      continue;
+    }
+    isReachable = failure?.kind !== "offline";
+    await shop?.update(overview);
     showConnection();
-    if (!shop?.catalog) return;
-    route({ isQuiet: true });
-    renderAll();
-  });
-  shop.addEventListener("erased", () => {
-    toast("This account was erased.", { isBad: true });
-    api.forget();
-  });
-  shopView.show(shop);
-  owlView.show(shop);
-  historyView.show(shop);
-  open();
-  route({ isQuiet: true });
-}
-
-async function open() {
-  const opened = shop;
-  isOpening = true;
-  $("#loading-text").textContent = "One moment…";
-  $("#loading-again").hidden = true;
-  try {
-    await opened.open();
-  } catch (error) {
-    if (opened !== shop) return;
-    $("#loading-text").textContent = error.status === 404
-      ? "This server has no catalogue, so there is nothing to buy." : error.message;
-    $("#loading-again").hidden = false;
-  } finally {
-    if (opened === shop) isOpening = false;
+    if (failure && shop && !shop.catalog) {
+      $("#loading-text").textContent = failure.status === 404
+        ? "This server has no catalogue, so there is nothing to buy." : textOf(failure);
+      $("#loading-again").hidden = false;
+    }
   }
 }
 
-api.addEventListener("session", settle);
-api.addEventListener("over", (event) => {
-  toast("Your session has ended. Please log in again.", { isBad: true });
-  $("#login-name").value = event.detail.account;
-});
+/** The calls of the client that change the account. The page shows the new account before they return. */
+const api = {
+  settled: async (call) => {
+    const outcome = await call;
+    await settle();
+    return outcome;
+  },
+  signUp: (...fields) => api.settled(client.signUp(...fields)),
+  logIn: (...fields) => api.settled(client.logIn(...fields)),
+  resetPassword: (...fields) => api.settled(client.resetPassword(...fields)),
+  logOut: (options) => api.settled(client.logOut(options)),
+  deleteAccount: (password) => api.settled(client.deleteAccount(password)),
+  changePassword: (...fields) => client.changePassword(...fields),
+  renewRecoveryCodes: (password) => client.renewRecoveryCodes(password),
+  decideDevice: (...fields) => client.decideDevice(...fields),
+  export: () => client.export(),
+};
 
 // The connection
 
@@ -160,20 +173,14 @@ function showConnection() {
   if (notice.textContent !== text) notice.textContent = text;
 }
 
-function setReachable(isReached) {
-  if (isReachable === isReached) return;
-  isReachable = isReached;
+window.addEventListener("offline", () => {
+  isReachable = false;
   showConnection();
-  if (isReached && shop && !shop.isCurrent && !isOpening) open();
-}
-
-api.addEventListener("reached", () => setReachable(true));
-api.addEventListener("unreachable", () => setReachable(false));
-window.addEventListener("offline", () => setReachable(false));
+});
 
 // Start
 
-$("#loading-again").addEventListener("click", (event) => busy(event.currentTarget, open));
+$("#loading-again").addEventListener("click", (event) => busy(event.currentTarget, () => client.refresh()));
 window.addEventListener("hashchange", (event) => {
   if (!areCodesShown()) return route();
   history.replaceState(null, "", event.oldURL);
@@ -182,5 +189,4 @@ window.addEventListener("hashchange", (event) => {
 // Service workers exist in secure contexts only; elsewhere the page needs a connection.
 navigator.serviceWorker?.register("service-worker.js").catch(() => {});
 bindAccount(api, { go, done: () => go(wantsDevice ? "device" : "shop") });
-settle();
-route({ isQuiet: true });
+follow();

@@ -38,7 +38,7 @@ export class OwlView {
   /** Shows an owl when the view is opened, unless it costs a unit. */
   greet() {
     const access = this.#access();
-    if (this.#current === null && access?.granted && !access.because.startsWith("units:")) this.#present();
+    if (this.#current === null && access?.granted && access.units === undefined) this.#present();
   }
 
   #access() {
@@ -53,13 +53,13 @@ export class OwlView {
       const hasPacks = this.#shop.packs.length > 0;
       const ways = hasPacks ? "Subscribe, or buy owls, " : "Subscribe ";
       const reason = {
-        expired: access.date && `Your subscription ended on ${dateText(access.date)}. ${ways}`,
+        expired: access.until && `Your subscription ended on ${dateText(access.until)}. ${ways}`,
         usedUp: `You have used all your owls. ${hasPacks ? "Buy more, or subscribe, " : ways}`,
       }[access.reason] || `No owls yet. ${ways}`;
       return { lead: [reason, link, "."], cost: "", label: "Show an owl" };
     }
     const label = this.#current === null ? "Show an owl" : "Another owl";
-    if (access.because.startsWith("units:")) {
+    if (access.units !== undefined) {
       return { lead: [`${counted(access.units ?? 0, "owl")} left`], cost: "The next owl uses one of them.", label };
     }
     const lead = access.until ? `Unlimited owls until ${dateText(access.until)}` : "Unlimited owls";

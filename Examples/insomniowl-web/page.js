@@ -1,5 +1,7 @@
 // Helpers that all views use: dates, toasts, forms.
 
+import { ShopError } from "./entitlement-sync.js";
+
 export const $ = (selector, root = document) => root.querySelector(selector);
 
 // The page is in English. Dates follow the browser's variety of English.
@@ -32,6 +34,19 @@ export function toast(text, { isBad = false } = {}) {
   toastTimer = setTimeout(() => { place.textContent = ""; }, isBad ? 12_000 : 7_000);
 }
 
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
+
+/** The text of an error for the user: the server's own words where it refused something. */
+export function textOf(error) {
+  if (!(error instanceof ShopError)) return error.message;
+  if (error.status === 429) {
+    const seconds = error.retryAfter ?? 60;
+    return `Too many attempts. Please wait ${seconds < 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`}.`;
+  }
+  if (error.kind === "offline") return "The server does not answer. Please check your connection and try again.";
+  return error.status === null ? error.message : sentence(error.description);
+}
+
 /** Runs `work` for a press of `button`. Further presses are ignored until it is done. The button keeps the focus. */
 export async function busy(button, work) {
   if (button.getAttribute("aria-busy") === "true") return;
@@ -39,7 +54,7 @@ export async function busy(button, work) {
   try {
     await work();
   } catch (error) {
-    toast(error.message, { isBad: true });
+    toast(textOf(error), { isBad: true });
   } finally {
     button.removeAttribute("aria-busy");
   }
@@ -95,7 +110,7 @@ export function onSubmit(form, work, fieldOf = () => null) {
       clear(form);
     } catch (error) {
       const field = fieldOf(error);
-      show(error.message, inputs.find((input) => input.name === field));
+      show(textOf(error), inputs.find((input) => input.name === field));
       if (error.status === 429) disable(button, error.retryAfter ?? 60);
     } finally {
       form.removeAttribute("aria-busy");

@@ -6,10 +6,10 @@
 // modules come from the same source as the page: all from the network, or all from one set in the cache.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "34af8a0f9252a6f7";
+const version = "7e4609ff5d67d4f7";
 const files = [
-  "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
-  "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",
+  "./", "account-view.js", "entitlement-sync.js", "history-view.js", "history.js", "icon.svg", "main.js",
+  "owl-view.js", "owl.js", "page.js", "shop-view.js", "shop.js", "storage.js", "style.css",
 ];
 const cachePrefix = "insomniowl-";
 const cacheName = cachePrefix + version;

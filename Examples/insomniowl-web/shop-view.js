@@ -1,7 +1,7 @@
 // The shop: the account's entitlements, and the list of products.
 
 import { $, busy, counted, dateText, toast } from "./page.js";
-import { durationOf } from "./ledger.js";
+import { durationOf } from "./shop.js";
 import { drawPortrait, drawSign, portraits } from "./owl.js";
 
 /** The product's name in the browser's language, else in English; its id if it has no name. */

@@ -6,7 +6,7 @@ import json
 from .account import expect
 from .browser import say
 from .server import PREFIX
-from .story import buy, sign_up
+from .story import ENTITLEMENTS, buy, sign_up
 
 PASSWORD = "the brightest of them"
 
@@ -46,7 +46,7 @@ def check_history(browser, tool, server, folder):
         page.wait(f"document.querySelectorAll('#history .purchase').length === {count}", f"{count} purchases")
     page.press('#tabs a[href="#/purchases"]')
     page.view("purchases")
-    entitlements = page.run('const { Api } = await import("/api.js"); return new Api().entitlements();')
+    entitlements = page.run(ENTITLEMENTS)
     periods = entitlements["subscriptions"][0]["periods"]
     first, second = (" – ".join(date_text(parsed(period[end])) for end in ("start", "end")) for period in periods)
     expect("the history", rows(page), [
@@ -88,20 +88,9 @@ def check_refusal(browser, page, server):
     other = browser.device(server.url + "/")
     sign_up(other, server, "altair", PASSWORD)
     record = """
-        const { Api } = await import("/api.js");
-        const { Ledger, nextTime, purchaseRecord, termsOf } = await import("/ledger.js");
-        const api = new Api();
-        const { account, incarnation } = api.session;
-        const key = `accounts/${account}/${incarnation}/ledger`;
-        const found = await api.read(key);
-        const ledger = found ? Ledger.decode(found.bytes) : new Ledger();
-        const catalog = await api.catalog();
-        const product = catalog.products.find(({ id }) => id === prefix + "CouchOwl");
-        const date = Date.now();
-        const made = purchaseRecord({
-          transaction: { store: "reported", environment: "production", id: "SHARED" }, product: product.id,
-          terms: termsOf(product, catalog), date, quantity: 1, time: nextTime(ledger.latestTime, date) });
-        await api.write(key, ledger.joined(new Ledger([made])).encoded(), found?.tag ?? null);
+        const { Shop } = await import("/entitlement-sync.js");
+        const shop = await Shop.open({ server: "/" });
+        await shop.report({ product: prefix + "CouchOwl", transaction: "SHARED" }).catch(({ code }) => code);
     """
     page.run(record, prefix=PREFIX)
     state_is(page, "Couch Owl", "Owned")

@@ -1,0 +1,1039 @@
+// The purchases of a user on every device: a client of `syncd serve` for browsers, Node.js 20 and workers.
+// entitlement-sync.d.ts documents the calls.
+//
+// All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory,
+// so every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
+
+const messages = {
+  catalog: "The shop of this app does not work. Please look for an update of the app.",
+  noServer: "The shop of this app does not work. Please look for an update of the app.",
+  offline: "There is no connection to the server. Purchases on this device are safe. Try again later.",
+  wrongPassword: "The name or the password is wrong. Check both, and try again.",
+  tooManyAttempts: "There were too many attempts. Wait a few minutes, and try again.",
+  nameTaken: "This name is taken. Choose another name, or log in if the account is yours.",
+  notAllowed: "The server does not allow this. Ask the app's support.",
+  cancelled: "This was cancelled.",
+  logInNeeded: "You are not logged in. Log in, and try again.",
+  accountDeleted: "This account was deleted. Log in to another account, or create one.",
+  full: "This device has no free space. Free some space, and try again. Nothing was lost.",
+  storage: "This device cannot read or save your purchases. Restart the app, or ask the app's support.",
+  damaged: "The purchases on this device are damaged. Install the app again, then restore your purchases.",
+  newerVersion: "A newer version of this app has saved your purchases. Update the app.",
+};
+
+/** An error of a shop: `kind` is for the app, `message` for the user, `description` for a log. */
+export class ShopError extends Error {
+  constructor(kind, description, { isTransient = false, retryAfter = null, status = null, code = null, cause } = {}) {
+    super(messageOf(kind, description, isTransient), { cause });
+    Object.assign(this, { name: "ShopError", kind, description, isTransient, retryAfter, status, code });
+  }
+}
+
+function messageOf(kind, description, isTransient) {
+  if (kind === "invalid") return `This is not allowed: ${description}. Change it, and try again.`;
+  if (kind === "storage" && isTransient) return "This device is busy with your purchases. Try again in a moment.";
+  if (messages[kind]) return messages[kind];
+  return isTransient ? "This did not work. Try again later."
+    : "This did not work. Please look for an update of the app, or ask the app's support.";
+}
+
+const storageFormat = 1;
+const largestOutbox = 1_000;
+const largestHistory = 100;
+/** The most items, and characters of them, in one request. A single longer item is sent alone. */
+const largestBatch = 32;
+const longestBatch = 1_000_000;
+const shortestPause = 1_000;
+const longestPause = 30_000;
+/** The server sends a heartbeat every 15 seconds; after three missed ones the connection counts as lost. */
+const longestSilence = 50_000;
+const hour = 3_600_000;
+
+/** The purchases of an app's user. */
+export class Shop {
+  #server;
+  #storage;
+  #roots;
+  #environment;
+  #fetch;
+  #wall;
+  #timeout;
+  /** Renews a token of the app's own issuer. */
+  #issuer;
+  /** A sync that waits for its turn, which all callers share. */
+  #nextSync = null;
+  #hasAskedForCatalog = false;
+  /** True after a sync, until one fails. */
+  #isCurrent = false;
+  /** The payload of the last verified grant by its text. */
+  #verified = new Map();
+  /** The latest time that this process has seen, and the monotonic clock at that moment. */
+  #seen = { time: -Infinity, at: 0 };
+  /** Functions to call after each change. */
+  #observers = new Set();
+  #follower = null;
+  /** Makes the follower look at the session again. */
+  #wake = () => {};
+  #changeCount = 0;
+  #stopWatching = () => {};
+  #isClosed = false;
+
+  /** The failure of the last sync; null after a success. */
+  failure = null;
+
+  /** Opens the purchases of this device. Sends no request. `fetch`, `clock` and `timeout` are for tests. */
+  static async open({
+    server, storage = browserStorage(), trust = null, environment = "production", token = null,
+    fetch = (...options) => globalThis.fetch(...options), clock = Date.now, timeout = 15_000,
+  }) {
+    const shop = new Shop();
+    shop.#server = addressOf(server);
+    [shop.#storage, shop.#environment, shop.#issuer] = [storage, environment, token];
+    [shop.#fetch, shop.#wall, shop.#timeout] = [fetch, clock, timeout];
+    shop.#roots = trust === null ? null : await importedRoots(trust.roots);
+    await shop.#read();
+    shop.#stopWatching = storage.watch(() => shop.#changed());
+    return shop;
+  }
+
+  close() {
+    this.#isClosed = true;
+    this.#stopWatching();
+    this.#changed();
+    this.#follower?.abort();
+  }
+
+  // Accounts
+
+  async account() {
+    const { session } = await this.#read();
+    return session && { name: session.account, incarnation: session.incarnation };
+  }
+
+  async signUp(name, password, options) {
+    const made = await answered(await this.#send("POST", "/v1/accounts", { json: { name, password } }), ["account"]);
+    await this.#enter(made, options);
+    // The codes are shown only once, so a failed sync must not hide them.
+    await this.#attempt(() => this.#sync());
+    return made.recovery_codes ?? [];
+  }
+
+  async logIn(nameOrToken, passwordOrOptions, options) {
+    if (typeof nameOrToken === "function") return this.#logInWithToken(nameOrToken, passwordOrOptions);
+    return this.#begin({ grant_type: "password", username: nameOrToken, password: passwordOrOptions }, options);
+  }
+
+  async resetPassword(username, recovery_code, new_password, options) {
+    const grant_type = "urn:entitlementsync:recovery-code";
+    return this.#begin({ grant_type, username, recovery_code, new_password }, options);
+  }
+
+  async #begin(json, options) {
+    await this.#enter(await answered(await this.#send("POST", "/v1/sessions", { json }), ["account"]), options);
+    await this.#sync();
+  }
+
+  async #logInWithToken(issuer, options) {
+    const access_token = await issuer();
+    const answer = await this.#send("GET", "/v1/accounts/self", { token: access_token });
+    const { name: account, incarnation } = await answered(answer, ["name"]);
+    this.#issuer = issuer;
+    await this.#enter({ account, incarnation, access_token, refresh_token: null }, options);
+    await this.#sync();
+  }
+
+  async logOut({ everywhere = false } = {}) {
+    const { session, outbox } = await this.#read();
+    if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
+    if (outbox.some((entry) => isOf(entry, session))) await this.#attempt(() => this.#sync());
+    const end = () => this.#authorized("DELETE", everywhere ? "/v1/sessions?everywhere=true" : "/v1/sessions");
+    if (everywhere) await end(); else if (session.accessToken) await this.#attempt(end);
+    await this.#leave(session);
+  }
+
+  async changePassword(password, new_password) {
+    await this.#authorized("PUT", "/v1/accounts/self/password", { json: { password, new_password } });
+  }
+
+  async renewRecoveryCodes(password) {
+    const answer = await this.#authorized("POST", "/v1/accounts/self/recovery-codes", { json: { password } });
+    return answer.recovery_codes;
+  }
+
+  async decideDevice(user_code, approve, password) {
+    const json = approve ? { user_code, approve, password } : { user_code, approve };
+    await this.#authorized("POST", "/v1/devices/approvals", { json });
+  }
+
+  async deleteAccount(password) {
+    const { session } = await this.#read();
+    await this.#authorized("POST", "/v1/accounts/self/erasure", { session, json: { password } });
+    await this.#leave(session, { isErased: true });
+  }
+
+  // Purchases
+
+  async report(item) {
+    const [result] = await this.#record([{ kind: "reported", ...item }]);
+    if (result.problem) throw refusal(result.problem);
+    return result;
+  }
+
+  async sendEvidence(items) { return this.#record(items); }
+
+  async restore(evidence = []) {
+    await this.#sync();
+    if (evidence.length === 0) return [];
+    const { session } = await this.#read();
+    const results = await this.#post(evidence, session, { restore: true });
+    await this.#sync();
+    return results;
+  }
+
+  async refresh() { await this.#sync(); }
+
+  async access(entitlement) { return this.#decide((state, decide) => decide(entitlement)); }
+
+  async use(entitlement, { id = crypto.randomUUID() } = {}) {
+    let taken = await this.#take(entitlement, id);
+    // If it is denied, another device may have bought meanwhile. A spend is sent.
+    let failure = taken.spent === 0 ? null : await this.#attempt(() => this.#sync());
+    if (!taken.granted) {
+      taken = await this.#take(entitlement, id);
+      if (taken.spent === 1) failure = await this.#attempt(() => this.#sync());
+    }
+    if (taken.spent !== 1) return { ...taken, failure };
+    const { refusals } = await this.#read();
+    const refused = refusals.find((each) => each.id === id);
+    if (refused?.problem.code === "none-left") return { granted: false, reason: "usedUp", until: null };
+    if (refused) throw refusal(refused.problem);
+    const { granted, units } = await this.access(entitlement);
+    return { granted: true, spent: 1, remaining: granted && units !== undefined ? units : granted ? null : 0, failure };
+  }
+
+  async waiting() { return (await this.#read()).outbox.length; }
+
+  async overview() {
+    return this.#decide((state, decide) => {
+      const snapshot = state.home?.snapshot ?? null;
+      const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
+      return {
+        account: state.session?.account ?? null, isCurrent: snapshot !== null && this.#isCurrent, snapshot, access,
+        catalog: state.catalog?.value ?? null,
+        waiting: state.outbox.length, refusals: state.refusals, failure: this.failure,
+      };
+    });
+  }
+
+  async *observe({ signal } = {}) {
+    let isDirty = true;
+    let wake = () => {};
+    const notify = () => { isDirty = true; wake(); };
+    signal?.addEventListener("abort", notify, { once: true });
+    this.#observers.add(notify);
+    if (this.#follower === null) {
+      this.#follower = new AbortController();
+      this.#follow(this.#follower.signal).catch((error) => this.#settle(error));
+    }
+    try {
+      let shown = null;
+      while (!signal?.aborted && !this.#isClosed) {
+        if (!isDirty) await new Promise((resolve) => { wake = resolve; });
+        isDirty = false;
+        const overview = await this.overview();
+        const text = JSON.stringify({ ...overview, failure: overview.failure?.description });
+        if (text === shown || signal?.aborted || this.#isClosed) continue;
+        shown = text;
+        yield overview;
+      }
+    } finally {
+      signal?.removeEventListener("abort", notify);
+      this.#observers.delete(notify);
+      if (this.#observers.size === 0) {
+        this.#follower?.abort();
+        this.#follower = null;
+      }
+    }
+  }
+
+  async catalog() {
+    const failure = await this.#attempt(() => this.#readCatalog());
+    const { catalog } = await this.#read();
+    if (catalog === null) throw failure;
+    return catalog.value;
+  }
+
+  async export() { return this.#authorized("GET", "/v1/accounts/self/export"); }
+
+  async now() { return this.#now(await this.#read()); }
+
+  // Decisions
+
+  /** Calls `body(state, decide)`, where `decide` returns the access to an entitlement. Stores the time of a denial. */
+  async #decide(body) {
+    const state = await this.#read();
+    const grant = await this.#grantOf(state);
+    const now = this.#now(state);
+    const outcome = body(state, (entitlement) => decision(state, entitlement, now, grant, this.#roots !== null));
+    await this.#remember(state, now);
+    return outcome;
+  }
+
+  /** Decides a use, and puts the spend into the outbox if it takes a unit. */
+  async #take(entitlement, id) {
+    const read = await this.#read();
+    const grant = await this.#grantOf(read);
+    return this.#update((state) => {
+      if (state.spent.includes(id) || state.outbox.some((entry) => entry.id === id)) return { granted: true, spent: 1 };
+      if (state.home?.grant !== read.home?.grant) throw switched();
+      const now = this.#now(state);
+      state.clock.mark = Math.max(state.clock.mark, now);
+      const access = decision(state, entitlement, now, grant, this.#roots !== null);
+      if (!access.granted) return access;
+      if (access.units === undefined) return { ...access, spent: 0 };
+      enqueue(state, { id, item: { kind: "spend", entitlement, id }, source: access.source });
+      return { granted: true, spent: 1 };
+    });
+  }
+
+  /** The payload of the stored grant; null if there is none, or trust needs none. */
+  async #grantOf({ home, session, device }) {
+    if (this.#roots === null || !home?.grant) return null;
+    if (!this.#verified.has(home.grant)) {
+      const { account, incarnation } = session;
+      const expected = { account, incarnation, device, environment: this.#environment };
+      this.#verified = new Map([[home.grant, await verifiedGrant(home.grant, this.#roots, expected)]]);
+    }
+    return this.#verified.get(home.grant);
+  }
+
+  // The clock
+
+  /**
+   * The device's clock with the server's correction. It goes back neither behind the latest time that this device has
+   * stored, nor behind the time that has passed in this process.
+   */
+  #now({ clock }) {
+    const passed = this.#seen.time + performance.now() - this.#seen.at;
+    const time = Math.max(clock.mark, this.#wall() + clock.offset, passed);
+    this.#seen = { time, at: performance.now() };
+    return time;
+  }
+
+  /** Stores the time if a period has ended since the stored one, or if more than a minute has passed. */
+  async #remember({ home, clock }, now) {
+    if (home === null) return;
+    const hasEnded = boundaries(home).some((each) => clock.mark < each && each <= now);
+    if (!hasEnded && now < clock.mark + 60_000) return;
+    await this.#update((state) => { state.clock.mark = Math.max(state.clock.mark, now); }, { isQuiet: true });
+  }
+
+  // Sync
+
+  /** Sends what waits, and reads the account. Callers share a sync that has not begun. */
+  #sync() {
+    if (this.#nextSync !== null) return this.#nextSync;
+    const run = this.#storage.exclusively("sync", () => {
+      this.#nextSync = null;
+      return this.#syncAlone();
+    });
+    this.#nextSync = run;
+    run.then(() => this.#settle(null), (error) => {
+      if (this.#nextSync === run) this.#nextSync = null;
+      if (error.kind !== "cancelled") this.#settle(error);
+    });
+    return run;
+  }
+
+  #settle(failure) {
+    this.failure = failure;
+    this.#isCurrent = failure === null;
+    for (const notify of this.#observers) notify();
+  }
+
+  async #syncAlone() {
+    const { session, device, home } = await this.#read();
+    if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
+    await this.#flush();
+    const query = `environment=${encodeURIComponent(this.#environment)}`;
+    const sent = this.#wall();
+    const clock = {};
+    const [snapshot, signed] = await Promise.all([
+      this.#authorized("GET", `/v1/entitlements?${query}`, { session, members: ["access", "at"], clock }),
+      this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&${query}`, { session, members: ["grant"] }),
+      this.#hasAskedForCatalog ? null : this.#readCatalog(),
+    ]);
+    const { account, incarnation } = session;
+    const payload = signed && await verifiedGrant(
+      signed.grant, this.#roots, { account, incarnation, device, environment: this.#environment });
+    // An earlier grant that is sent again must not set the clock back.
+    if (payload && payload.iat < (home?.issued ?? 0)) throw notOurs("the grant is older than the last one");
+    const time = Math.max(clock.time ?? 0, (payload?.iat ?? 0) * 1000);
+    await this.#update((state) => {
+      if (state.session?.login !== session.login) throw switched();
+      state.home = {
+        snapshot, grant: signed?.grant ?? null, issued: payload?.iat ?? null,
+        renewal: payload && (payload.iat + payload.exp) * 500, expires: payload && payload.exp * 1000,
+      };
+      if (time > 0) {
+        // The answer is from a moment between the two: access never ends late, and no report has a date in the future.
+        state.clock = { offset: time - sent, mark: time, slack: Math.max(0, this.#wall() - sent) };
+        this.#seen = { time: -Infinity, at: 0 };
+      }
+    });
+  }
+
+  async #readCatalog() {
+    const { catalog } = await this.#read();
+    const headers = catalog?.tag ? { "If-None-Match": catalog.tag } : {};
+    const answer = await this.#send("GET", "/v1/catalog", { headers });
+    this.#hasAskedForCatalog = true;
+    // A server without a catalogue derives nothing, and its other answers say so.
+    if (answer.status === 304 || answer.status === 404) return;
+    const value = await answered(answer, ["products", "entitlements"]);
+    await this.#update((state) => { state.catalog = { tag: answer.headers.get("ETag"), value }; });
+  }
+
+  // The outbox
+
+  /** Puts items into the outbox, and sends it. Returns a result for each. */
+  async #record(items) {
+    const entries = items.map((item) => ({ id: crypto.randomUUID(), item }));
+    await this.#update((state) => {
+      // The date is that of the report, not of its delivery. Without the server's time the server dates it.
+      const { mark, slack } = state.clock;
+      const date = mark > 0 ? new Date(this.#now(state) - slack).toISOString() : undefined;
+      for (const { id, item } of entries) {
+        const isDated = item.kind === "reported" && item.date === undefined;
+        enqueue(state, { id, isDated, item: isDated ? { ...item, date } : item });
+      }
+    });
+    const { session } = await this.#read();
+    const failure = session === null ? null : await this.#attempt(() => this.#sync());
+    if (failure?.kind === "accountDeleted") throw failure;
+    const { outbox, refusals } = await this.#read();
+    return entries.map(({ id }) => {
+      const waiting = outbox.find((entry) => entry.id === id);
+      if (waiting) return { recorded: false, failure: waiting.problem ? refusal(waiting.problem) : failure };
+      const refused = refusals.find((each) => each.id === id);
+      return refused ? { recorded: false, problem: refused.problem } : { recorded: true, failure };
+    });
+  }
+
+  /** Sends what waits for the account, in order. The caller holds the lock `sync`, so no other process sends it too. */
+  async #flush() {
+    const held = new Set();
+    for (;;) {
+      const { session, outbox } = await this.#read();
+      const batch = batchOf(outbox.filter((entry) => session && isOf(entry, session) && !held.has(entry.id)));
+      if (batch.length === 0) return;
+      const results = await this.#postWaiting(batch, session);
+      await this.#update((state) => {
+        for (const [index, { id, source }] of batch.entries()) {
+          const { problem } = results[index];
+          const entry = state.outbox.find((each) => each.id === id);
+          // The account may have been deleted meanwhile.
+          if (!entry) continue;
+          if (problem?.code === "contradiction" && entry.isDated) {
+            // An earlier report has another date.
+            [entry.isDated, entry.item.date] = [false, undefined];
+            continue;
+          }
+          if (problem && isHeld(problem)) {
+            held.add(id);
+            entry.problem = problem;
+            continue;
+          }
+          state.outbox = state.outbox.filter((each) => each !== entry);
+          if (problem) state.refusals = [...state.refusals, { id, item: entry.item, problem }].slice(-largestHistory);
+          else if (entry.item.kind === "spend") settleSpend(state, id, source, results[index]);
+        }
+      });
+    }
+  }
+
+  /** Sends a batch. If the server refuses the request as a whole, each item is sent alone, to find the invalid one. */
+  async #postWaiting(batch, session) {
+    try {
+      return await this.#post(batch.map((entry) => entry.item), session);
+    } catch (error) {
+      if (![400, 413, 422].includes(error.status)) throw error;
+      if (batch.length === 1) return [{ problem: { code: "invalid", detail: error.description } }];
+      const results = [];
+      for (const entry of batch) results.push(...await this.#postWaiting([entry], session));
+      return results;
+    }
+  }
+
+  async #post(evidence, session, options = {}) {
+    const json = { evidence, account: { name: session.account, incarnation: session.incarnation }, ...options };
+    const { results } = await this.#authorized("POST", "/v1/transactions", { session, json, members: ["results"] });
+    if (results.length !== evidence.length) throw notOurs(`${results.length} results for ${evidence.length} items`);
+    return results;
+  }
+
+  // Sessions
+
+  /** Stores a new session. With `adopt`, reports of this device without an account move to it. */
+  async #enter({ account, incarnation, access_token, refresh_token }, { earlierPurchases = "leaveOnDevice" } = {}) {
+    if (!account || !incarnation || !access_token) throw notOurs("the answer has no session");
+    await this.#update((state) => {
+      if (state.session?.incarnation !== incarnation) [state.home, state.refusals, state.spent] = [null, [], []];
+      state.session = {
+        login: crypto.randomUUID(), account, incarnation, accessToken: access_token, refreshToken: refresh_token,
+        renewals: 0,
+      };
+      if (earlierPurchases !== "adopt") return;
+      for (const entry of state.outbox) entry.owner ??= incarnation;
+    });
+  }
+
+  /** Forgets the session, unless another one has begun, and what this device knows of the account. */
+  async #leave({ login, incarnation }, { isErased = false } = {}) {
+    await this.#update((state) => {
+      if (isErased) state.outbox = state.outbox.filter((entry) => entry.owner !== incarnation);
+      if (state.session?.login !== login) return;
+      [state.session, state.home, state.refusals, state.spent] = [null, null, [], []];
+    });
+    this.failure = null;
+  }
+
+  /**
+   * Sends a request with the token of the session, which is renewed if the server refuses it. Throws if another account
+   * has logged in before the answer was read.
+   */
+  async #authorized(method, path, { json, members = [], clock, session = null } = {}) {
+    session ??= (await this.#read()).session;
+    const answer = await this.#withToken(session, method, path, { json });
+    if (clock) clock.time = timeOf(answer);
+    let value;
+    try {
+      value = await answered(answer, members);
+    } catch (error) {
+      if (error.kind === "accountDeleted") await this.#leave(session, { isErased: true });
+      throw error;
+    }
+    if ((await this.#read()).session?.login !== session.login) throw switched();
+    return value;
+  }
+
+  /** Sends a request, once more after a renewal of the token. */
+  async #withToken(session, method, path, options) {
+    if (!session?.accessToken) throw new ShopError("logInNeeded", "no account is logged in, or its session has ended");
+    const answer = await this.#send(method, path, { ...options, token: session.accessToken });
+    if (answer.status !== 401) return answer;
+    const renewed = await this.#renewed(session);
+    const second = await this.#send(method, path, { ...options, token: renewed.accessToken });
+    if (second.status === 401) await this.#end(session);
+    return second;
+  }
+
+  /** Renews the token of a session, once for all calls of all tabs and processes. */
+  #renewed(used) {
+    return this.#storage.exclusively("session", async () => {
+      const { session } = await this.#read();
+      if (session?.login !== used.login) throw switched();
+      // Two tokens of the same second are equal, so their number is compared.
+      if (session.accessToken && session.renewals !== used.renewals) return session;
+      const { access_token, refresh_token } = session.accessToken ? await this.#newTokens(session) : {};
+      if (!access_token) return this.#end(session);
+      return this.#update((state) => {
+        if (state.session?.login !== used.login) throw switched();
+        const renewals = state.session.renewals + 1;
+        Object.assign(state.session, { accessToken: access_token, refreshToken: refresh_token, renewals });
+        return state.session;
+      });
+    });
+  }
+
+  /** New tokens of a session; none if the server or the issuer has ended it. */
+  async #newTokens({ refreshToken }) {
+    if (refreshToken === null) return { access_token: await this.#issuer?.(), refresh_token: null };
+    const json = { grant_type: "refresh_token", refresh_token: refreshToken };
+    try {
+      return answered(await this.#send("POST", "/v1/sessions", { json }), ["access_token", "refresh_token"]);
+    } catch (error) {
+      if (error.code !== "invalid_grant") throw error;
+      return {};
+    }
+  }
+
+  /** Ends a session that the server no longer accepts. The account stays logged in, with what is known of it. */
+  async #end({ login }) {
+    await this.#update((state) => {
+      if (state.session?.login === login) state.session.accessToken = state.session.refreshToken = null;
+    });
+    throw new ShopError("logInNeeded", "the session has ended");
+  }
+
+  // Requests
+
+  async #send(method, path, { json, headers = {}, token = null, signal = null } = {}) {
+    const all = { ...headers };
+    if (token) all.Authorization = `Bearer ${token}`;
+    if (json) all["Content-Type"] = "application/json";
+    const timeout = AbortSignal.timeout(this.#timeout);
+    try {
+      const answer = await this.#fetch(this.#server + path, {
+        method, headers: all, body: json && JSON.stringify(json), signal: signal ?? timeout,
+        cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
+      });
+      // The connection may break after the head has arrived. The stream of changes is read by its caller.
+      if (signal && answer.ok) return answer;
+      return { status: answer.status, headers: answer.headers, text: await answer.text() };
+    } catch (error) {
+      const reason = error.cause?.message ?? error.message;
+      throw new ShopError("offline", `${this.#server}: ${reason}`, { isTransient: true, cause: error });
+    }
+  }
+
+  // Changes
+
+  /** Reads the document. */
+  async #read() { return openedState(await this.#storage.read()); }
+
+  /** Changes the document, and returns what `change(state)` returns. If that throws, nothing is changed. */
+  async #update(change, { isQuiet = false } = {}) {
+    let outcome;
+    await this.#storage.update((stored) => {
+      const state = openedState(stored);
+      outcome = change(state);
+      return state;
+    });
+    if (!isQuiet) this.#changed();
+    return outcome;
+  }
+
+  /** Reports a change of the document, by this tab or another one. */
+  #changed() {
+    this.#changeCount += 1;
+    for (const notify of this.#observers) notify();
+    this.#wake();
+  }
+
+  /** Calls `body`, and returns its error, or null. */
+  #attempt(body) {
+    return body().then(() => null, (error) => {
+      if (error instanceof ShopError) return error;
+      throw error;
+    });
+  }
+
+  /** Follows the changes of the account until `signal`. Connects again after 1 s to 30 s, while the page is visible. */
+  async #follow(signal) {
+    const wake = () => this.#wake();
+    signal.addEventListener("abort", wake);
+    globalThis.addEventListener?.("online", wake, { signal });
+    globalThis.document?.addEventListener("visibilitychange", wake, { signal });
+    let position = {};
+    let pause = shortestPause;
+    while (!signal.aborted) {
+      const count = this.#changeCount;
+      const { session } = await this.#read();
+      if (!session?.accessToken || globalThis.document?.hidden) {
+        await this.#sleep(Infinity, () => signal.aborted || this.#changeCount !== count);
+        continue;
+      }
+      if (position.login !== session.login) position = { login: session.login, lastEventID: "" };
+      const began = performance.now();
+      const failure = await this.#attempt(() => this.#followOnce(session, position, signal));
+      if (signal.aborted) return;
+      if (failure?.kind === "cancelled") continue;
+      if (failure) this.#settle(failure);
+      // A connection that lasted for a while resets the back-off.
+      pause = performance.now() - began > longestPause ? shortestPause : Math.min(pause * 2, longestPause);
+      await this.#sleep(Math.max((failure?.retryAfter ?? 0) * 1000, pause / 2) * (0.5 + Math.random()));
+    }
+  }
+
+  /** Follows one connection until it breaks, the session changes or the page is hidden. */
+  async #followOnce(session, position, signal) {
+    const connection = new AbortController();
+    let failure = null;
+    let [watchdog, boundary] = [0, 0];
+    const stop = (error) => { failure ??= error; connection.abort(); };
+    const look = async () => {
+      const { session: latest } = await this.#read();
+      if (signal.aborted || globalThis.document?.hidden || latest?.login !== session.login) stop(switched());
+    };
+    this.#wake = () => { look().catch(stop); };
+    // The session may have changed since it was read.
+    this.#wake();
+    const watch = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => stop(new ShopError("offline", "the server is silent", { isTransient: true })),
+        longestSilence);
+    };
+    const read = async () => {
+      clearTimeout(boundary);
+      await this.#sync();
+      const pause = await this.#pauseUntilBoundary();
+      if (!connection.signal.aborted) boundary = setTimeout(() => read().catch(stop), pause);
+    };
+    try {
+      watch();
+      const headers = { Accept: "text/event-stream" };
+      if (position.lastEventID) headers["Last-Event-ID"] = position.lastEventID;
+      const answer = await this.#withToken(session, "GET", "/v1/changes", { headers, signal: connection.signal });
+      if (answer.status === 410) position.lastEventID = "";
+      if (answer.status !== 200) return answered(answer, []);
+      await read();
+      for await (const { type, data, id } of eventsOf(answer.body, watch)) {
+        if (id || type === "expired") position.lastEventID = type === "expired" ? "" : id;
+        const isOfLedger = type === "change" && /\/(ledger|decisions)$/.test(parsed(data)?.key);
+        if (isOfLedger || type === "expired") read().catch(stop);
+      }
+      throw new ShopError("offline", "the server has closed the connection", { isTransient: true });
+    } catch (error) {
+      if (failure) throw failure;
+      if (error instanceof ShopError) throw error;
+      throw new ShopError("offline", `the connection broke: ${error.message}`, { isTransient: true, cause: error });
+    } finally {
+      this.#wake = () => {};
+      clearTimeout(watchdog);
+      clearTimeout(boundary);
+      connection.abort();
+    }
+  }
+
+  /** The time in milliseconds until access changes or the grant should be renewed, at most an hour. */
+  async #pauseUntilBoundary() {
+    const state = await this.#read();
+    const now = this.#now(state);
+    const later = state.home ? boundaries(state.home).filter((each) => each > now) : [];
+    return Math.min(hour, ...later.map((each) => each - now + 50));
+  }
+
+  /** Sleeps until `#wake` is called, unless `isOver()` already. */
+  #sleep(milliseconds, isOver = () => false) {
+    return new Promise((resolve) => {
+      const timer = Number.isFinite(milliseconds) ? setTimeout(resolve, milliseconds) : 0;
+      this.#wake = () => { clearTimeout(timer); resolve(); };
+      if (isOver()) resolve();
+    });
+  }
+}
+
+// State
+
+/** The document of a storage. Throws if a later version wrote it, or if it is none of ours. */
+function openedState(stored) {
+  if (stored === null) {
+    return {
+      format: storageFormat, device: crypto.randomUUID(), session: null, home: null, catalog: null,
+      clock: { offset: 0, mark: 0, slack: 0 }, outbox: [], refusals: [], spent: [],
+    };
+  }
+  if (stored.format > storageFormat) throw new ShopError("newerVersion", `the storage has format ${stored.format}`);
+  if (stored.format !== storageFormat) throw new ShopError("damaged", "the storage has no format");
+  return stored;
+}
+
+/** Adds an entry to the outbox, for the account that is logged in. */
+function enqueue(state, entry) {
+  if (state.outbox.length >= largestOutbox) {
+    throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`);
+  }
+  state.outbox.push({ ...entry, owner: state.session?.incarnation ?? null });
+}
+
+const isOf = (entry, session) => entry.owner === session.incarnation;
+
+/** True if the item should be sent again later: the server does not know its kind yet, or lacks a setting or space. */
+const isHeld = ({ code, check }) => code === "not-configured" || code === "ledger-full" || check === "kind";
+
+/** The first entries, as many as fit into one request. */
+function batchOf(entries) {
+  let length = 0;
+  return entries.slice(0, largestBatch).filter(({ item }, index) => {
+    length += JSON.stringify(item).length;
+    return index === 0 || length <= longestBatch;
+  });
+}
+
+/** Notes a spend that the server has recorded, until the next snapshot includes it. */
+function settleSpend(state, id, source, { facts, remaining }) {
+  state.spent = [...state.spent, id].slice(-largestHistory);
+  for (const access of Object.values(state.home?.snapshot.access ?? {})) {
+    if (access.because === source && access.units) access.units = remaining ?? access.units - facts.length;
+  }
+}
+
+/** The instants at which the answer of a decision may change, in milliseconds. */
+function boundaries({ snapshot, renewal, expires }) {
+  const ends = Object.values(snapshot.access).map(({ granted, until }) => granted && until);
+  const periods = (snapshot.subscriptions ?? []).flatMap((group) => group.periods);
+  const texts = [...ends, ...periods.flatMap(({ start, end }) => [start, end])];
+  return [...texts.filter(Boolean).map((text) => Date.parse(text)), renewal, expires].filter(Boolean);
+}
+
+/** The access to an entitlement at `now`. With `isSigned`, `grant`, the payload of a verified grant, limits it. */
+function decision(state, entitlement, now, grant, isSigned) {
+  const denied = (reason, until = null) => ({ granted: false, reason, until });
+  if (state.session === null) return denied("logInNeeded");
+  if (state.home === null) return denied("restoreNeeded");
+  const known = Object.hasOwn(state.home.snapshot.access, entitlement) ? state.home.snapshot.access[entitlement] : null;
+  if (known === null) throw new ShopError("catalog", `the catalogue has no entitlement ${entitlement}: add it`);
+  if (!known.granted) {
+    const reason = known.reason === "signInNeeded" ? "logInNeeded" : known.reason;
+    const refused = reason === "notPurchased" ? refusalOf(state, entitlement) : null;
+    return denied(refused ?? reason, known.date ? new Date(known.date) : null);
+  }
+  let end = known.until ? Date.parse(known.until) : Infinity;
+  let { units } = known;
+  if (isSigned) {
+    const isCovered = grant !== null && now < grant.exp * 1000 && Object.hasOwn(grant.entitlements, entitlement);
+    if (!isCovered) return denied("restoreNeeded");
+    const item = grant.entitlements[entitlement];
+    end = Math.min(end, item.until ? Date.parse(item.until) : Infinity);
+    // A grant of units never proves access without a limit.
+    if (item.units !== undefined) units = Math.min(units ?? item.units, item.units);
+  }
+  if (!(now < end)) return denied("expired", new Date(end));
+  const until = end === Infinity ? null : new Date(end);
+  if (units === undefined || units === null) return { granted: true, until, source: known.because };
+  units -= state.outbox.filter((entry) => isOf(entry, state.session) && entry.source === known.because).length;
+  return units > 0 ? { granted: true, until, units, source: known.because } : denied("usedUp");
+}
+
+/** The reason for which a reported purchase of the entitlement does not count; null if none was refused. */
+function refusalOf({ catalog, refusals }, entitlement) {
+  const sources = catalog?.value.entitlements.find(({ id }) => id === entitlement)?.grantedBy ?? [];
+  const products = catalog?.value.products.filter(({ id, group }) => sources.some((source) =>
+    [`product:${id}`, `units:${id}`, `group:${group}`].includes(source) || source.startsWith(`group:${group}@`))) ?? [];
+  const refused = refusals.findLast(({ item }) => products.some(({ id }) => id === item.product));
+  if (!refused) return null;
+  return { "evidence-required": "unverified", "owned-by-another": "ownedByAnotherAccount" }[refused.problem.code]
+    ?? "refusedByServer";
+}
+
+// Answers
+
+const notOurs = (reason) => new ShopError("noServer", `${reason}; is this the right server?`);
+const switched = () => new ShopError("cancelled", "another account has logged in, or the account has logged out");
+
+function addressOf(server) {
+  try {
+    const url = new URL(server, globalThis.location?.href);
+    if (["http:", "https:"].includes(url.protocol)) return url.href.replace(/\/$/, "");
+  } catch { /* The error below names the address. */ }
+  throw new ShopError("noServer", `the address of the server must be https://HOST[:PORT], not ${server}`);
+}
+
+/** The value of a JSON text; null for another text. */
+function parsed(text) {
+  try { return JSON.parse(text); } catch { return null; }
+}
+
+/** The value of a successful answer, which must have `members`; undefined for an empty one. Throws other answers. */
+function answered({ status, headers, text }, members) {
+  if (status === 204) return undefined;
+  const value = parsed(text);
+  if (status >= 200 && status < 300) {
+    if (members.every((member) => value?.[member] !== undefined)) return value;
+    throw notOurs(`the answer (${status}) is none of ours`);
+  }
+  const retryAfter = Number(headers.get("Retry-After")) || null;
+  if (typeof value?.detail !== "string") {
+    // A proxy may also answer that it is busy.
+    if (![429, 502, 503, 504].includes(status)) throw notOurs(`the answer (${status}) is none of ours`);
+    throw new ShopError("offline", `the answer is ${status}`, { isTransient: true, retryAfter, status });
+  }
+  const kind = value.error === "invalid_grant" ? "wrongPassword" : kinds[status];
+  throw new ShopError(kind ?? (status >= 500 ? "offline" : "invalid"), value.detail, {
+    isTransient: status >= 500 || status === 429, retryAfter, status, code: value.error ?? value.code ?? null,
+  });
+}
+
+const kinds = {
+  401: "logInNeeded", 403: "notAllowed", 404: "other", 409: "nameTaken", 410: "accountDeleted", 429: "tooManyAttempts",
+};
+
+const kindsOfRefusals = {
+  "evidence-required": "notAllowed", "owned-by-another": "notAllowed", "unknown-product": "catalog",
+  "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
+};
+
+/** The error for an item that the server refused. */
+const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "other", detail, { code });
+
+/** The server's time in an answer, in milliseconds since 1970; null if the server does not say. */
+const timeOf = (answer) => Number(answer.headers.get("EntitlementSync-Time")) || null;
+
+/** The events of a stream as `{type, data, id}`, as the HTML standard reads them. Calls `onBytes` for each piece. */
+async function* eventsOf(body, onBytes) {
+  const [reader, decoder] = [body.getReader(), new TextDecoder()];
+  let [rest, id, type, data] = ["", "", "message", []];
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    onBytes();
+    rest += decoder.decode(value, { stream: true });
+    // A carriage return at the very end may be the first half of a line break.
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop();
+    for (const line of lines) {
+      const [, name, text] = /^([^:]*):? ?(.*)$/s.exec(line);
+      if (name === "data") data.push(text);
+      if (name === "event") type = text;
+      if (name === "id") id = text;
+      if (line !== "") continue;
+      yield { type, data: data.join("\n"), id };
+      [type, data] = ["message", []];
+    }
+  }
+}
+
+// Grants
+
+const largestGrant = 65_536;
+const encoder = new TextEncoder();
+
+/** The bytes of base64url without padding, in its only canonical form. */
+function decodedBase64(text) {
+  const isEncoded = typeof text === "string" && /^[A-Za-z0-9_-]*$/.test(text);
+  const plain = isEncoded && text.length % 4 !== 1 ? atob(text.replaceAll("-", "+").replaceAll("_", "/")) : null;
+  const again = plain === null ? null : btoa(plain).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  if (again !== text) throw notOurs("the grant: format: a segment is not base64url");
+  return Uint8Array.from(plain, (part) => part.charCodeAt(0));
+}
+
+const importedKey = async (text) => crypto.subtle.importKey("raw", decodedBase64(text), "Ed25519", false, ["verify"]);
+
+async function importedRoots(roots) {
+  if (!globalThis.crypto?.subtle) throw new ShopError("other", "only a secure (https) page can verify signatures");
+  if (!roots?.length) throw new ShopError("invalid", "trust needs at least one root key");
+  return Promise.all(roots.map((root) => importedKey(root).catch((error) => {
+    const isUnknown = error.name === "NotSupportedError";
+    throw isUnknown ? new ShopError("other", "this platform lacks Ed25519", { cause: error })
+      : new ShopError("invalid", `a root key must be 32 bytes in base64url, not ${root}`, { cause: error });
+  })));
+}
+
+/**
+ * Verifies that a server of one of `roots` signed `grant` for this account and device. Returns its payload. The caller
+ * compares `exp` with the time.
+ */
+async function verifiedGrant(grant, roots, { account, incarnation, device, environment }) {
+  const refuse = (check, reason) => { throw notOurs(`the grant: ${check}: ${reason}`); };
+  const isSigned = (token, key) => {
+    const end = token.lastIndexOf(".");
+    const [text, signature] = [encoder.encode(token.slice(0, end)), decodedBase64(token.slice(end + 1))];
+    return crypto.subtle.verify("Ed25519", key, signature, text);
+  };
+  const read = (token, type) => {
+    const parts = typeof token === "string" ? token.split(".") : [];
+    if (parts.length !== 3) refuse("format", "a statement has three segments");
+    const [header, payload] = parts.map((part) => parsed(new TextDecoder().decode(decodedBase64(part))));
+    if (!header || !payload) refuse("format", "a segment is not a JSON object");
+    if (header.alg !== "EdDSA" || header.crit !== undefined) refuse("algorithm", "it must be EdDSA");
+    if (header.typ !== type) refuse("type", `it must be ${type}`);
+    return { header, payload };
+  };
+  if (typeof grant !== "string" || grant.length > largestGrant) refuse("size", `at most ${largestGrant} bytes`);
+  const { header, payload } = read(grant, "entitlement-grant+jwt");
+  const key = read(header.key, "entitlement-key+jwt").payload;
+  const times = [key.iat, key.exp, payload.iat, payload.exp];
+  const isItem = (item) => (item?.until === null || Date.parse(item?.until) > 0)
+    && (item.units === undefined || Number.isSafeInteger(item.units));
+  const hasItems = payload.entitlements && Object.values(payload.entitlements).every(isItem);
+  if (!times.every(Number.isSafeInteger) || !hasItems) refuse("format", "a member is missing or wrong");
+  const checks = await Promise.all(roots.map((root) => isSigned(header.key, root)));
+  if (!checks.includes(true)) refuse("root", "no pinned root has signed the key");
+  const serverKey = await importedKey(key.x).catch(() => refuse("key", "it must be 32 bytes in base64url"));
+  if (!await isSigned(grant, serverKey)) refuse("signature", "the key has not signed the grant");
+  const isWithinKey = key.iat <= payload.iat && payload.iat < payload.exp && payload.exp <= key.exp;
+  if (payload.iss !== key.iss || !isWithinKey) refuse("key", "the grant does not fit its key");
+  const source = encoder.encode(`entitlement-grant+jwt\n${payload.iss}\n${incarnation}\n${account}`);
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", source));
+  const pseudonym = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (payload.sub !== pseudonym) refuse("account", "it is for another account");
+  if (payload.dev !== device) refuse("device", "it is for another device");
+  if (payload.env !== environment) refuse("environment", "it is for another environment");
+  return payload;
+}
+
+// Storages
+//
+// A storage has one document and locks. `read()` returns the document, or null. `update(change)` replaces it by
+// `change(document)` durably and atomically. `exclusively(name, body)` calls `body` while no other tab or process of
+// the storage holds the lock. `watch(listener)` reports changes by other tabs, and returns a function that stops.
+
+/** Runs bodies with the same key one after another. */
+export class Turns {
+  #last = new Map();
+
+  take(key, body) {
+    const run = (this.#last.get(key) ?? Promise.resolve()).then(body);
+    const done = run.then(() => {}, () => {});
+    this.#last.set(key, done);
+    done.then(() => { if (this.#last.get(key) === done) this.#last.delete(key); });
+    return run;
+  }
+}
+
+/** A storage in memory, for tests and for a device that keeps nothing. */
+export function memoryStorage() {
+  const turns = new Turns();
+  let text = "null";
+  return {
+    read: async () => JSON.parse(text),
+    update: (change) => turns.take("state", async () => { text = JSON.stringify(change(JSON.parse(text))); }),
+    exclusively: (name, body) => turns.take(`lock ${name}`, body),
+    watch: () => () => {},
+  };
+}
+
+/** A storage in IndexedDB, for pages and workers. All tabs of an origin share it. */
+export function browserStorage(name = "entitlement-sync") {
+  const turns = new Turns();
+  let opened = null;
+  const channel = globalThis.document && globalThis.BroadcastChannel ? new BroadcastChannel(name) : null;
+  const failure = (error) => new ShopError(
+    error.name === "QuotaExceededError" ? "full" : "storage", `IndexedDB: ${error.message}`, { cause: error });
+  const open = () => new Promise((resolve, reject) => {
+    const request = globalThis.indexedDB.open(name, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore("state");
+    request.onerror = () => reject(request.error);
+    request.onsuccess = () => resolve(request.result);
+  });
+  /** Calls `body(document, store)` in a transaction. What it throws undoes the transaction. */
+  const transaction = async (mode, body) => {
+    try {
+      opened ??= open();
+      const made = (await opened).transaction("state", mode, { durability: "strict" });
+      return await new Promise((resolve, reject) => {
+        let outcome;
+        made.oncomplete = () => resolve(outcome);
+        made.onabort = () => reject(made.error);
+        const request = made.objectStore("state").get("document");
+        request.onsuccess = () => {
+          try {
+            outcome = body(request.result ?? null, made.objectStore("state"));
+          } catch (error) {
+            reject(error);
+            made.abort();
+          }
+        };
+      });
+    } catch (error) {
+      if (error instanceof ShopError) throw error;
+      opened = null;
+      throw failure(error);
+    }
+  };
+  return {
+    read: () => transaction("readonly", (document) => document),
+    async update(change) {
+      await transaction("readwrite", (document, store) => { store.put(change(document), "document"); });
+      channel?.postMessage("changed");
+    },
+    // Locks exist in secure contexts only. Elsewhere two tabs may send an item twice, and it counts once.
+    exclusively: (lock, body) => (globalThis.navigator?.locks
+      ? navigator.locks.request(`${name}.${lock}`, body) : turns.take(lock, body)),
+    watch(listener) {
+      channel?.addEventListener("message", listener);
+      return () => channel?.removeEventListener("message", listener);
+    },
+  };
+}
