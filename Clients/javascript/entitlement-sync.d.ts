@@ -62,6 +62,9 @@ export interface Storage {
 
 /** A storage in IndexedDB, for pages and workers. All tabs of an origin share it. */
 export function browserStorage(name?: string): Storage;
+/** 128 random bits in hexadecimal, for the transaction of a purchase that has no other id. */
+export function randomID(): string;
+
 /** A storage in memory. */
 export function memoryStorage(): Storage;
 

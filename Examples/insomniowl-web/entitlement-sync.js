@@ -194,7 +194,7 @@ export class Shop {
 
   async access(entitlement) { return this.#decide((state, decide) => decide(entitlement)); }
 
-  async use(entitlement, { id = crypto.randomUUID() } = {}) {
+  async use(entitlement, { id = randomID() } = {}) {
     let taken = await this.#take(entitlement, id);
     // If it is denied, another device may have bought meanwhile. A spend is sent.
     let failure = taken.spent === 0 ? null : await this.#attempt(() => this.#sync());
@@ -398,7 +398,7 @@ export class Shop {
 
   /** Puts items into the outbox, and sends it. Returns a result for each. */
   async #record(items) {
-    const entries = items.map((item) => ({ id: crypto.randomUUID(), item }));
+    const entries = items.map((item) => ({ id: randomID(), item }));
     await this.#update((state) => {
       // The date is that of the report, not of its delivery. Without the server's time the server dates it.
       const { mark, slack } = state.clock;
@@ -480,7 +480,7 @@ export class Shop {
     await this.#update((state) => {
       if (state.session?.incarnation !== incarnation) [state.home, state.refusals, state.spent] = [null, [], []];
       state.session = {
-        login: crypto.randomUUID(), account, incarnation, accessToken: access_token, refreshToken: refresh_token,
+        login: randomID(), account, incarnation, accessToken: access_token, refreshToken: refresh_token,
         renewals: 0,
       };
       if (earlierPurchases !== "adopt") return;
@@ -716,11 +716,16 @@ export class Shop {
 
 // State
 
+const hexadecimal = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** 128 random bits in hexadecimal. Unlike `crypto.randomUUID`, this also works on pages without TLS. */
+export const randomID = () => hexadecimal(crypto.getRandomValues(new Uint8Array(16)));
+
 /** The document of a storage. Throws if a later version wrote it, or if it is none of ours. */
 function openedState(stored) {
   if (stored === null) {
     return {
-      format: storageFormat, device: crypto.randomUUID(), session: null, home: null, catalog: null,
+      format: storageFormat, device: randomID(), session: null, home: null, catalog: null,
       clock: { offset: 0, mark: 0, slack: 0 }, outbox: [], refusals: [], spent: [],
     };
   }
@@ -946,8 +951,7 @@ async function verifiedGrant(grant, roots, { account, incarnation, device, envir
   if (payload.iss !== key.iss || !isWithinKey) refuse("key", "the grant does not fit its key");
   const source = encoder.encode(`entitlement-grant+jwt\n${payload.iss}\n${incarnation}\n${account}`);
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", source));
-  const pseudonym = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (payload.sub !== pseudonym) refuse("account", "it is for another account");
+  if (payload.sub !== hexadecimal(digest)) refuse("account", "it is for another account");
   if (payload.dev !== device) refuse("device", "it is for another device");
   if (payload.env !== environment) refuse("environment", "it is for another environment");
   return payload;

@@ -1,6 +1,6 @@
 // The purchases of one account for the views: what the client knows of them, purchases, and uses. Contains no view.
 
-import { ShopError } from "./entitlement-sync.js";
+import { randomID, ShopError } from "./entitlement-sync.js";
 import { purchasesOf } from "./history.js";
 import { forgetLastKnown, keepLastKnown, lastKnown } from "./storage.js";
 
@@ -144,7 +144,7 @@ export class Shop extends EventTarget {
     return this.#call(async () => {
       // This page sells nothing without the server.
       await this.#client.refresh();
-      let { recorded, failure } = await this.#client.report({ product: product.id, transaction: crypto.randomUUID() });
+      let { recorded, failure } = await this.#client.report({ product: product.id, transaction: randomID() });
       for (let attempt = 0; !recorded; attempt += 1) {
         if (!failure.isTransient) throw failure;
         if (attempt === attempts) throw new OutcomeUnknown();

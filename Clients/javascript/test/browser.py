@@ -110,7 +110,8 @@ def check_tabs(page, other):
           if (address.endsWith("/v1/sessions")) counts.renewals += 1;
           const answer = await real(address, options);
           // Those with the expired token are refused.
-          if (address.endsWith("/v1/transactions") && answer.ok) counts.posts.push(...JSON.parse(options.body).evidence);
+          const isRecorded = address.endsWith("/v1/transactions") && answer.ok;
+          if (isRecorded) counts.posts.push(...JSON.parse(options.body).evidence);
           return answer;
         };
         const mine = await Shop.open({ server: "/", fetch: counted });
@@ -221,7 +222,7 @@ def check_forbidden_storage(page):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--syncd", default=os.environ.get("SYNCD", ".build/debug/syncd"), help="the syncd to check with")
+    parser.add_argument("--syncd", default=os.environ.get("SYNCD", ".build/debug/syncd"), help="the syncd to use")
     parser.add_argument("--chromium", default=shutil.which("chromium"), help="the browser")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

@@ -259,7 +259,7 @@ test("An observer ends with its signal, and comes back after the server's restar
   assert.equal(step, 3);
 });
 
-test("A user of the app's own issuer logs in with a token, which is renewed when the server refuses it", async (test) => {
+test("A user of the app's own issuer logs in with a token, which is renewed", async (test) => {
   const { publicKey, privateKey } = await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]);
   const key = { ...await crypto.subtle.exportKey("jwk", publicKey), kid: "k", alg: "EdDSA", use: "sig" };
   const folder = mkdtempSync(join(tmpdir(), "entitlement-sync-"));

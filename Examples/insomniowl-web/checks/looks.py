@@ -64,7 +64,7 @@ def check_contrast(page, server):
 
 def measure(first, second, rounds):
     """Measures, step by step, the time from a purchase on one page until another page shows it."""
-    last_of = """performance.getEntriesByType("resource").filter(({ name }) => name.endsWith(end))
+    last_of = """performance.getEntriesByType("resource").filter(({ name }) => name.includes(end))
         .map(({ startTime, responseEnd }) => [startTime, responseEnd].map((time) => performance.timeOrigin + time))
         .at(-1)
     """
@@ -91,12 +91,12 @@ def measure(first, second, rounds):
         if shown is None:
             raise Failure(f"a purchase is not shown on the other device within {limit} seconds")
         first.wait("!document.querySelector('#timed button[aria-busy]')", "end of the purchase")
-        sent, acknowledged = first.run(f"return {last_of}", end="/ledger")
+        sent, acknowledged = first.run(f"return {last_of}", end="/v1/transactions")
         asked, answered = second.run(f"return {last_of}", end="/v1/entitlements")
         times.append((shown - sent, acknowledged - sent, asked - sent, answered - asked, shown - answered))
     for place, name in enumerate((
-            "from the PUT until the other device shows it", "from the PUT until it is acknowledged",
-            "from the PUT until the other device asks for its entitlements", "from there until the answer",
+            "from the report until the other device shows it", "from the report until it is acknowledged",
+            "from the report until the other device asks for its entitlements", "from there until the answer",
             "from there until it is shown")):
         values = sorted(each[place] for each in times)
         middle = values[len(values) // 2]
