@@ -65,9 +65,6 @@ export function browserStorage(name?: string): Storage;
 /** 128 random bits in hexadecimal, for the transaction of a purchase that has no other id. */
 export function randomID(): string;
 
-/** A storage in memory. */
-export function memoryStorage(): Storage;
-
 export interface Options {
   /** The address of the server. A browser resolves it against the page. */
   server: string;

@@ -1,7 +1,7 @@
-// The account: sign-up, log-in, password, recovery codes, devices, and erasure.
+// The account: log-out, password, recovery codes, devices, and erasure.
 
-import { $, busy, clear, dateText, onSubmit, toast } from "./page.js";
-import { drawPortrait } from "./owl.js";
+import { dateText } from "./dates.js";
+import { $, busy, clear, onSubmit, toast } from "./page.js";
 
 /** Shortens the server's message about a wrong name or password, for forms that ask for the password only. */
 async function withPassword(request) {
@@ -15,45 +15,24 @@ async function withPassword(request) {
 
 const passwordField = (error) => (error.code === "invalid_grant" ? "password" : null);
 
-/** Binds the forms. `go(view)` shows a view, `done()` the view that follows a log-in. */
-export function bindAccount(api, { go, done }) {
-  $("[data-hero='55']").append(drawPortrait("GoodNightOwl"));
-  $("[data-hero='88']").append(drawPortrait("NightOwl"));
+let leaveCodes = () => {};
 
-  onSubmit($("#login"), async ({ name, password }) => {
-    await api.logIn(name, password);
-    done();
-  });
-
-  onSubmit($("#signup"), async ({ name, password }) => {
-    const codes = await api.signUp(name, password);
-    if (codes.length > 0) return showCodes(codes, done);
-    toast("You already had this account, so you are logged in. You can create new recovery codes under Account.");
-    return done();
-    // The form has checked the password, so these refusals are about the name.
-  }, (error) => ([400, 409].includes(error.status) ? "name" : null));
-
-  onSubmit($("#forgot"), async ({ name, code, password }) => {
-    await api.resetPassword(name, code.trim(), password);
-    toast("The password is set, and all other devices are logged out. Your recovery codes have ended: "
-      + "create new ones under Account.");
-    done();
-  });
-
+/** Binds the forms. `calls` are those that change the account; `go(view)` shows a view. */
+export function bindAccount(client, calls, go) {
   onSubmit($("#password"), async ({ password, new: changed }) => {
-    await withPassword(api.changePassword(password, changed));
+    await withPassword(client.changePassword(password, changed));
     toast("The password is changed, and all other devices are logged out. Your recovery codes have ended: "
       + "create new ones below.");
     $("#password").closest("details").open = false;
   }, passwordField);
 
   onSubmit($("#renew"), async ({ password }) => {
-    showCodes(await withPassword(api.renewRecoveryCodes(password)), () => go("account"));
+    showCodes(await withPassword(client.renewRecoveryCodes(password)), go, () => go("account"));
     $("#renew").closest("details").open = false;
   }, passwordField);
 
   onSubmit($("#erase"), async ({ password }) => {
-    await withPassword(api.deleteAccount(password));
+    await withPassword(calls.deleteAccount(password));
     toast("The account is erased, with everything that belonged to it.");
   }, passwordField);
 
@@ -63,7 +42,7 @@ export function bindAccount(api, { go, done }) {
       throw Object.assign(new Error("Please enter your password to approve the device."), { code: "invalid_grant" });
     }
     try {
-      await withPassword(api.decideDevice(code.trim(), isApproved, password));
+      await withPassword(client.decideDevice(code.trim(), isApproved, password));
     } catch (error) {
       if (error.status !== 404) throw error;
       error.description = "No device waits with this code. A code is valid for ten minutes; get a new one on the device.";
@@ -73,25 +52,12 @@ export function bindAccount(api, { go, done }) {
     go("shop");
   }, (error) => (error.status === 404 ? "code" : passwordField(error)));
 
-  let leaveCodes = done;
-  bindCodes(() => leaveCodes());
-  $("#logout").addEventListener("click", (event) => busy(event.currentTarget, () => api.logOut()));
+  bindCodes();
+  $("#logout").addEventListener("click", (event) => busy(event.currentTarget, () => calls.logOut()));
   $("#logout-everywhere").addEventListener("click", (event) => busy(event.currentTarget, async () => {
-    await api.logOut({ everywhere: true });
+    await calls.logOut({ everywhere: true });
     toast("You are logged out on all devices.");
   }));
-
-  /** Shows `codes`, and calls `next` when the user leaves them. */
-  function showCodes(codes, next) {
-    leaveCodes = next;
-    $("#codes").replaceChildren(...codes.map((code) => {
-      const item = document.createElement("li");
-      item.textContent = code;
-      return item;
-    }));
-    window.addEventListener("beforeunload", warnOfLoss);
-    go("codes");
-  }
 }
 
 // Recovery codes are shown only once, so the page asks before it removes them.
@@ -103,11 +69,23 @@ function warnOfLoss(event) {
   event.returnValue = true;
 }
 
-function bindCodes(done) {
+/** Shows `codes`, and calls `next` when the user leaves them. */
+export function showCodes(codes, go, next) {
+  leaveCodes = next;
+  $("#codes").replaceChildren(...codes.map((code) => {
+    const item = document.createElement("li");
+    item.textContent = code;
+    return item;
+  }));
+  window.addEventListener("beforeunload", warnOfLoss);
+  go("codes");
+}
+
+function bindCodes() {
   const saved = $("#codes-saved");
   const leave = () => {
     forgetCodes();
-    done();
+    leaveCodes();
   };
   $("#codes-done").addEventListener("click", () => { if (saved.checked) leave(); else confirmLeavingCodes(); });
   // After this confirmation the browser need not ask.
@@ -144,21 +122,21 @@ export function forgetCodes() {
 
 export const areCodesShown = () => $("#codes").children.length > 0;
 
-// The session's account
+// The account that is logged in
 
 /** Empties all forms, and shows the name of the account. */
-export function showAccount(session) {
+export function showAccount(account) {
   for (const form of document.forms) clear(form);
-  for (const part of document.querySelectorAll(".account-name")) part.textContent = session?.account ?? "";
-  for (const input of document.querySelectorAll(".account-field")) input.defaultValue = session?.account ?? "";
+  for (const part of document.querySelectorAll(".account-name")) part.textContent = account?.name ?? "";
+  for (const input of document.querySelectorAll(".account-field")) input.defaultValue = account?.name ?? "";
   for (const part of document.querySelectorAll("details")) part.open = false;
   $("#account-since").textContent = "";
 }
 
 /** Shows the date when the account was created. */
-export async function showSince(api) {
+export async function showSince(client) {
   try {
-    const { account: { created } } = await api.export();
+    const { account: { created } } = await client.export();
     $("#account-since").textContent = created ? `The account was created on ${dateText(created)}.` : "";
   } catch { /* The view works without the date. */ }
 }

@@ -36,6 +36,7 @@ def check(options, folder):
     browser = None
     try:
         browser = Browser(options.chromium, folder / "profile")
+        modules.check_first_load(browser, server)
         first, second = (browser.device(server.url + "/") for _ in range(2))
         codes = story.check_log_in(first, second, server)
         story.check_buying(first, second)

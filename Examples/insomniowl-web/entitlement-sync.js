@@ -1,5 +1,4 @@
-// The purchases of a user on every device: a client of `syncd serve` for browsers, Node.js 20 and workers.
-// entitlement-sync.d.ts documents the calls.
+// A client of `syncd serve` for browsers, Node.js 20 and workers. entitlement-sync.d.ts documents the calls.
 //
 // All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory,
 // so every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
@@ -38,46 +37,31 @@ function messageOf(kind, description, isTransient) {
 }
 
 const storageFormat = 1;
-const largestOutbox = 1_000;
-const largestHistory = 100;
+const [largestOutbox, largestHistory] = [1_000, 100];
 /** The most items, and characters of them, in one request. A single longer item is sent alone. */
-const largestBatch = 32;
-const longestBatch = 1_000_000;
-const shortestPause = 1_000;
-const longestPause = 30_000;
+const [largestBatch, longestBatch] = [32, 1_000_000];
+const [shortestPause, longestPause] = [1_000, 30_000];
 /** The server sends a heartbeat every 15 seconds; after three missed ones the connection counts as lost. */
-const longestSilence = 50_000;
-const hour = 3_600_000;
+const [longestSilence, hour] = [50_000, 3_600_000];
 
-/** The purchases of an app's user. */
 export class Shop {
-  #server;
-  #storage;
-  #roots;
-  #environment;
-  #fetch;
-  #wall;
-  #timeout;
+  #server; #storage; #roots; #environment; #fetch; #wall; #timeout; #stopWatching;
   /** Renews a token of the app's own issuer. */
   #issuer;
+  #hasAskedForCatalog = false;
   /** A sync that waits for its turn, which all callers share. */
   #nextSync = null;
-  #hasAskedForCatalog = false;
   /** True after a sync, until one fails. */
   #isCurrent = false;
-  /** The payload of the last verified grant by its text. */
-  #verified = new Map();
+  #verified = { grant: null, payload: null };
   /** The latest time that this process has seen, and the monotonic clock at that moment. */
   #seen = { time: -Infinity, at: 0 };
-  /** Functions to call after each change. */
   #observers = new Set();
   #follower = null;
   /** Makes the follower look at the session again. */
   #wake = () => {};
   #changeCount = 0;
-  #stopWatching = () => {};
   #isClosed = false;
-
   /** The failure of the last sync; null after a success. */
   failure = null;
 
@@ -87,8 +71,7 @@ export class Shop {
     fetch = (...options) => globalThis.fetch(...options), clock = Date.now, timeout = 15_000,
   }) {
     const shop = new Shop();
-    shop.#server = addressOf(server);
-    [shop.#storage, shop.#environment, shop.#issuer] = [storage, environment, token];
+    [shop.#server, shop.#storage, shop.#environment, shop.#issuer] = [addressOf(server), storage, environment, token];
     [shop.#fetch, shop.#wall, shop.#timeout] = [fetch, clock, timeout];
     shop.#roots = trust === null ? null : await importedRoots(trust.roots);
     await shop.#read();
@@ -104,17 +87,17 @@ export class Shop {
   }
 
   // Accounts
-
   async account() {
     const { session } = await this.#read();
     return session && { name: session.account, incarnation: session.incarnation };
   }
 
   async signUp(name, password, options) {
-    const made = await answered(await this.#send("POST", "/v1/accounts", { json: { name, password } }), ["account"]);
+    const answer = await this.#send("POST", "/v1/accounts", { json: { name, password } });
+    const made = answered(answer, ["account"], { conflict: "nameTaken" });
     await this.#enter(made, options);
     // The codes are shown only once, so a failed sync must not hide them.
-    await this.#attempt(() => this.#sync());
+    await failureOf(this.#sync());
     return made.recovery_codes ?? [];
   }
 
@@ -124,19 +107,19 @@ export class Shop {
   }
 
   async resetPassword(username, recovery_code, new_password, options) {
-    const grant_type = "urn:entitlementsync:recovery-code";
-    return this.#begin({ grant_type, username, recovery_code, new_password }, options);
+    const json = { grant_type: "urn:entitlementsync:recovery-code", username, recovery_code, new_password };
+    return this.#begin(json, options);
   }
 
   async #begin(json, options) {
-    await this.#enter(await answered(await this.#send("POST", "/v1/sessions", { json }), ["account"]), options);
+    await this.#enter(answered(await this.#send("POST", "/v1/sessions", { json }), ["account"]), options);
     await this.#sync();
   }
 
   async #logInWithToken(issuer, options) {
     const access_token = await issuer();
     const answer = await this.#send("GET", "/v1/accounts/self", { token: access_token });
-    const { name: account, incarnation } = await answered(answer, ["name"]);
+    const { name: account, incarnation } = answered(answer, ["name"]);
     this.#issuer = issuer;
     await this.#enter({ account, incarnation, access_token, refresh_token: null }, options);
     await this.#sync();
@@ -145,9 +128,9 @@ export class Shop {
   async logOut({ everywhere = false } = {}) {
     const { session, outbox } = await this.#read();
     if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
-    if (outbox.some((entry) => isOf(entry, session))) await this.#attempt(() => this.#sync());
-    const end = () => this.#authorized("DELETE", everywhere ? "/v1/sessions?everywhere=true" : "/v1/sessions");
-    if (everywhere) await end(); else if (session.accessToken) await this.#attempt(end);
+    if (outbox.some((entry) => isOf(entry, session))) await failureOf(this.#sync());
+    if (everywhere) await this.#authorized("DELETE", "/v1/sessions?everywhere=true");
+    else if (session.access_token) await failureOf(this.#authorized("DELETE", "/v1/sessions"));
     await this.#leave(session);
   }
 
@@ -156,12 +139,11 @@ export class Shop {
   }
 
   async renewRecoveryCodes(password) {
-    const answer = await this.#authorized("POST", "/v1/accounts/self/recovery-codes", { json: { password } });
-    return answer.recovery_codes;
+    return (await this.#authorized("POST", "/v1/accounts/self/recovery-codes", { json: { password } })).recovery_codes;
   }
 
   async decideDevice(user_code, approve, password) {
-    const json = approve ? { user_code, approve, password } : { user_code, approve };
+    const json = { user_code, approve, ...(approve && { password }) };
     await this.#authorized("POST", "/v1/devices/approvals", { json });
   }
 
@@ -172,7 +154,6 @@ export class Shop {
   }
 
   // Purchases
-
   async report(item) {
     const [result] = await this.#record([{ kind: "reported", ...item }]);
     if (result.problem) throw refusal(result.problem);
@@ -180,6 +161,8 @@ export class Shop {
   }
 
   async sendEvidence(items) { return this.#record(items); }
+  async refresh() { await this.#sync(); }
+  async waiting() { return (await this.#read()).outbox.length; }
 
   async restore(evidence = []) {
     await this.#sync();
@@ -190,17 +173,15 @@ export class Shop {
     return results;
   }
 
-  async refresh() { await this.#sync(); }
-
-  async access(entitlement) { return this.#decide((state, decide) => decide(entitlement)); }
+  async access(entitlement) { return (await this.#decisions()).decide(entitlement); }
 
   async use(entitlement, { id = randomID() } = {}) {
     let taken = await this.#take(entitlement, id);
     // If it is denied, another device may have bought meanwhile. A spend is sent.
-    let failure = taken.spent === 0 ? null : await this.#attempt(() => this.#sync());
+    let failure = taken.spent === 0 ? null : await failureOf(this.#sync());
     if (!taken.granted) {
       taken = await this.#take(entitlement, id);
-      if (taken.spent === 1) failure = await this.#attempt(() => this.#sync());
+      if (taken.spent === 1) failure = await failureOf(this.#sync());
     }
     if (taken.spent !== 1) return { ...taken, failure };
     const { refusals } = await this.#read();
@@ -211,23 +192,19 @@ export class Shop {
     return { granted: true, spent: 1, remaining: granted && units !== undefined ? units : granted ? null : 0, failure };
   }
 
-  async waiting() { return (await this.#read()).outbox.length; }
-
   async overview() {
-    return this.#decide((state, decide) => {
-      const snapshot = state.home?.snapshot ?? null;
-      const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
-      return {
-        account: state.session?.account ?? null, isCurrent: snapshot !== null && this.#isCurrent, snapshot, access,
-        catalog: state.catalog?.value ?? null,
-        waiting: state.outbox.length, refusals: state.refusals, failure: this.failure,
-      };
-    });
+    const { state, decide } = await this.#decisions();
+    const { session, home, catalog, outbox, refusals } = state;
+    const snapshot = home?.snapshot ?? null;
+    const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
+    return {
+      account: session?.account ?? null, isCurrent: snapshot !== null && this.#isCurrent, snapshot, access, catalog,
+      waiting: outbox.length, refusals, failure: this.failure,
+    };
   }
 
   async *observe({ signal } = {}) {
-    let isDirty = true;
-    let wake = () => {};
+    let [isDirty, wake] = [true, () => {}];
     const notify = () => { isDirty = true; wake(); };
     signal?.addEventListener("abort", notify, { once: true });
     this.#observers.add(notify);
@@ -236,13 +213,13 @@ export class Shop {
       this.#follow(this.#follower.signal).catch((error) => this.#settle(error));
     }
     try {
-      let shown = null;
-      while (!signal?.aborted && !this.#isClosed) {
+      for (let shown = null; ;) {
         if (!isDirty) await new Promise((resolve) => { wake = resolve; });
         isDirty = false;
         const overview = await this.overview();
+        if (signal?.aborted || this.#isClosed) return;
         const text = JSON.stringify({ ...overview, failure: overview.failure?.description });
-        if (text === shown || signal?.aborted || this.#isClosed) continue;
+        if (text === shown) continue;
         shown = text;
         yield overview;
       }
@@ -257,35 +234,31 @@ export class Shop {
   }
 
   async catalog() {
-    const failure = await this.#attempt(() => this.#readCatalog());
+    const failure = await failureOf(this.#readCatalog());
     const { catalog } = await this.#read();
-    if (catalog === null) throw failure;
-    return catalog.value;
+    if (catalog === null) throw failure ?? new ShopError("catalog", "the server has no catalogue");
+    return catalog;
   }
 
   async export() { return this.#authorized("GET", "/v1/accounts/self/export"); }
-
   async now() { return this.#now(await this.#read()); }
 
   // Decisions
-
-  /** Calls `body(state, decide)`, where `decide` returns the access to an entitlement. Stores the time of a denial. */
-  async #decide(body) {
+  /** The state, and a function that returns the access to an entitlement now. Stores the time of a denial. */
+  async #decisions() {
     const state = await this.#read();
-    const grant = await this.#grantOf(state);
-    const now = this.#now(state);
-    const outcome = body(state, (entitlement) => decision(state, entitlement, now, grant, this.#roots !== null));
+    const [grant, now] = [await this.#grantOf(state), this.#now(state)];
     await this.#remember(state, now);
-    return outcome;
+    return { state, decide: (entitlement) => decision(state, entitlement, now, grant, this.#roots !== null) };
   }
 
   /** Decides a use, and puts the spend into the outbox if it takes a unit. */
   async #take(entitlement, id) {
     const read = await this.#read();
     const grant = await this.#grantOf(read);
-    return this.#update((state) => {
+    const taken = await this.#update((state) => {
       if (state.spent.includes(id) || state.outbox.some((entry) => entry.id === id)) return { granted: true, spent: 1 };
-      if (state.home?.grant !== read.home?.grant) throw switched();
+      if (state.home?.grant !== read.home?.grant || state.session?.login !== read.session?.login) return null;
       const now = this.#now(state);
       state.clock.mark = Math.max(state.clock.mark, now);
       const access = decision(state, entitlement, now, grant, this.#roots !== null);
@@ -294,25 +267,25 @@ export class Shop {
       enqueue(state, { id, item: { kind: "spend", entitlement, id }, source: access.source });
       return { granted: true, spent: 1 };
     });
+    // Null if the grant was replaced meanwhile.
+    return taken ?? this.#take(entitlement, id);
   }
 
   /** The payload of the stored grant; null if there is none, or trust needs none. */
   async #grantOf({ home, session, device }) {
     if (this.#roots === null || !home?.grant) return null;
-    if (!this.#verified.has(home.grant)) {
-      const { account, incarnation } = session;
-      const expected = { account, incarnation, device, environment: this.#environment };
-      this.#verified = new Map([[home.grant, await verifiedGrant(home.grant, this.#roots, expected)]]);
+    if (this.#verified.grant !== home.grant) {
+      this.#verified = { grant: home.grant, payload: await this.#verify(home.grant, session, device) };
     }
-    return this.#verified.get(home.grant);
+    return this.#verified.payload;
+  }
+
+  #verify(grant, { account, incarnation }, device) {
+    return verifiedGrant(grant, this.#roots, { account, incarnation, device, environment: this.#environment });
   }
 
   // The clock
-
-  /**
-   * The device's clock with the server's correction. It goes back neither behind the latest time that this device has
-   * stored, nor behind the time that has passed in this process.
-   */
+  /** The corrected time. It never goes back behind the stored time, nor behind the time that this process has seen. */
   #now({ clock }) {
     const passed = this.#seen.time + performance.now() - this.#seen.at;
     const time = Math.max(clock.mark, this.#wall() + clock.offset, passed);
@@ -325,11 +298,10 @@ export class Shop {
     if (home === null) return;
     const hasEnded = boundaries(home).some((each) => clock.mark < each && each <= now);
     if (!hasEnded && now < clock.mark + 60_000) return;
-    await this.#update((state) => { state.clock.mark = Math.max(state.clock.mark, now); }, { isQuiet: true });
+    await this.#update((state) => { state.clock.mark = Math.max(state.clock.mark, now); });
   }
 
   // Sync
-
   /** Sends what waits, and reads the account. Callers share a sync that has not begun. */
   #sync() {
     if (this.#nextSync !== null) return this.#nextSync;
@@ -359,16 +331,15 @@ export class Shop {
     const sent = this.#wall();
     const clock = {};
     const [snapshot, signed] = await Promise.all([
-      this.#authorized("GET", `/v1/entitlements?${query}`, { session, members: ["access", "at"], clock }),
+      this.#authorized("GET", `/v1/entitlements?${query}`, { session, members: ["access", "account"], clock }),
       this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&${query}`, { session, members: ["grant"] }),
       this.#hasAskedForCatalog ? null : this.#readCatalog(),
     ]);
-    const { account, incarnation } = session;
-    const payload = signed && await verifiedGrant(
-      signed.grant, this.#roots, { account, incarnation, device, environment: this.#environment });
+    if (snapshot.account !== session.account) throw new ShopError("logInNeeded", "the token is for another account");
+    const payload = signed && await this.#verify(signed.grant, session, device);
     // An earlier grant that is sent again must not set the clock back.
     if (payload && payload.iat < (home?.issued ?? 0)) throw notOurs("the grant is older than the last one");
-    const time = Math.max(clock.time ?? 0, (payload?.iat ?? 0) * 1000);
+    const time = Math.max(clock.time || 0, (payload?.iat ?? 0) * 1000);
     await this.#update((state) => {
       if (state.session?.login !== session.login) throw switched();
       state.home = {
@@ -384,18 +355,15 @@ export class Shop {
   }
 
   async #readCatalog() {
-    const { catalog } = await this.#read();
-    const headers = catalog?.tag ? { "If-None-Match": catalog.tag } : {};
-    const answer = await this.#send("GET", "/v1/catalog", { headers });
+    const answer = await this.#send("GET", "/v1/catalog");
     this.#hasAskedForCatalog = true;
     // A server without a catalogue derives nothing, and its other answers say so.
-    if (answer.status === 304 || answer.status === 404) return;
-    const value = await answered(answer, ["products", "entitlements"]);
-    await this.#update((state) => { state.catalog = { tag: answer.headers.get("ETag"), value }; });
+    if (answer.status === 404) return;
+    const catalog = answered(answer, ["products", "entitlements"]);
+    await this.#update((state) => { state.catalog = catalog; });
   }
 
   // The outbox
-
   /** Puts items into the outbox, and sends it. Returns a result for each. */
   async #record(items) {
     const entries = items.map((item) => ({ id: randomID(), item }));
@@ -409,7 +377,7 @@ export class Shop {
       }
     });
     const { session } = await this.#read();
-    const failure = session === null ? null : await this.#attempt(() => this.#sync());
+    const failure = session === null ? null : await failureOf(this.#sync());
     if (failure?.kind === "accountDeleted") throw failure;
     const { outbox, refusals } = await this.#read();
     return entries.map(({ id }) => {
@@ -427,62 +395,40 @@ export class Shop {
       const { session, outbox } = await this.#read();
       const batch = batchOf(outbox.filter((entry) => session && isOf(entry, session) && !held.has(entry.id)));
       if (batch.length === 0) return;
-      const results = await this.#postWaiting(batch, session);
+      const results = await this.#post(batch.map((entry) => entry.item), session);
       await this.#update((state) => {
-        for (const [index, { id, source }] of batch.entries()) {
-          const { problem } = results[index];
+        for (const [index, { id }] of batch.entries()) {
           const entry = state.outbox.find((each) => each.id === id);
           // The account may have been deleted meanwhile.
-          if (!entry) continue;
-          if (problem?.code === "contradiction" && entry.isDated) {
-            // An earlier report has another date.
-            [entry.isDated, entry.item.date] = [false, undefined];
-            continue;
-          }
-          if (problem && isHeld(problem)) {
-            held.add(id);
-            entry.problem = problem;
-            continue;
-          }
-          state.outbox = state.outbox.filter((each) => each !== entry);
-          if (problem) state.refusals = [...state.refusals, { id, item: entry.item, problem }].slice(-largestHistory);
-          else if (entry.item.kind === "spend") settleSpend(state, id, source, results[index]);
+          if (entry && !settleEntry(state, entry, results[index])) held.add(id);
         }
       });
     }
   }
 
-  /** Sends a batch. If the server refuses the request as a whole, each item is sent alone, to find the invalid one. */
-  async #postWaiting(batch, session) {
+  /** Sends items. If the server refuses the request as a whole, sends its halves, down to an item that is invalid. */
+  async #post(evidence, session, options = {}) {
+    const json = { evidence, account: { name: session?.account, incarnation: session?.incarnation }, ...options };
     try {
-      return await this.#post(batch.map((entry) => entry.item), session);
+      const { results } = await this.#authorized("POST", "/v1/transactions", { session, json, members: ["results"] });
+      if (results.length !== evidence.length) throw notOurs(`${results.length} results for ${evidence.length} items`);
+      return results;
     } catch (error) {
       if (![400, 413, 422].includes(error.status)) throw error;
-      if (batch.length === 1) return [{ problem: { code: "invalid", detail: error.description } }];
-      const results = [];
-      for (const entry of batch) results.push(...await this.#postWaiting([entry], session));
-      return results;
+      if (evidence.length === 1) return [{ problem: { code: "invalid", detail: error.description } }];
+      const middle = Math.ceil(evidence.length / 2);
+      const first = await this.#post(evidence.slice(0, middle), session, options);
+      return [...first, ...await this.#post(evidence.slice(middle), session, options)];
     }
   }
 
-  async #post(evidence, session, options = {}) {
-    const json = { evidence, account: { name: session.account, incarnation: session.incarnation }, ...options };
-    const { results } = await this.#authorized("POST", "/v1/transactions", { session, json, members: ["results"] });
-    if (results.length !== evidence.length) throw notOurs(`${results.length} results for ${evidence.length} items`);
-    return results;
-  }
-
   // Sessions
-
   /** Stores a new session. With `adopt`, reports of this device without an account move to it. */
   async #enter({ account, incarnation, access_token, refresh_token }, { earlierPurchases = "leaveOnDevice" } = {}) {
     if (!account || !incarnation || !access_token) throw notOurs("the answer has no session");
     await this.#update((state) => {
       if (state.session?.incarnation !== incarnation) [state.home, state.refusals, state.spent] = [null, [], []];
-      state.session = {
-        login: randomID(), account, incarnation, accessToken: access_token, refreshToken: refresh_token,
-        renewals: 0,
-      };
+      state.session = { login: randomID(), account, incarnation, access_token, refresh_token, renewals: 0 };
       if (earlierPurchases !== "adopt") return;
       for (const entry of state.outbox) entry.owner ??= incarnation;
     });
@@ -498,32 +444,24 @@ export class Shop {
     this.failure = null;
   }
 
-  /**
-   * Sends a request with the token of the session, which is renewed if the server refuses it. Throws if another account
-   * has logged in before the answer was read.
-   */
+  /** Sends a request of a session, and returns its answer. Throws if another account has logged in meanwhile. */
   async #authorized(method, path, { json, members = [], clock, session = null } = {}) {
     session ??= (await this.#read()).session;
     const answer = await this.#withToken(session, method, path, { json });
-    if (clock) clock.time = timeOf(answer);
-    let value;
-    try {
-      value = await answered(answer, members);
-    } catch (error) {
-      if (error.kind === "accountDeleted") await this.#leave(session, { isErased: true });
-      throw error;
-    }
+    if (clock) clock.time = Number(answer.headers.get("EntitlementSync-Time"));
+    if (answer.status === 410 && parsed(answer.text)?.detail) await this.#leave(session, { isErased: true });
+    const value = answered(answer, members);
     if ((await this.#read()).session?.login !== session.login) throw switched();
     return value;
   }
 
   /** Sends a request, once more after a renewal of the token. */
   async #withToken(session, method, path, options) {
-    if (!session?.accessToken) throw new ShopError("logInNeeded", "no account is logged in, or its session has ended");
-    const answer = await this.#send(method, path, { ...options, token: session.accessToken });
+    if (!session?.access_token) throw new ShopError("logInNeeded", "no account is logged in, or its session has ended");
+    const answer = await this.#send(method, path, { ...options, token: session.access_token });
     if (answer.status !== 401) return answer;
     const renewed = await this.#renewed(session);
-    const second = await this.#send(method, path, { ...options, token: renewed.accessToken });
+    const second = await this.#send(method, path, { ...options, token: renewed.access_token });
     if (second.status === 401) await this.#end(session);
     return second;
   }
@@ -534,48 +472,44 @@ export class Shop {
       const { session } = await this.#read();
       if (session?.login !== used.login) throw switched();
       // Two tokens of the same second are equal, so their number is compared.
-      if (session.accessToken && session.renewals !== used.renewals) return session;
-      const { access_token, refresh_token } = session.accessToken ? await this.#newTokens(session) : {};
-      if (!access_token) return this.#end(session);
+      if (session.access_token && session.renewals !== used.renewals) return session;
+      const tokens = session.access_token ? await this.#newTokens(session) : null;
+      if (!tokens?.access_token) return this.#end(session);
       return this.#update((state) => {
         if (state.session?.login !== used.login) throw switched();
-        const renewals = state.session.renewals + 1;
-        Object.assign(state.session, { accessToken: access_token, refreshToken: refresh_token, renewals });
-        return state.session;
+        const { access_token, refresh_token } = tokens;
+        return Object.assign(state.session, { access_token, refresh_token, renewals: state.session.renewals + 1 });
       });
     });
   }
 
-  /** New tokens of a session; none if the server or the issuer has ended it. */
-  async #newTokens({ refreshToken }) {
-    if (refreshToken === null) return { access_token: await this.#issuer?.(), refresh_token: null };
-    const json = { grant_type: "refresh_token", refresh_token: refreshToken };
+  /** New tokens of a session; null if the server or the issuer has ended it. */
+  async #newTokens({ refresh_token }) {
+    if (refresh_token === null) return { access_token: await this.#issuer?.(), refresh_token };
     try {
-      return answered(await this.#send("POST", "/v1/sessions", { json }), ["access_token", "refresh_token"]);
+      const answer = await this.#send("POST", "/v1/sessions", { json: { grant_type: "refresh_token", refresh_token } });
+      return answered(answer, ["access_token", "refresh_token"]);
     } catch (error) {
       if (error.code !== "invalid_grant") throw error;
-      return {};
+      return null;
     }
   }
 
   /** Ends a session that the server no longer accepts. The account stays logged in, with what is known of it. */
   async #end({ login }) {
-    await this.#update((state) => {
-      if (state.session?.login === login) state.session.accessToken = state.session.refreshToken = null;
+    await this.#update(({ session }) => {
+      if (session?.login === login) session.access_token = session.refresh_token = null;
     });
     throw new ShopError("logInNeeded", "the session has ended");
   }
 
   // Requests
-
   async #send(method, path, { json, headers = {}, token = null, signal = null } = {}) {
-    const all = { ...headers };
-    if (token) all.Authorization = `Bearer ${token}`;
-    if (json) all["Content-Type"] = "application/json";
-    const timeout = AbortSignal.timeout(this.#timeout);
+    const content = json && { "Content-Type": "application/json" };
     try {
       const answer = await this.#fetch(this.#server + path, {
-        method, headers: all, body: json && JSON.stringify(json), signal: signal ?? timeout,
+        method, headers: { ...headers, ...content, ...(token && { Authorization: `Bearer ${token}` }) },
+        body: json && JSON.stringify(json), signal: signal ?? AbortSignal.timeout(this.#timeout),
         cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
       });
       // The connection may break after the head has arrived. The stream of changes is read by its caller.
@@ -583,24 +517,22 @@ export class Shop {
       return { status: answer.status, headers: answer.headers, text: await answer.text() };
     } catch (error) {
       const reason = error.cause?.message ?? error.message;
-      throw new ShopError("offline", `${this.#server}: ${reason}`, { isTransient: true, cause: error });
+      throw offline(`${this.#server}: ${reason}`, { cause: error });
     }
   }
 
   // Changes
-
-  /** Reads the document. */
   async #read() { return openedState(await this.#storage.read()); }
 
   /** Changes the document, and returns what `change(state)` returns. If that throws, nothing is changed. */
-  async #update(change, { isQuiet = false } = {}) {
+  async #update(change) {
     let outcome;
     await this.#storage.update((stored) => {
       const state = openedState(stored);
       outcome = change(state);
       return state;
     });
-    if (!isQuiet) this.#changed();
+    this.#changed();
     return outcome;
   }
 
@@ -611,32 +543,23 @@ export class Shop {
     this.#wake();
   }
 
-  /** Calls `body`, and returns its error, or null. */
-  #attempt(body) {
-    return body().then(() => null, (error) => {
-      if (error instanceof ShopError) return error;
-      throw error;
-    });
-  }
-
   /** Follows the changes of the account until `signal`. Connects again after 1 s to 30 s, while the page is visible. */
   async #follow(signal) {
     const wake = () => this.#wake();
     signal.addEventListener("abort", wake);
     globalThis.addEventListener?.("online", wake, { signal });
     globalThis.document?.addEventListener("visibilitychange", wake, { signal });
-    let position = {};
     let pause = shortestPause;
     while (!signal.aborted) {
       const count = this.#changeCount;
       const { session } = await this.#read();
-      if (!session?.accessToken || globalThis.document?.hidden) {
-        await this.#sleep(Infinity, () => signal.aborted || this.#changeCount !== count);
+      if (!session?.access_token || globalThis.document?.hidden) {
+        // A change while the session was read wakes nothing.
+        if (this.#changeCount === count && !signal.aborted) await this.#sleep();
         continue;
       }
-      if (position.login !== session.login) position = { login: session.login, lastEventID: "" };
       const began = performance.now();
-      const failure = await this.#attempt(() => this.#followOnce(session, position, signal));
+      const failure = await failureOf(this.#followOnce(session, signal));
       if (signal.aborted) return;
       if (failure?.kind === "cancelled") continue;
       if (failure) this.#settle(failure);
@@ -647,11 +570,10 @@ export class Shop {
   }
 
   /** Follows one connection until it breaks, the session changes or the page is hidden. */
-  async #followOnce(session, position, signal) {
+  async #followOnce(session, signal) {
     const connection = new AbortController();
-    let failure = null;
     let [watchdog, boundary] = [0, 0];
-    const stop = (error) => { failure ??= error; connection.abort(); };
+    const stop = (error) => connection.abort(error);
     const look = async () => {
       const { session: latest } = await this.#read();
       if (signal.aborted || globalThis.document?.hidden || latest?.login !== session.login) stop(switched());
@@ -661,33 +583,33 @@ export class Shop {
     this.#wake();
     const watch = () => {
       clearTimeout(watchdog);
-      watchdog = setTimeout(() => stop(new ShopError("offline", "the server is silent", { isTransient: true })),
-        longestSilence);
+      watchdog = setTimeout(() => stop(offline("the server is silent")), longestSilence);
     };
     const read = async () => {
       clearTimeout(boundary);
       await this.#sync();
-      const pause = await this.#pauseUntilBoundary();
-      if (!connection.signal.aborted) boundary = setTimeout(() => read().catch(stop), pause);
+      // Reads again when access changes or the grant should be renewed, at the latest after an hour.
+      const state = await this.#read();
+      const now = this.#now(state);
+      const later = state.home ? boundaries(state.home).filter((each) => each > now) : [];
+      if (connection.signal.aborted) return;
+      boundary = setTimeout(() => read().catch(stop), Math.min(hour, ...later.map((each) => each - now + 50)));
     };
     try {
       watch();
-      const headers = { Accept: "text/event-stream" };
-      if (position.lastEventID) headers["Last-Event-ID"] = position.lastEventID;
-      const answer = await this.#withToken(session, "GET", "/v1/changes", { headers, signal: connection.signal });
-      if (answer.status === 410) position.lastEventID = "";
+      const options = { headers: { Accept: "text/event-stream" }, signal: connection.signal };
+      const answer = await this.#withToken(session, "GET", "/v1/changes", options);
       if (answer.status !== 200) return answered(answer, []);
+      // The stream has begun, so no change after this read is missed.
       await read();
-      for await (const { type, data, id } of eventsOf(answer.body, watch)) {
-        if (id || type === "expired") position.lastEventID = type === "expired" ? "" : id;
+      for await (const { type, data } of eventsOf(answer.body, watch)) {
         const isOfLedger = type === "change" && /\/(ledger|decisions)$/.test(parsed(data)?.key);
         if (isOfLedger || type === "expired") read().catch(stop);
       }
-      throw new ShopError("offline", "the server has closed the connection", { isTransient: true });
+      throw offline("the server has closed the connection");
     } catch (error) {
-      if (failure) throw failure;
-      if (error instanceof ShopError) throw error;
-      throw new ShopError("offline", `the connection broke: ${error.message}`, { isTransient: true, cause: error });
+      if (connection.signal.aborted) throw connection.signal.reason;
+      throw error instanceof ShopError ? error : offline(`the connection broke: ${error.message}`, { cause: error });
     } finally {
       this.#wake = () => {};
       clearTimeout(watchdog);
@@ -696,26 +618,21 @@ export class Shop {
     }
   }
 
-  /** The time in milliseconds until access changes or the grant should be renewed, at most an hour. */
-  async #pauseUntilBoundary() {
-    const state = await this.#read();
-    const now = this.#now(state);
-    const later = state.home ? boundaries(state.home).filter((each) => each > now) : [];
-    return Math.min(hour, ...later.map((each) => each - now + 50));
-  }
-
-  /** Sleeps until `#wake` is called, unless `isOver()` already. */
-  #sleep(milliseconds, isOver = () => false) {
+  /** Sleeps until `#wake` is called; without `milliseconds` for any time. */
+  #sleep(milliseconds = null) {
     return new Promise((resolve) => {
-      const timer = Number.isFinite(milliseconds) ? setTimeout(resolve, milliseconds) : 0;
+      const timer = milliseconds === null ? 0 : setTimeout(resolve, milliseconds);
       this.#wake = () => { clearTimeout(timer); resolve(); };
-      if (isOver()) resolve();
     });
   }
 }
 
 // State
-
+/** The `ShopError` with which `work` fails; null if it succeeds. */
+const failureOf = (work) => work.then(() => null, (error) => {
+  if (error instanceof ShopError) return error;
+  throw error;
+});
 const hexadecimal = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** 128 random bits in hexadecimal. Unlike `crypto.randomUUID`, this also works on pages without TLS. */
@@ -744,9 +661,6 @@ function enqueue(state, entry) {
 
 const isOf = (entry, session) => entry.owner === session.incarnation;
 
-/** True if the item should be sent again later: the server does not know its kind yet, or lacks a setting or space. */
-const isHeld = ({ code, check }) => code === "not-configured" || code === "ledger-full" || check === "kind";
-
 /** The first entries, as many as fit into one request. */
 function batchOf(entries) {
   let length = 0;
@@ -756,12 +670,28 @@ function batchOf(entries) {
   });
 }
 
-/** Notes a spend that the server has recorded, until the next snapshot includes it. */
-function settleSpend(state, id, source, { facts, remaining }) {
+/** Removes an entry that the server has answered from the outbox. False if it should be sent again later. */
+function settleEntry(state, entry, { problem, facts, remaining }) {
+  if (problem?.code === "contradiction" && entry.isDated) {
+    // An earlier report has another date, so this one is sent without a date.
+    [entry.isDated, entry.item.date] = [false, undefined];
+    return true;
+  }
+  // The server does not know the kind of the item yet, or lacks a setting or space.
+  if (["not-configured", "ledger-full"].includes(problem?.code) || problem?.check === "kind") {
+    entry.problem = problem;
+    return false;
+  }
+  const { id, item, source } = entry;
+  state.outbox = state.outbox.filter((each) => each !== entry);
+  if (problem) state.refusals = [...state.refusals, { id, item, problem }].slice(-largestHistory);
+  if (problem || item.kind !== "spend") return true;
   state.spent = [...state.spent, id].slice(-largestHistory);
+  // The next snapshot has the same number.
   for (const access of Object.values(state.home?.snapshot.access ?? {})) {
     if (access.because === source && access.units) access.units = remaining ?? access.units - facts.length;
   }
+  return true;
 }
 
 /** The instants at which the answer of a decision may change, in milliseconds. */
@@ -803,8 +733,8 @@ function decision(state, entitlement, now, grant, isSigned) {
 
 /** The reason for which a reported purchase of the entitlement does not count; null if none was refused. */
 function refusalOf({ catalog, refusals }, entitlement) {
-  const sources = catalog?.value.entitlements.find(({ id }) => id === entitlement)?.grantedBy ?? [];
-  const products = catalog?.value.products.filter(({ id, group }) => sources.some((source) =>
+  const sources = catalog?.entitlements.find(({ id }) => id === entitlement)?.grantedBy ?? [];
+  const products = catalog?.products.filter(({ id, group }) => sources.some((source) =>
     [`product:${id}`, `units:${id}`, `group:${group}`].includes(source) || source.startsWith(`group:${group}@`))) ?? [];
   const refused = refusals.findLast(({ item }) => products.some(({ id }) => id === item.product));
   if (!refused) return null;
@@ -813,8 +743,8 @@ function refusalOf({ catalog, refusals }, entitlement) {
 }
 
 // Answers
-
 const notOurs = (reason) => new ShopError("noServer", `${reason}; is this the right server?`);
+const offline = (reason, more) => new ShopError("offline", reason, { isTransient: true, ...more });
 const switched = () => new ShopError("cancelled", "another account has logged in, or the account has logged out");
 
 function addressOf(server) {
@@ -826,12 +756,10 @@ function addressOf(server) {
 }
 
 /** The value of a JSON text; null for another text. */
-function parsed(text) {
-  try { return JSON.parse(text); } catch { return null; }
-}
+function parsed(text) { try { return JSON.parse(text); } catch { return null; } }
 
 /** The value of a successful answer, which must have `members`; undefined for an empty one. Throws other answers. */
-function answered({ status, headers, text }, members) {
+function answered({ status, headers, text }, members, { conflict = "logInNeeded" } = {}) {
   if (status === 204) return undefined;
   const value = parsed(text);
   if (status >= 200 && status < 300) {
@@ -842,18 +770,15 @@ function answered({ status, headers, text }, members) {
   if (typeof value?.detail !== "string") {
     // A proxy may also answer that it is busy.
     if (![429, 502, 503, 504].includes(status)) throw notOurs(`the answer (${status}) is none of ours`);
-    throw new ShopError("offline", `the answer is ${status}`, { isTransient: true, retryAfter, status });
+    throw offline(`the answer is ${status}`, { retryAfter, status });
   }
-  const kind = value.error === "invalid_grant" ? "wrongPassword" : kinds[status];
+  const kind = value.error === "invalid_grant" ? "wrongPassword" : { ...kinds, 409: conflict }[status];
   throw new ShopError(kind ?? (status >= 500 ? "offline" : "invalid"), value.detail, {
     isTransient: status >= 500 || status === 429, retryAfter, status, code: value.error ?? value.code ?? null,
   });
 }
 
-const kinds = {
-  401: "logInNeeded", 403: "notAllowed", 404: "other", 409: "nameTaken", 410: "accountDeleted", 429: "tooManyAttempts",
-};
-
+const kinds = { 401: "logInNeeded", 403: "notAllowed", 404: "other", 410: "accountDeleted", 429: "tooManyAttempts" };
 const kindsOfRefusals = {
   "evidence-required": "notAllowed", "owned-by-another": "notAllowed", "unknown-product": "catalog",
   "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
@@ -862,35 +787,23 @@ const kindsOfRefusals = {
 /** The error for an item that the server refused. */
 const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "other", detail, { code });
 
-/** The server's time in an answer, in milliseconds since 1970; null if the server does not say. */
-const timeOf = (answer) => Number(answer.headers.get("EntitlementSync-Time")) || null;
-
-/** The events of a stream as `{type, data, id}`, as the HTML standard reads them. Calls `onBytes` for each piece. */
+/** The events of a stream as `{type, data}`. Calls `onBytes` for each piece. */
 async function* eventsOf(body, onBytes) {
   const [reader, decoder] = [body.getReader(), new TextDecoder()];
-  let [rest, id, type, data] = ["", "", "message", []];
-  for (;;) {
+  for (let text = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
     onBytes();
-    rest += decoder.decode(value, { stream: true });
-    // A carriage return at the very end may be the first half of a line break.
-    const lines = rest.split(/\r\n|\n|\r(?!$)/);
-    rest = lines.pop();
-    for (const line of lines) {
-      const [, name, text] = /^([^:]*):? ?(.*)$/s.exec(line);
-      if (name === "data") data.push(text);
-      if (name === "event") type = text;
-      if (name === "id") id = text;
-      if (line !== "") continue;
-      yield { type, data: data.join("\n"), id };
-      [type, data] = ["message", []];
+    const events = (text + decoder.decode(value, { stream: true })).split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const [type, data] = ["event", "data"].map((name) => new RegExp(`^${name}: ?(.*)$`, "m").exec(event)?.[1]);
+      yield { type, data };
     }
   }
 }
 
 // Grants
-
 const largestGrant = 65_536;
 const encoder = new TextEncoder();
 
@@ -908,17 +821,13 @@ const importedKey = async (text) => crypto.subtle.importKey("raw", decodedBase64
 async function importedRoots(roots) {
   if (!globalThis.crypto?.subtle) throw new ShopError("other", "only a secure (https) page can verify signatures");
   if (!roots?.length) throw new ShopError("invalid", "trust needs at least one root key");
-  return Promise.all(roots.map((root) => importedKey(root).catch((error) => {
-    const isUnknown = error.name === "NotSupportedError";
-    throw isUnknown ? new ShopError("other", "this platform lacks Ed25519", { cause: error })
-      : new ShopError("invalid", `a root key must be 32 bytes in base64url, not ${root}`, { cause: error });
-  })));
+  try { return await Promise.all(roots.map(importedKey)); } catch (error) {
+    if (error.name === "NotSupportedError") throw new ShopError("other", "this platform lacks Ed25519");
+    throw new ShopError("invalid", `root keys must be 32 bytes in base64url, not ${roots}`, { cause: error });
+  }
 }
 
-/**
- * Verifies that a server of one of `roots` signed `grant` for this account and device. Returns its payload. The caller
- * compares `exp` with the time.
- */
+/** The payload of a grant that a server of `roots` has signed for this account and device. Does not check its end. */
 async function verifiedGrant(grant, roots, { account, incarnation, device, environment }) {
   const refuse = (check, reason) => { throw notOurs(`the grant: ${check}: ${reason}`); };
   const isSigned = (token, key) => {
@@ -957,44 +866,23 @@ async function verifiedGrant(grant, roots, { account, incarnation, device, envir
   return payload;
 }
 
-// Storages
-//
-// A storage has one document and locks. `read()` returns the document, or null. `update(change)` replaces it by
-// `change(document)` durably and atomically. `exclusively(name, body)` calls `body` while no other tab or process of
-// the storage holds the lock. `watch(listener)` reports changes by other tabs, and returns a function that stops.
-
+// Storages (entitlement-sync.d.ts has their contract)
 /** Runs bodies with the same key one after another. */
 export class Turns {
   #last = new Map();
 
   take(key, body) {
     const run = (this.#last.get(key) ?? Promise.resolve()).then(body);
-    const done = run.then(() => {}, () => {});
-    this.#last.set(key, done);
-    done.then(() => { if (this.#last.get(key) === done) this.#last.delete(key); });
+    this.#last.set(key, run.catch(() => {}));
     return run;
   }
-}
-
-/** A storage in memory, for tests and for a device that keeps nothing. */
-export function memoryStorage() {
-  const turns = new Turns();
-  let text = "null";
-  return {
-    read: async () => JSON.parse(text),
-    update: (change) => turns.take("state", async () => { text = JSON.stringify(change(JSON.parse(text))); }),
-    exclusively: (name, body) => turns.take(`lock ${name}`, body),
-    watch: () => () => {},
-  };
 }
 
 /** A storage in IndexedDB, for pages and workers. All tabs of an origin share it. */
 export function browserStorage(name = "entitlement-sync") {
   const turns = new Turns();
   let opened = null;
-  const channel = globalThis.document && globalThis.BroadcastChannel ? new BroadcastChannel(name) : null;
-  const failure = (error) => new ShopError(
-    error.name === "QuotaExceededError" ? "full" : "storage", `IndexedDB: ${error.message}`, { cause: error });
+  const channel = globalThis.indexedDB && globalThis.BroadcastChannel ? new BroadcastChannel(name) : null;
   const open = () => new Promise((resolve, reject) => {
     const request = globalThis.indexedDB.open(name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore("state");
@@ -1012,9 +900,7 @@ export function browserStorage(name = "entitlement-sync") {
         made.onabort = () => reject(made.error);
         const request = made.objectStore("state").get("document");
         request.onsuccess = () => {
-          try {
-            outcome = body(request.result ?? null, made.objectStore("state"));
-          } catch (error) {
+          try { outcome = body(request.result ?? null, made.objectStore("state")); } catch (error) {
             reject(error);
             made.abort();
           }
@@ -1023,7 +909,8 @@ export function browserStorage(name = "entitlement-sync") {
     } catch (error) {
       if (error instanceof ShopError) throw error;
       opened = null;
-      throw failure(error);
+      const kind = error.name === "QuotaExceededError" ? "full" : "storage";
+      throw new ShopError(kind, `IndexedDB: ${error.message}`, { cause: error });
     }
   };
   return {

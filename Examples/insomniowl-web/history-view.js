@@ -1,6 +1,7 @@
 // The purchase history: each purchase with its date, what it gave, and its state.
 
-import { $, counted, dateText } from "./page.js";
+import { counted, dateText } from "./dates.js";
+import { $ } from "./page.js";
 import { make, nameOf, pictureOf } from "./shop-view.js";
 
 /** {text, kind} of a purchase's state; `kind` is a class of style.css. */

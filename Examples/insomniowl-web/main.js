@@ -1,14 +1,8 @@
-// Connects the session, the shop and the views, and chooses the view to show.
+// Connects the client and the views, and chooses the view to show.
 
-import {
-  areCodesShown, bindAccount, confirmLeavingCodes, forgetCodes, showAccount, showSince,
-} from "./account-view.js";
-import { Shop as Client } from "./entitlement-sync.js";
-import { HistoryView } from "./history-view.js";
-import { OwlView } from "./owl-view.js";
-import { $, busy, momentText, textOf, toast } from "./page.js";
-import { Shop } from "./shop.js";
-import { ShopView } from "./shop-view.js";
+import { Shop } from "./entitlement-sync.js";
+import { bindGuests } from "./guest-view.js";
+import { $, busy, textOf, toast } from "./page.js";
 
 const titles = {
   loading: "", login: "Log in", signup: "Create an account", forgot: "Forgotten password", codes: "Recovery codes",
@@ -17,13 +11,11 @@ const titles = {
 const forGuests = ["login", "signup", "forgot"];
 const forMembers = ["shop", "owls", "purchases", "account", "device"];
 
-const client = await Client.open({ server: "/" });
-const shopView = new ShopView();
-const owlView = new OwlView();
-const historyView = new HistoryView();
-let shop = null;
-let incarnation;
-let session = null;
+const client = await Shop.open({ server: "/" });
+/** The views that need an account (members.js). They are loaded when there is one. */
+let members = null;
+/** The account that the page shows: {name, incarnation}, or null for none; undefined until it is known. */
+let account;
 let settling = Promise.resolve();
 let current = null;
 
@@ -34,14 +26,14 @@ if (wantsDevice) history.replaceState(null, "", location.pathname + location.has
 
 // Views
 
-/** The view that the address names, if the session allows it; else the one to show instead. */
+/** The view that the address names, if the account allows it; else the one to show instead. */
 function wanted() {
   const name = location.hash.replace(/^#\//, "");
-  const member = session !== null;
+  if (account === undefined) return "loading";
+  if (account === null) return forGuests.includes(name) ? name : "login";
   // Codes are shown once, until the user confirms to leave them.
-  if (member && areCodesShown()) return "codes";
-  if (!member) return forGuests.includes(name) ? name : "login";
-  if (!shop?.catalog || !shop.snapshot) return "loading";
+  if (members.areCodesShown()) return "codes";
+  if (!members.isReady()) return "loading";
   if (wantsDevice) return "device";
   return forMembers.includes(name) ? name : "shop";
 }
@@ -57,14 +49,12 @@ function route({ isQuiet = false } = {}) {
   document.title = titles[view] ? `${titles[view]} · InsomniOwl` : "InsomniOwl";
   if (!isOther) return;
   current = view;
-  if (view === "owls") owlView.greet();
-  if (view === "account") showSince(api);
   if (view === "device" && wantsDevice) {
     $("#device-code").value = userCode;
     wantsDevice = false;
     history.replaceState(null, "", "#/device");
   }
-  renderAll();
+  members?.enter(view);
   if (!isQuiet) $(`#view-${view} h1`).focus({ preventScroll: true });
   window.scrollTo(0, 0);
 }
@@ -74,50 +64,54 @@ function go(view) {
   else location.hash = `#/${view}`;
 }
 
-function renderAll() {
-  shopView.render();
-  owlView.render();
-  historyView.render();
-}
+const done = () => go(wantsDevice ? "device" : "shop");
 
-// The session's shop
+// The account
 
 /** Shows the account that is logged in. Calls follow one another. */
 function settle() {
-  settling = settling.then(async () => {
-    const account = await client.account();
-    session = account && { account: account.name, incarnation: account.incarnation };
-    if ((session?.incarnation ?? null) === incarnation) return;
-    incarnation = session?.incarnation ?? null;
-    shop?.close();
-    shop = session && new Shop(client, incarnation);
-    shop?.addEventListener("change", () => {
-      showConnection();
-      if (!shop?.catalog) return;
-      route({ isQuiet: true });
-      renderAll();
-    });
-    forgetCodes();
-    shopView.show(shop);
-    owlView.show(shop);
-    historyView.show(shop);
-    showAccount(session);
-    $("#loading-text").textContent = "One moment…";
-    $("#loading-again").hidden = true;
-    if (!session && !forGuests.includes(location.hash.replace(/^#\//, ""))) location.hash = "#/login";
-    route({ isQuiet: session !== null });
+  const settled = settling.then(async () => {
+    const present = await client.account();
+    if (account !== undefined && present?.incarnation === account?.incarnation) return;
+    if (present) members ??= await openedMembers();
+    account = present;
+    members?.show(account);
+    showLoading("One moment…", { canRepeat: false });
+    if (!account && !forGuests.includes(location.hash.replace(/^#\//, ""))) location.hash = "#/login";
+    route({ isQuiet: account !== null });
   });
-  return settling;
+  settling = settled.catch(() => {});
+  return settled;
+}
+
+async function openedMembers() {
+  try {
+    const { Members } = await import("./members.js");
+    return new Members(client, calls, { go, changed });
+  } catch (error) {
+    throw new Error("A part of this page is missing. Check the connection, then reload the page.", { cause: error });
+  }
+}
+
+/** Shows new data of the account. */
+function changed() {
+  showConnection();
+  if (members.isReady()) route({ isQuiet: true });
+}
+
+function showLoading(text, { canRepeat }) {
+  $("#loading-text").textContent = text;
+  $("#loading-again").hidden = !canRepeat;
 }
 
 /** Follows the client until the page is left. */
 async function follow() {
   for await (const overview of client.observe()) {
     const { failure } = overview;
-    const former = session?.account ?? "";
+    const former = account?.name ?? "";
     await settle();
     if (failure?.kind === "accountDeleted") toast("This account was erased.", { isBad: true });
-    if (failure?.kind === "logInNeeded" && session) {
+    if (failure?.kind === "logInNeeded" && account) {
       await client.logOut();
       await settle();
       toast("Your session has ended. Please log in again.", { isBad: true });
@@ -125,33 +119,23 @@ async function follow() {
       continue;
     }
     isReachable = failure?.kind !== "offline";
-    await shop?.update(overview);
+    // The overview may be of an account that has just logged out.
+    if (account && overview.account === account.name) await members.update(overview);
     showConnection();
-    if (failure && shop && !shop.catalog) {
-      $("#loading-text").textContent = failure.status === 404
-        ? "This server has no catalogue, so there is nothing to buy." : textOf(failure);
-      $("#loading-again").hidden = false;
-    }
+    if (!failure || !account || overview.catalog) continue;
+    showLoading(failure.status === 404 ? "This server has no catalogue, so there is nothing to buy." : textOf(failure),
+      { canRepeat: true });
   }
 }
 
 /** The calls of the client that change the account. The page shows the new account before they return. */
-const api = {
-  settled: async (call) => {
-    const outcome = await call;
-    await settle();
-    return outcome;
-  },
-  signUp: (...fields) => api.settled(client.signUp(...fields)),
-  logIn: (...fields) => api.settled(client.logIn(...fields)),
-  resetPassword: (...fields) => api.settled(client.resetPassword(...fields)),
-  logOut: (options) => api.settled(client.logOut(options)),
-  deleteAccount: (password) => api.settled(client.deleteAccount(password)),
-  changePassword: (...fields) => client.changePassword(...fields),
-  renewRecoveryCodes: (password) => client.renewRecoveryCodes(password),
-  decideDevice: (...fields) => client.decideDevice(...fields),
-  export: () => client.export(),
+const settled = (name) => async (...options) => {
+  const outcome = await client[name](...options);
+  await settle();
+  return outcome;
 };
+const changing = ["signUp", "logIn", "resetPassword", "logOut", "deleteAccount"];
+const calls = Object.fromEntries(changing.map((name) => [name, settled(name)]));
 
 // The connection
 
@@ -159,18 +143,12 @@ let isReachable = true;
 
 function showConnection() {
   const notice = $("#offline");
-  const isShown = !isReachable || shop?.isStale === true;
-  notice.hidden = !isShown;
-  let cause = "Offline: the server does not answer.";
-  if (isReachable) cause = "The server has not answered yet.";
-  if (!navigator.onLine) cause = "Offline: there is no connection.";
-  const state = shop?.snapshot
-    ? ` You see your purchases as of ${momentText(shop.snapshot.at)}. You can buy and spend owls again once the `
-      + "connection is back."
-    : "";
-  const text = isShown ? cause + state : "";
+  let text = members?.stateText() ?? "";
+  if (!navigator.onLine) text = "Offline: there is no connection." + text;
+  else text = (isReachable ? "The server has not answered yet." : "Offline: the server does not answer.") + text;
+  notice.hidden = isReachable && members?.isStale() !== true;
   // Screen readers announce each change of this text.
-  if (notice.textContent !== text) notice.textContent = text;
+  if (notice.hidden) notice.textContent = ""; else if (notice.textContent !== text) notice.textContent = text;
 }
 
 window.addEventListener("offline", () => {
@@ -180,13 +158,18 @@ window.addEventListener("offline", () => {
 
 // Start
 
-$("#loading-again").addEventListener("click", (event) => busy(event.currentTarget, () => client.refresh()));
+$("#loading-again").addEventListener("click", (event) => busy(event.currentTarget, async () => {
+  if (account === undefined) location.reload(); else await client.refresh();
+}));
 window.addEventListener("hashchange", (event) => {
-  if (!areCodesShown()) return route();
+  if (!members?.areCodesShown()) return route();
   history.replaceState(null, "", event.oldURL);
-  return confirmLeavingCodes();
+  return members.confirmLeavingCodes();
 });
 // Service workers exist in secure contexts only; elsewhere the page needs a connection.
 navigator.serviceWorker?.register("service-worker.js").catch(() => {});
-bindAccount(api, { go, done: () => go(wantsDevice ? "device" : "shop") });
-follow();
+bindGuests(calls, { done, showCodes: (codes) => members.showCodes(codes, done) });
+follow().catch((error) => {
+  showLoading(textOf(error), { canRepeat: true });
+  route();
+});

@@ -1,7 +1,8 @@
 // Random owls: unlimited while a subscription is active, otherwise one unit each.
 
-import { $, busy, counted, dateText, toast } from "./page.js";
+import { counted, dateText } from "./dates.js";
 import { drawOwl } from "./owl.js";
+import { $, busy, toast } from "./page.js";
 
 const entitlement = "random-owls";
 const mostSeen = 8;

@@ -6,10 +6,11 @@
 // modules come from the same source as the page: all from the network, or all from one set in the cache.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "8a71dc158d487956";
+const version = "1cdce9c1aae11a40";
 const files = [
-  "./", "account-view.js", "entitlement-sync.js", "history-view.js", "history.js", "icon.svg", "main.js",
-  "owl-view.js", "owl.js", "page.js", "shop-view.js", "shop.js", "storage.js", "style.css",
+  "./", "account-view.js", "dates.js", "entitlement-sync.js", "good-night-owl.svg", "guest-view.js",
+  "history-view.js", "history.js", "icon.svg", "main.js", "members.js", "night-owl.svg", "owl-view.js", "owl.js",
+  "page.js", "shop-view.js", "shop.js", "storage.js", "style.css",
 ];
 const cachePrefix = "insomniowl-";
 const cacheName = cachePrefix + version;

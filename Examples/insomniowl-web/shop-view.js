@@ -1,8 +1,9 @@
 // The shop: the account's entitlements, and the list of products.
 
-import { $, busy, counted, dateText, toast } from "./page.js";
-import { durationOf } from "./shop.js";
+import { counted, dateText } from "./dates.js";
 import { drawPortrait, drawSign, portraits } from "./owl.js";
+import { $, busy, toast } from "./page.js";
+import { durationOf } from "./shop.js";
 
 /** The product's name in the browser's language, else in English; its id if it has no name. */
 export function nameOf(product) {

@@ -99,7 +99,7 @@ def check_tabs(page, other):
     """Two tabs report at the same time, with an expired token."""
     page.run(OPEN + """
         await browserStorage().update((state) => {
-          state.session.accessToken += "x";
+          state.session.access_token += "x";
           return state;
         });
         """)

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { memoryStorage, Shop } from "../entitlement-sync.js";
+import { Shop } from "../entitlement-sync.js";
+import { memoryStorage } from "./server.js";
 
 const base64 = (bytes) => Buffer.from(bytes).toString("base64url");
 const text = (value) => base64(JSON.stringify(value));
@@ -52,7 +53,7 @@ class Device {
         if (this.isDown) throw new TypeError("the link is down");
         const answers = {
           "/v1/sessions": { access_token: "a", refresh_token: "r", account: account.name, incarnation: "first" },
-          "/v1/entitlements": { at: new Date(this.served).toISOString(), access: this.access, subscriptions: [] },
+          "/v1/entitlements": { account: account.name, access: this.access, subscriptions: [] },
           "/v1/catalog": { products: [], entitlements: [] }, "/v1/grants": { grant: await this.grant },
         };
         const headers = { "EntitlementSync-Time": String(this.served) };

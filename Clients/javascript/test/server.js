@@ -6,11 +6,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { Turns } from "../entitlement-sync.js";
 
 const repository = fileURLToPath(new URL("../../..", import.meta.url));
 export const scenarios = join(repository, "Tests/ClientScenarios");
 const syncd = process.env.SYNCD ?? join(repository, ".build/debug/syncd");
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SYNCD")));
+
+/** A storage in memory. */
+export function memoryStorage() {
+  const turns = new Turns();
+  let text = "null";
+  return {
+    read: async () => JSON.parse(text),
+    update: async (change) => { text = JSON.stringify(change(JSON.parse(text))); },
+    exclusively: (name, body) => turns.take(name, body),
+    watch: () => () => {},
+  };
+}
 
 /** A server with a store of its own, at a port of its own. */
 export class Server {

@@ -8,9 +8,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { memoryStorage, Shop } from "../entitlement-sync.js";
+import { Shop, ShopError } from "../entitlement-sync.js";
 import { fileStorage } from "../file-storage.js";
-import { Link, Server } from "./server.js";
+import { Link, memoryStorage, Server } from "./server.js";
 
 const password = "correct horse";
 
@@ -52,7 +52,7 @@ test("Ten calls with an expired token renew it once", async (test) => {
   const { shop, link, storage } = await opened(server);
   await shop.signUp("ann", password);
   const expire = () => storage.update((state) => {
-    state.session.accessToken += "x";
+    state.session.access_token += "x";
     return state;
   });
   await expire();

@@ -1,7 +1,10 @@
 """Checks single modules of the page."""
 
-from .browser import Failure
+from .browser import Failure, say
 from .server import HERE
+from .story import sign_up
+
+FIRST_LOAD = 60_000
 
 
 def check_client():
@@ -9,3 +12,22 @@ def check_client():
     client = HERE.parents[1] / "Clients/javascript/entitlement-sync.js"
     if client.read_bytes() != (HERE / client.name).read_bytes():
         raise Failure(f"{client.name} differs from {client}: copy it")
+
+
+def loaded(page):
+    """The bytes of JavaScript that a page has loaded, uncompressed."""
+    page.wait("performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
+    return page.evaluate("""performance.getEntriesByType("resource").filter(({ name }) => name.endsWith(".js"))
+        .reduce((sum, { decodedBodySize }) => sum + decodedBodySize, 0)""")
+
+
+def check_first_load(browser, server):
+    """A first visit loads what the log-in needs only."""
+    page = browser.device(server.url + "/")
+    page.view("login")
+    first = loaded(page)
+    if not 20_000 < first <= FIRST_LOAD:
+        raise Failure(f"a first visit loads {first} bytes of JavaScript, more than {FIRST_LOAD}")
+    sign_up(page, server, "lyra", "a harp of stars")
+    say(f"a first visit loads {first} bytes of JavaScript, uncompressed; after the log-in all {loaded(page)} are loaded")
+    page.close()
