@@ -1,5 +1,4 @@
 // A client of `syncd serve` for browsers, Node.js 20 and workers. entitlement-sync.d.ts documents the calls.
-//
 // All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory,
 // so every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
 
@@ -31,9 +30,8 @@ export class ShopError extends Error {
 function messageOf(kind, description, isTransient) {
   if (kind === "invalid") return `This is not allowed: ${description}. Change it, and try again.`;
   if (kind === "storage" && isTransient) return "This device is busy with your purchases. Try again in a moment.";
-  if (messages[kind]) return messages[kind];
-  return isTransient ? "This did not work. Try again later."
-    : "This did not work. Please look for an update of the app, or ask the app's support.";
+  return messages[kind] ?? (isTransient ? "This did not work. Try again later."
+    : "This did not work. Please look for an update of the app, or ask the app's support.");
 }
 
 const storageFormat = 1;
@@ -45,23 +43,18 @@ const [shortestPause, longestPause] = [1_000, 30_000];
 const [longestSilence, hour] = [50_000, 3_600_000];
 
 export class Shop {
-  #server; #storage; #roots; #environment; #fetch; #wall; #timeout; #stopWatching;
-  /** Renews a token of the app's own issuer. */
-  #issuer;
-  #hasAskedForCatalog = false;
+  #server; #storage; #roots; #environment; #fetch; #wall; #timeout; #newToken; #stopWatching;
+  #observers = new Set(); #follower = null; #changeCount = 0; #isClosed = false; #hasAskedForCatalog = false;
   /** A sync that waits for its turn, which all callers share. */
   #nextSync = null;
   /** True after a sync, until one fails. */
   #isCurrent = false;
+  /** The last grant of the storage that was verified, with its payload. */
   #verified = { grant: null, payload: null };
   /** The latest time that this process has seen, and the monotonic clock at that moment. */
   #seen = { time: -Infinity, at: 0 };
-  #observers = new Set();
-  #follower = null;
   /** Makes the follower look at the session again. */
   #wake = () => {};
-  #changeCount = 0;
-  #isClosed = false;
   /** The failure of the last sync; null after a success. */
   failure = null;
 
@@ -71,7 +64,7 @@ export class Shop {
     fetch = (...options) => globalThis.fetch(...options), clock = Date.now, timeout = 15_000,
   }) {
     const shop = new Shop();
-    [shop.#server, shop.#storage, shop.#environment, shop.#issuer] = [addressOf(server), storage, environment, token];
+    [shop.#server, shop.#storage, shop.#environment, shop.#newToken] = [addressOf(server), storage, environment, token];
     [shop.#fetch, shop.#wall, shop.#timeout] = [fetch, clock, timeout];
     shop.#roots = trust === null ? null : await importedRoots(trust.roots);
     await shop.#read();
@@ -94,7 +87,7 @@ export class Shop {
 
   async signUp(name, password, options) {
     const answer = await this.#send("POST", "/v1/accounts", { json: { name, password } });
-    const made = answered(answer, ["account"], { conflict: "nameTaken" });
+    const made = answered(answer, ["account"], "nameTaken");
     await this.#enter(made, options);
     // The codes are shown only once, so a failed sync must not hide them.
     await failureOf(this.#sync());
@@ -120,7 +113,7 @@ export class Shop {
     const access_token = await issuer();
     const answer = await this.#send("GET", "/v1/accounts/self", { token: access_token });
     const { name: account, incarnation } = answered(answer, ["name"]);
-    this.#issuer = issuer;
+    this.#newToken = issuer;
     await this.#enter({ account, incarnation, access_token, refresh_token: null }, options);
     await this.#sync();
   }
@@ -167,8 +160,7 @@ export class Shop {
   async restore(evidence = []) {
     await this.#sync();
     if (evidence.length === 0) return [];
-    const { session } = await this.#read();
-    const results = await this.#post(evidence, session, { restore: true });
+    const results = await this.#post(evidence, (await this.#read()).session, { restore: true });
     await this.#sync();
     return results;
   }
@@ -184,8 +176,7 @@ export class Shop {
       if (taken.spent === 1) failure = await failureOf(this.#sync());
     }
     if (taken.spent !== 1) return { ...taken, failure };
-    const { refusals } = await this.#read();
-    const refused = refusals.find((each) => each.id === id);
+    const refused = (await this.#read()).refusals.find((each) => each.id === id);
     if (refused?.problem.code === "none-left") return { granted: false, reason: "usedUp", until: null };
     if (refused) throw refusal(refused.problem);
     const { granted, units } = await this.access(entitlement);
@@ -193,8 +184,7 @@ export class Shop {
   }
 
   async overview() {
-    const { state, decide } = await this.#decisions();
-    const { session, home, catalog, outbox, refusals } = state;
+    const { state: { session, home, catalog, outbox, refusals }, decide } = await this.#decisions();
     const snapshot = home?.snapshot ?? null;
     const access = Object.fromEntries(Object.keys(snapshot?.access ?? {}).map((each) => [each, decide(each)]));
     return {
@@ -267,7 +257,7 @@ export class Shop {
       enqueue(state, { id, item: { kind: "spend", entitlement, id }, source: access.source });
       return { granted: true, spent: 1 };
     });
-    // Null if the grant was replaced meanwhile.
+    // The grant may have been replaced meanwhile.
     return taken ?? this.#take(entitlement, id);
   }
 
@@ -284,12 +274,11 @@ export class Shop {
     return verifiedGrant(grant, this.#roots, { account, incarnation, device, environment: this.#environment });
   }
 
-  // The clock
   /** The corrected time. It never goes back behind the stored time, nor behind the time that this process has seen. */
   #now({ clock }) {
-    const passed = this.#seen.time + performance.now() - this.#seen.at;
-    const time = Math.max(clock.mark, this.#wall() + clock.offset, passed);
-    this.#seen = { time, at: performance.now() };
+    const at = performance.now();
+    const time = Math.max(clock.mark, this.#wall() + clock.offset, this.#seen.time + at - this.#seen.at);
+    this.#seen = { time, at };
     return time;
   }
 
@@ -318,8 +307,7 @@ export class Shop {
   }
 
   #settle(failure) {
-    this.failure = failure;
-    this.#isCurrent = failure === null;
+    [this.failure, this.#isCurrent] = [failure, failure === null];
     for (const notify of this.#observers) notify();
   }
 
@@ -328,8 +316,7 @@ export class Shop {
     if (session === null) throw new ShopError("logInNeeded", "no account is logged in");
     await this.#flush();
     const query = `environment=${encodeURIComponent(this.#environment)}`;
-    const sent = this.#wall();
-    const clock = {};
+    const [sent, clock] = [this.#wall(), {}];
     const [snapshot, signed] = await Promise.all([
       this.#authorized("GET", `/v1/entitlements?${query}`, { session, members: ["access", "account"], clock }),
       this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&${query}`, { session, members: ["grant"] }),
@@ -338,7 +325,7 @@ export class Shop {
     if (snapshot.account !== session.account) throw new ShopError("logInNeeded", "the token is for another account");
     const payload = signed && await this.#verify(signed.grant, session, device);
     // An earlier grant that is sent again must not set the clock back.
-    if (payload && payload.iat < (home?.issued ?? 0)) throw notOurs("the grant is older than the last one");
+    if (payload && payload.iat < (home?.issued ?? 0)) refuse("time", "it is older than the last one");
     const time = Math.max(clock.time || 0, (payload?.iat ?? 0) * 1000);
     await this.#update((state) => {
       if (state.session?.login !== session.login) throw switched();
@@ -367,7 +354,7 @@ export class Shop {
   /** Puts items into the outbox, and sends it. Returns a result for each. */
   async #record(items) {
     const entries = items.map((item) => ({ id: randomID(), item }));
-    await this.#update((state) => {
+    const session = await this.#update((state) => {
       // The date is that of the report, not of its delivery. Without the server's time the server dates it.
       const { mark, slack } = state.clock;
       const date = mark > 0 ? new Date(this.#now(state) - slack).toISOString() : undefined;
@@ -375,8 +362,8 @@ export class Shop {
         const isDated = item.kind === "reported" && item.date === undefined;
         enqueue(state, { id, isDated, item: isDated ? { ...item, date } : item });
       }
+      return state.session;
     });
-    const { session } = await this.#read();
     const failure = session === null ? null : await failureOf(this.#sync());
     if (failure?.kind === "accountDeleted") throw failure;
     const { outbox, refusals } = await this.#read();
@@ -411,7 +398,7 @@ export class Shop {
     const json = { evidence, account: { name: session?.account, incarnation: session?.incarnation }, ...options };
     try {
       const { results } = await this.#authorized("POST", "/v1/transactions", { session, json, members: ["results"] });
-      if (results.length !== evidence.length) throw notOurs(`${results.length} results for ${evidence.length} items`);
+      if (results.length !== evidence.length) throw notOurs(`an answer of ${results.length} results`);
       return results;
     } catch (error) {
       if (![400, 413, 422].includes(error.status)) throw error;
@@ -425,7 +412,7 @@ export class Shop {
   // Sessions
   /** Stores a new session. With `adopt`, reports of this device without an account move to it. */
   async #enter({ account, incarnation, access_token, refresh_token }, { earlierPurchases = "leaveOnDevice" } = {}) {
-    if (!account || !incarnation || !access_token) throw notOurs("the answer has no session");
+    if (!account || !incarnation || !access_token) throw notOurs("an answer without a session");
     await this.#update((state) => {
       if (state.session?.incarnation !== incarnation) [state.home, state.refusals, state.spent] = [null, [], []];
       state.session = { login: randomID(), account, incarnation, access_token, refresh_token, renewals: 0 };
@@ -473,25 +460,24 @@ export class Shop {
       if (session?.login !== used.login) throw switched();
       // Two tokens of the same second are equal, so their number is compared.
       if (session.access_token && session.renewals !== used.renewals) return session;
-      const tokens = session.access_token ? await this.#newTokens(session) : null;
-      if (!tokens?.access_token) return this.#end(session);
+      const { access_token, refresh_token } = session.access_token ? await this.#newTokens(session) : {};
+      if (!access_token) return this.#end(session);
       return this.#update((state) => {
         if (state.session?.login !== used.login) throw switched();
-        const { access_token, refresh_token } = tokens;
         return Object.assign(state.session, { access_token, refresh_token, renewals: state.session.renewals + 1 });
       });
     });
   }
 
-  /** New tokens of a session; null if the server or the issuer has ended it. */
+  /** New tokens of a session; none if the server or the issuer has ended it. */
   async #newTokens({ refresh_token }) {
-    if (refresh_token === null) return { access_token: await this.#issuer?.(), refresh_token };
+    if (refresh_token === null) return { access_token: await this.#newToken?.(), refresh_token };
     try {
       const answer = await this.#send("POST", "/v1/sessions", { json: { grant_type: "refresh_token", refresh_token } });
       return answered(answer, ["access_token", "refresh_token"]);
     } catch (error) {
       if (error.code !== "invalid_grant") throw error;
-      return null;
+      return {};
     }
   }
 
@@ -503,7 +489,6 @@ export class Shop {
     throw new ShopError("logInNeeded", "the session has ended");
   }
 
-  // Requests
   async #send(method, path, { json, headers = {}, token = null, signal = null } = {}) {
     const content = json && { "Content-Type": "application/json" };
     try {
@@ -521,7 +506,6 @@ export class Shop {
     }
   }
 
-  // Changes
   async #read() { return openedState(await this.#storage.read()); }
 
   /** Changes the document, and returns what `change(state)` returns. If that throws, nothing is changed. */
@@ -536,7 +520,6 @@ export class Shop {
     return outcome;
   }
 
-  /** Reports a change of the document, by this tab or another one. */
   #changed() {
     this.#changeCount += 1;
     for (const notify of this.#observers) notify();
@@ -634,7 +617,6 @@ const failureOf = (work) => work.then(() => null, (error) => {
   throw error;
 });
 const hexadecimal = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-
 /** 128 random bits in hexadecimal. Unlike `crypto.randomUUID`, this also works on pages without TLS. */
 export const randomID = () => hexadecimal(crypto.getRandomValues(new Uint8Array(16)));
 
@@ -651,11 +633,9 @@ function openedState(stored) {
   return stored;
 }
 
-/** Adds an entry to the outbox, for the account that is logged in. */
 function enqueue(state, entry) {
-  if (state.outbox.length >= largestOutbox) {
-    throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`);
-  }
+  const isFull = state.outbox.length >= largestOutbox;
+  if (isFull) throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`);
   state.outbox.push({ ...entry, owner: state.session?.incarnation ?? null });
 }
 
@@ -664,10 +644,8 @@ const isOf = (entry, session) => entry.owner === session.incarnation;
 /** The first entries, as many as fit into one request. */
 function batchOf(entries) {
   let length = 0;
-  return entries.slice(0, largestBatch).filter(({ item }, index) => {
-    length += JSON.stringify(item).length;
-    return index === 0 || length <= longestBatch;
-  });
+  return entries.slice(0, largestBatch)
+    .filter(({ item }, index) => (length += JSON.stringify(item).length) <= longestBatch || index === 0);
 }
 
 /** Removes an entry that the server has answered from the outbox. False if it should be sent again later. */
@@ -687,7 +665,6 @@ function settleEntry(state, entry, { problem, facts, remaining }) {
   if (problem) state.refusals = [...state.refusals, { id, item, problem }].slice(-largestHistory);
   if (problem || item.kind !== "spend") return true;
   state.spent = [...state.spent, id].slice(-largestHistory);
-  // The next snapshot has the same number.
   for (const access of Object.values(state.home?.snapshot.access ?? {})) {
     if (access.because === source && access.units) access.units = remaining ?? access.units - facts.length;
   }
@@ -737,13 +714,12 @@ function refusalOf({ catalog, refusals }, entitlement) {
   const products = catalog?.products.filter(({ id, group }) => sources.some((source) =>
     [`product:${id}`, `units:${id}`, `group:${group}`].includes(source) || source.startsWith(`group:${group}@`))) ?? [];
   const refused = refusals.findLast(({ item }) => products.some(({ id }) => id === item.product));
-  if (!refused) return null;
-  return { "evidence-required": "unverified", "owned-by-another": "ownedByAnotherAccount" }[refused.problem.code]
-    ?? "refusedByServer";
+  const reasons = { "evidence-required": "unverified", "owned-by-another": "ownedByAnotherAccount" };
+  return refused ? reasons[refused.problem.code] ?? "refusedByServer" : null;
 }
 
 // Answers
-const notOurs = (reason) => new ShopError("noServer", `${reason}; is this the right server?`);
+const notOurs = (what) => new ShopError("noServer", `${what} is not from a server of this kind: check the address`);
 const offline = (reason, more) => new ShopError("offline", reason, { isTransient: true, ...more });
 const switched = () => new ShopError("cancelled", "another account has logged in, or the account has logged out");
 
@@ -759,18 +735,15 @@ function addressOf(server) {
 function parsed(text) { try { return JSON.parse(text); } catch { return null; } }
 
 /** The value of a successful answer, which must have `members`; undefined for an empty one. Throws other answers. */
-function answered({ status, headers, text }, members, { conflict = "logInNeeded" } = {}) {
+function answered({ status, headers, text }, members, conflict = "logInNeeded") {
   if (status === 204) return undefined;
-  const value = parsed(text);
-  if (status >= 200 && status < 300) {
-    if (members.every((member) => value?.[member] !== undefined)) return value;
-    throw notOurs(`the answer (${status}) is none of ours`);
-  }
+  const [value, isSuccess] = [parsed(text), status >= 200 && status < 300];
+  if (isSuccess && members.every((member) => value?.[member] !== undefined)) return value;
   const retryAfter = Number(headers.get("Retry-After")) || null;
-  if (typeof value?.detail !== "string") {
+  if (isSuccess || typeof value?.detail !== "string") {
     // A proxy may also answer that it is busy.
-    if (![429, 502, 503, 504].includes(status)) throw notOurs(`the answer (${status}) is none of ours`);
-    throw offline(`the answer is ${status}`, { retryAfter, status });
+    const isBusy = [429, 502, 503, 504].includes(status);
+    throw isBusy ? offline(`the answer is ${status}`, { retryAfter, status }) : notOurs(`the answer (${status})`);
   }
   const kind = value.error === "invalid_grant" ? "wrongPassword" : { ...kinds, 409: conflict }[status];
   throw new ShopError(kind ?? (status >= 500 ? "offline" : "invalid"), value.detail, {
@@ -784,7 +757,6 @@ const kindsOfRefusals = {
   "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
 };
 
-/** The error for an item that the server refused. */
 const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "other", detail, { code });
 
 /** The events of a stream as `{type, data}`. Calls `onBytes` for each piece. */
@@ -806,13 +778,14 @@ async function* eventsOf(body, onBytes) {
 // Grants
 const largestGrant = 65_536;
 const encoder = new TextEncoder();
+const refuse = (check, reason) => { throw new ShopError("noServer", `the grant: ${check}: ${reason}`); };
 
 /** The bytes of base64url without padding, in its only canonical form. */
 function decodedBase64(text) {
   const isEncoded = typeof text === "string" && /^[A-Za-z0-9_-]*$/.test(text);
   const plain = isEncoded && text.length % 4 !== 1 ? atob(text.replaceAll("-", "+").replaceAll("_", "/")) : null;
   const again = plain === null ? null : btoa(plain).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
-  if (again !== text) throw notOurs("the grant: format: a segment is not base64url");
+  if (again !== text) refuse("format", "a segment is not base64url");
   return Uint8Array.from(plain, (part) => part.charCodeAt(0));
 }
 
@@ -829,11 +802,9 @@ async function importedRoots(roots) {
 
 /** The payload of a grant that a server of `roots` has signed for this account and device. Does not check its end. */
 async function verifiedGrant(grant, roots, { account, incarnation, device, environment }) {
-  const refuse = (check, reason) => { throw notOurs(`the grant: ${check}: ${reason}`); };
   const isSigned = (token, key) => {
-    const end = token.lastIndexOf(".");
-    const [text, signature] = [encoder.encode(token.slice(0, end)), decodedBase64(token.slice(end + 1))];
-    return crypto.subtle.verify("Ed25519", key, signature, text);
+    const [text, signature] = token.split(/\.(?=[^.]*$)/);
+    return crypto.subtle.verify("Ed25519", key, decodedBase64(signature), encoder.encode(text));
   };
   const read = (token, type) => {
     const parts = typeof token === "string" ? token.split(".") : [];
@@ -847,11 +818,11 @@ async function verifiedGrant(grant, roots, { account, incarnation, device, envir
   if (typeof grant !== "string" || grant.length > largestGrant) refuse("size", `at most ${largestGrant} bytes`);
   const { header, payload } = read(grant, "entitlement-grant+jwt");
   const key = read(header.key, "entitlement-key+jwt").payload;
-  const times = [key.iat, key.exp, payload.iat, payload.exp];
   const isItem = (item) => (item?.until === null || Date.parse(item?.until) > 0)
     && (item.units === undefined || Number.isSafeInteger(item.units));
   const hasItems = payload.entitlements && Object.values(payload.entitlements).every(isItem);
-  if (!times.every(Number.isSafeInteger) || !hasItems) refuse("format", "a member is missing or wrong");
+  const areTimes = [key.iat, key.exp, payload.iat, payload.exp].every(Number.isSafeInteger);
+  if (!areTimes || !hasItems) refuse("format", "a member is missing or wrong");
   const checks = await Promise.all(roots.map((root) => isSigned(header.key, root)));
   if (!checks.includes(true)) refuse("root", "no pinned root has signed the key");
   const serverKey = await importedKey(key.x).catch(() => refuse("key", "it must be 32 bytes in base64url"));
@@ -870,7 +841,6 @@ async function verifiedGrant(grant, roots, { account, incarnation, device, envir
 /** Runs bodies with the same key one after another. */
 export class Turns {
   #last = new Map();
-
   take(key, body) {
     const run = (this.#last.get(key) ?? Promise.resolve()).then(body);
     this.#last.set(key, run.catch(() => {}));

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the client in Chromium: IndexedDB, two tabs, a tab that is closed in the middle, workers, signed grants.
+"""Checks the client in Chromium: IndexedDB, two tabs, a tab that is closed in the middle, workers, signed grants,
+and a storage that is full or forbidden.
 
     Clients/javascript/test/browser.py --syncd .build/debug/syncd
 
@@ -175,7 +176,15 @@ def check_switch(page, other):
 
 
 def check_worker(page):
-    access = page.run("""
+    access = page.run(OPEN + """
+        window.balances = [];
+        const stop = new AbortController();
+        (async () => {
+          // Without a stream of the server, only the worker's message tells of its report.
+          const other = await Shop.open({ server: "/", fetch: () => Promise.reject(new TypeError("no link")) });
+          for await (const { waiting } of other.observe({ signal: stop.signal })) balances.push(waiting);
+        })();
+        window.stopObserver = () => stop.abort();
         const worker = new Worker("/worker.js", { type: "module" });
         return new Promise((resolve) => {
           worker.onmessage = ({ data }) => resolve(data);
@@ -184,7 +193,10 @@ def check_worker(page):
         """)
     if access.get("granted") is not True:
         raise Failure(f"a worker: {access}")
-    say("a worker shares the storage with the pages")
+    page.wait("window.balances.includes(1)", "report of the worker in the page")
+    page.wait("window.balances.at(-1) === 0", "delivery by the worker in the page")
+    page.evaluate("window.stopObserver()")
+    say("a worker shares the storage with the pages, and they see its changes")
 
 
 def check_grant(page, server):
@@ -204,20 +216,41 @@ def check_grant(page, server):
     say("a signed grant is verified, and a changed one is refused")
 
 
+def check_full_storage(browser, server):
+    """A storage that becomes full loses nothing, and works again once there is space."""
+    page = browser.device(server.url + "/")
+    # Before the first use: the browser remembers for a while how much space is left.
+    page.call("Storage.overrideQuotaForOrigin", origin=server.url, quotaSize=1_000_000)
+    page.run(OPEN + 'await shop.signUp("eve", "correct horse");')
+    body = OPEN + """
+        const report = () => shop.report({ product: "pack", transaction, original: "x".repeat(length) });
+        const outcome = await report().then(() => "kept", ({ kind, message }) => [kind, message]);
+        return [outcome, await shop.waiting()];
+        """
+    full = "This device has no free space. Free some space, and try again. Nothing was lost."
+    expect("a report without space", page.run(body, transaction="full", length=5_000_000), [["full", full], 0])
+    expect("a shorter report", page.run(body, transaction="small", length=10), ["kept", 0])
+    expect("purchases", page.run(OPEN + "return count();"), 1)
+    page.close()
+    say("a storage that is full is a typed error, and nothing is lost")
+
+
 def check_forbidden_storage(page):
-    kinds = page.run("""
+    """As in a private window: the storage cannot be opened."""
+    seen = page.run("""
         const { Shop, browserStorage } = await import("/entitlement-sync.js");
-        const kinds = [];
-        for (const name of ["SecurityError", "QuotaExceededError"]) {
-          const open = () => { throw new DOMException("not here", name); };
-          Object.defineProperty(window, "indexedDB", { value: { open }, configurable: true });
-          try { await Shop.open({ server: "/", storage: browserStorage() }); } catch (error) { kinds.push(error.kind); }
+        const open = () => { throw new DOMException("not here", "SecurityError"); };
+        Object.defineProperty(window, "indexedDB", { value: { open }, configurable: true });
+        try {
+          return await Shop.open({ server: "/", storage: browserStorage() }).then(() => "opened", ({ kind, message }) =>
+            [kind, message]);
+        } finally {
+          delete window.indexedDB;
         }
-        delete window.indexedDB;
-        return kinds;
         """)
-    expect("a browser without storage", kinds, ["storage", "full"])
-    say("a forbidden or full storage is a typed error")
+    expect("a browser without storage", seen, [
+        "storage", "This device cannot read or save your purchases. Restart the app, or ask the app's support."])
+    say("a forbidden storage is a typed error")
 
 
 def main():
@@ -239,6 +272,7 @@ def main():
             check_worker(page)
             check_switch(page, other)
             check_grant(page, server)
+            check_full_storage(browser, server)
             check_forbidden_storage(page)
             if browser.faults:
                 raise Failure("the browser reports errors: " + "; ".join(browser.faults))

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Turns } from "../entitlement-sync.js";
 
-const repository = fileURLToPath(new URL("../../..", import.meta.url));
+export const repository = fileURLToPath(new URL("../../..", import.meta.url));
 export const scenarios = join(repository, "Tests/ClientScenarios");
 const syncd = process.env.SYNCD ?? join(repository, ".build/debug/syncd");
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SYNCD")));
@@ -38,7 +38,8 @@ export class Server {
     catalog = "catalog.json", policy = "trusted", ownership = "keepWithFirst", isSigned = false, more = [],
   } = {}) {
     this.#arguments = [
-      "serve", "--store", `sqlite:${join(this.folder, "store.sqlite")}`, "--catalog", join(scenarios, catalog),
+      "serve", "--store", `sqlite:${join(this.folder, "store.sqlite")}`,
+      ...(catalog ? ["--catalog", join(scenarios, catalog)] : []),
       "--policy", policy, "--ownership", ownership, "--password-cost", "10", "--log-level", "warning", ...more,
     ];
     if (!isSigned) return;
@@ -66,7 +67,10 @@ export class Server {
       new Promise((resolve) => { createInterface(started.stdout).once("line", (text) => resolve([text])); }),
       new Promise((resolve) => { started.once("exit", () => resolve([])); }),
     ]);
-    if (!line?.startsWith("listening on ")) throw new Error(`the server did not start: ${this.log}`);
+    if (!line?.startsWith("listening on ")) {
+      this.#process = null;
+      throw new Error(`the server did not start: ${this.log}`);
+    }
     this.url = line.split(" ").at(-1);
   }
 
