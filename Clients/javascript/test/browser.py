@@ -10,6 +10,7 @@ Needs Python 3.9, Chromium and a built syncd. Prints a line for each check, and 
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -216,6 +217,34 @@ def check_grant(page, server):
     say("a signed grant is verified, and a changed one is refused")
 
 
+def check_document(browser, server):
+    """Runs the example of Docs/Clients.md, with the address, the root and the catalogue of this server."""
+    text = (REPOSITORY / "Docs/Clients.md").read_text()
+    example = re.search(r"```js\n(.*?)```", text, re.DOTALL)[1]
+    imported = 'import { Shop } from "./entitlement-sync.js"'
+    for old, new in ((imported, 'const { Shop } = await import("/entitlement-sync.js")'), ("night-owls", "nights"),
+                     ("https://purchases.example.com", server.url), ("owls.3months", "month")):
+        if old not in example:
+            raise Failure(f"the example of Docs/Clients.md has no {old}")
+        example = example.replace(old, new)
+    example = re.sub(r'roots: \["[^"]+"\]', f'roots: ["{server.root}"]', example)
+    page = browser.device(server.url + "/")
+    page.run(OPEN + 'await shop.signUp("zoe", "correct horse"); await shop.logOut();')
+    seen = page.run("""
+        let shown;
+        const seen = new Promise((resolve) => { shown = resolve; });
+        const show = (access) => shown(access);
+        const [name, password] = ["zoe", "correct horse"];
+        const run = async () => {""" + example + """
+        };
+        const overview = await Promise.race([seen, run()]);
+        return overview.nights.granted;
+        """)
+    expect("access of the example", seen, True)
+    page.close()
+    say("the example of Docs/Clients.md runs")
+
+
 def check_full_storage(browser, server):
     """A storage that becomes full loses nothing, and works again once there is space."""
     page = browser.device(server.url + "/")
@@ -272,6 +301,7 @@ def main():
             check_worker(page)
             check_switch(page, other)
             check_grant(page, server)
+            check_document(browser, server)
             check_full_storage(browser, server)
             check_forbidden_storage(page)
             if browser.faults:
