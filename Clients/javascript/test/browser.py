@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the client in Chromium: IndexedDB, two tabs, a tab that is closed in the middle, workers, signed grants,
-and a storage that is full or forbidden.
+"""Checks the client in Chromium.
+
+The scenarios, IndexedDB, two tabs, a tab that is closed in the middle, workers, signed grants, and a storage that is
+full or forbidden.
 
     Clients/javascript/test/browser.py --syncd .build/debug/syncd
 
@@ -8,6 +10,8 @@ Needs Python 3.9, Chromium and a built syncd. Prints a line for each check, and 
 """
 
 import argparse
+import datetime
+import json
 import os
 import pathlib
 import re
@@ -15,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 sys.dont_write_bytecode = True
@@ -22,7 +27,7 @@ sys.path.insert(0, str(REPOSITORY / "Examples/insomniowl-web"))
 
 from checks.browser import Browser, Failure, Page, say  # noqa: E402
 
-CATALOG = REPOSITORY / "Tests/ClientScenarios/catalog.json"
+SCENARIOS = REPOSITORY / "Tests/ClientScenarios"
 WORKER = """
 import { Shop } from "/entitlement-sync.js";
 onmessage = async () => {
@@ -38,29 +43,45 @@ const { Shop, browserStorage } = await import("/entitlement-sync.js");
 const shop = window.shop ??= await Shop.open({ server: "/" });
 const count = async () => (await shop.export()).ledger.filter(({ kind }) => kind === "purchase").length;
 """
+STEP = """
+const { browserStorage } = await import("/entitlement-sync.js");
+const { Device } = await import("/test/device.js");
+window.devices ??= {};
+const server = location.origin;
+devices[step.device] ??= new Device({ server, root, storage: browserStorage(step.device), skew });
+try { await devices[step.device].take(step); } catch (error) { return error.description ?? error.message; }
+return null;
+"""
 
 
 class Server:
-    """`syncd serve` with a root key, and a folder with the client at `/`."""
+    """`syncd serve` with a root key, and a folder with the client at `/`. `scenario` has its options."""
 
-    def __init__(self, syncd, folder):
+    def __init__(self, syncd, folder, scenario):
         web = folder / "web"
-        web.mkdir()
-        shutil.copy(REPOSITORY / "Clients/javascript/entitlement-sync.js", web)
+        (web / "test").mkdir(parents=True)
+        client = REPOSITORY / "Clients/javascript"
+        for name in ("entitlement-sync.js", "test/device.js"):
+            shutil.copy(client / name, web / name)
         (web / "index.html").write_text("<!doctype html><html lang=en><title>Check</title><body></body></html>")
         (web / "worker.js").write_text(WORKER)
         root = folder / "root.pem"
         self.root = subprocess.run([syncd, "keys", "root", root, "--create"], check=True, stdout=subprocess.PIPE,
                                    text=True).stdout.strip()
         self.command = [
-            syncd, "serve", "--store", f"sqlite:{folder / 'store.sqlite'}", "--web", web, "--catalog", CATALOG,
-            "--root-key", root, "--password-cost", "10", "--log-level", "error"]
+            syncd, "serve", "--store", f"sqlite:{folder / 'store.sqlite'}", "--web", web,
+            "--catalog", SCENARIOS / scenario.get("catalog", "catalog.json"), "--policy",
+            scenario.get("policy", "trusted"), "--ownership", scenario.get("ownership", "keepWithFirst"),
+            "--password-cost", "10", "--log-level", "error"]
+        if scenario.get("signed"):
+            self.command += ["--root-key", root, "--grant-days", "7"]
         self.port, self.process = 0, None
-        self.start()
+        self.start(scenario.get("at"))
 
-    def start(self):
+    def start(self, at=None):
+        clock = ["--at", at] if at else []
         self.process = subprocess.Popen(
-            [*map(str, self.command), "--listen", f"127.0.0.1:{self.port}"], stdout=subprocess.PIPE, text=True)
+            [*map(str, self.command), "--listen", f"127.0.0.1:{self.port}", *clock], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().split()[-1]
         self.port = int(self.url.rsplit(":", 1)[1])
 
@@ -73,6 +94,41 @@ class Server:
 def expect(what, seen, expected):
     if seen != expected:
         raise Failure(f"{what}: {seen}, not {expected}")
+
+
+def check_scenario(browser, syncd, folder, path):
+    """Runs a scenario of Tests/ClientScenarios in a page, with a storage for each device."""
+    scenario = json.loads(path.read_text())
+    begun = time.time()
+    start = datetime.datetime.fromisoformat(scenario["at"].replace("Z", "+00:00")).timestamp() - begun
+    server = Server(syncd, folder, scenario)
+    page = browser.device(server.url + "/")
+    try:
+        for number, step in enumerate(scenario["steps"], 1):
+            if "javascript" not in step.get("only", ["javascript"]):
+                continue
+            if step.get("server") == "stop":
+                server.stop()
+            elif step.get("server") == "start":
+                now = datetime.datetime.fromtimestamp(time.time() + start, datetime.timezone.utc)
+                server.start(step.get("at", now.isoformat().replace("+00:00", "Z")))
+            else:
+                problem = page.run(STEP, step=step, root=server.root if scenario.get("signed") else None,
+                                   skew=start * 1000)
+                if problem:
+                    raise Failure(f"{path.name}, step {number}, {json.dumps(step)}: {problem}")
+    finally:
+        page.close()
+        if server.process.poll() is None:
+            server.stop()
+
+
+def check_scenarios(browser, syncd, folder):
+    paths = sorted(SCENARIOS.glob("[0-9]*.json"))
+    for path in paths:
+        if "javascript" in json.loads(path.read_text()).get("only", ["javascript"]):
+            check_scenario(browser, syncd, folder / path.stem, path)
+    say(f"the {len(paths)} scenarios pass in the browser")
 
 
 def check_visits(page, server):
@@ -289,10 +345,11 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        server = Server(options.syncd, folder)
+        server = Server(options.syncd, folder / "main", {"signed": True})
         browser = None
         try:
             browser = Browser(options.chromium, folder / "profile")
+            check_scenarios(browser, options.syncd, folder)
             page = browser.device(server.url + "/")
             check_visits(page, server)
             other = Page(browser, page.context, server.url + "/")

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Shop, ShopError } from "../entitlement-sync.js";
 import { fileStorage } from "../file-storage.js";
-import { Link, memoryStorage, repository, Server } from "./server.js";
+import { Link } from "./device.js";
+import { memoryStorage, repository, Server } from "./server.js";
 
 const password = "correct horse";
 

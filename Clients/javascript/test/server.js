@@ -1,4 +1,4 @@
-// Runs `syncd serve` for tests, and a link between a client and it that fails on request.
+// Runs `syncd serve` for tests.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -92,60 +92,4 @@ export class Server {
     const answer = await fetch(this.url + path, { method: "POST", headers, body: JSON.stringify(json) });
     return { status: answer.status, value: answer.status === 204 ? null : await answer.json() };
   }
-}
-
-/** A link to a server, in the place of `fetch`. */
-export class Link {
-  isDown = false;
-  hasUnknownFields = false;
-  /** The requests that were sent, as `METHOD PATH`, and the body of the last one. */
-  sent = [];
-  body = null;
-  #faults = [];
-  #holds = [];
-
-  /** Makes the next request to a path that begins with `path` fail. */
-  fail(fault, path) { this.#faults.push({ fault, path }); }
-
-  /** Delays the answer to the next request to a path. Resolves to a function that continues, once it was sent. */
-  hold(path) {
-    return new Promise((resolve) => { this.#holds.push({ path, resolve }); });
-  }
-
-  fetch = async (address, options) => {
-    const { pathname } = new URL(address);
-    if (this.isDown) throw new TypeError("the link is down");
-    const index = this.#faults.findIndex(({ path }) => pathname.startsWith(path));
-    const fault = index < 0 ? null : this.#faults.splice(index, 1)[0].fault;
-    if (fault === "lose-request") throw new TypeError("the request was lost");
-    if (fault === "refuse-token") {
-      const problem = { type: "about:blank", title: "Unauthorized", status: 401, detail: "the token has expired" };
-      return new Response(JSON.stringify(problem), { status: 401 });
-    }
-    if (fault === "foreign") return new Response("<!doctype html><title>Welcome</title>", { status: 200 });
-    this.sent.push(`${options.method} ${pathname}`);
-    if (options.body) this.body = JSON.parse(options.body);
-    const answer = await fetch(address, options);
-    const held = this.#holds.findIndex(({ path }) => pathname.startsWith(path));
-    if (held >= 0) {
-      const { resolve } = this.#holds.splice(held, 1)[0];
-      await new Promise((go) => { resolve(go); });
-    }
-    if (fault === "lose-answer") {
-      await answer.arrayBuffer();
-      throw new TypeError("the answer was lost");
-    }
-    const isJSON = answer.headers.get("Content-Type")?.includes("json");
-    if (!this.hasUnknownFields || !isJSON) return answer;
-    const { status, headers } = answer;
-    const text = JSON.stringify(withUnknownField(await answer.json()));
-    return new Response(text, { status, headers: new Headers(headers) });
-  };
-}
-
-function withUnknownField(value) {
-  if (Array.isArray(value)) return value.map(withUnknownField);
-  if (value === null || typeof value !== "object") return value;
-  const members = Object.entries(value).map(([name, each]) => [name, withUnknownField(each)]);
-  return { ...Object.fromEntries(members), later: { version: 2 } };
 }

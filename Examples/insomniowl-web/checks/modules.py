@@ -2,7 +2,7 @@
 
 from .browser import Failure, say
 from .server import HERE
-from .story import sign_up
+from .story import log_in, sign_up
 
 FIRST_LOAD = 60_000
 
@@ -31,3 +31,20 @@ def check_first_load(browser, server):
     sign_up(page, server, "lyra", "a harp of stars")
     say(f"a first visit loads {first} bytes of JavaScript, uncompressed; after the log-in all {loaded(page)} are loaded")
     page.close()
+    check_missing_module(browser, server)
+
+
+def check_missing_module(browser, server):
+    """Without the module for members the page says what to do, and the next visit has the account."""
+    page = browser.device(server.url + "/")
+    page.view("login")
+    page.call("Network.enable")
+    page.call("Network.setBypassServiceWorker", bypass=True)
+    page.call("Network.setBlockedURLs", urls=["*/members.js"])
+    log_in(page, "lyra", "a harp of stars")
+    page.sees("#login .error", "A part of this page is missing. Check the connection, then reload the page.")
+    page.call("Network.setBlockedURLs", urls=[])
+    page.revisit(server.url + "/")
+    page.view("shop")
+    page.close()
+    say("if the network fails after the first screen, the page says what to do")
