@@ -2,7 +2,6 @@
 
 import { randomID, ShopError } from "./entitlement-sync.js";
 import { purchasesOf } from "./history.js";
-import { forgetLastKnown, keepLastKnown, lastKnown } from "./storage.js";
 
 const environment = "production";
 const attempts = 5;
@@ -10,6 +9,22 @@ const attempts = 5;
 const slowAnswer = 3_000;
 
 const pauseOf = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+
+/** The key of the purchases that this browser keeps for visits without a connection. The client keeps the rest. */
+const keptKey = "insomniowl.lastKnown";
+
+/** The purchases of the last visit to the account with `incarnation`; null for none. */
+function keptPurchases(incarnation) {
+  try {
+    const kept = JSON.parse(localStorage.getItem(keptKey) ?? "null");
+    return kept?.incarnation === incarnation ? kept.purchases ?? null : null;
+  } catch { return null; }
+}
+
+function keepPurchases(incarnation, purchases) {
+  try { localStorage.setItem(keptKey, JSON.stringify({ incarnation, purchases })); }
+  catch { /* The storage is full or disabled: the page works without it. */ }
+}
 
 /** A purchase whose outcome is unknown because the server stopped answering. The client sends it again. */
 export class OutcomeUnknown extends Error {
@@ -44,7 +59,7 @@ export class Shop extends EventTarget {
   constructor(client, incarnation) {
     super();
     [this.#client, this.#incarnation] = [client, incarnation];
-    this.purchases = lastKnown(incarnation);
+    this.purchases = keptPurchases(incarnation);
   }
 
   /** Shows an overview of the client. One of an earlier visit is shown after a failure, or if the server is slow. */
@@ -76,7 +91,7 @@ export class Shop extends EventTarget {
       const purchases = purchasesOf(await this.#client.export(), this.catalog);
       if (this.#isClosed || this.#readAt !== at) return;
       this.purchases = purchases;
-      keepLastKnown(this.#incarnation, purchases);
+      keepPurchases(this.#incarnation, purchases);
       this.dispatchEvent(new Event("change"));
     } catch (error) {
       if (!(error instanceof ShopError)) throw error;
@@ -87,7 +102,7 @@ export class Shop extends EventTarget {
   close() {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    forgetLastKnown();
+    localStorage.removeItem(keptKey);
   }
 
   // Entitlements.
