@@ -1,0 +1,97 @@
+package entitlementsync;
+
+import java.io.Closeable;
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * Storage in a folder, which only the user can read where the file system has permissions. On Android pass a folder in
+ * {@code Context.getNoBackupFilesDir()}: a copy on another device would share the session and the device's id.
+ */
+public final class FileStorage implements ShopStorage {
+    /** File locks belong to a process, so the threads of this process need locks of their own. */
+    private static final ConcurrentMap<Path, ReentrantLock> LOCKS = new ConcurrentHashMap<>();
+
+    private final Path folder;
+
+    /** Uses a folder, and creates it when a value is written. */
+    public FileStorage(File folder) {
+        this.folder = folder.toPath().toAbsolutePath().normalize();
+    }
+
+    @Override
+    public byte[] read(String name) throws IOException {
+        try {
+            return Files.readAllBytes(folder.resolve(name));
+        } catch (NoSuchFileException absent) {
+            return null;
+        }
+    }
+
+    @Override
+    public void write(String name, byte[] value) throws IOException {
+        createFolder();
+        // Only the holder of a lock writes, so no two writers share the temporary file.
+        Path next = folder.resolve(name + ".next");
+        try (FileChannel file = FileChannel.open(
+            next, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE)) {
+            ByteBuffer bytes = ByteBuffer.wrap(value);
+            while (bytes.hasRemaining()) file.write(bytes);
+            file.force(true);
+        }
+        Files.move(next, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        if (File.separatorChar == '/') {
+            try (FileChannel directory = FileChannel.open(folder, StandardOpenOption.READ)) {
+                directory.force(true);
+            }
+        }
+    }
+
+    @Override
+    public Closeable lock(String name) throws IOException {
+        createFolder();
+        Path path = folder.resolve(name + ".lock");
+        LOCKS.putIfAbsent(path, new ReentrantLock());
+        ReentrantLock threads = LOCKS.get(path);
+        threads.lock();
+        FileChannel file = null;
+        try {
+            file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+            file.lock();
+        } catch (IOException | RuntimeException error) {
+            if (file != null) file.close();
+            threads.unlock();
+            throw error;
+        }
+        FileChannel locked = file;
+        return () -> {
+            try {
+                locked.close();
+            } finally {
+                threads.unlock();
+            }
+        };
+    }
+
+    private void createFolder() throws IOException {
+        if (Files.isDirectory(folder)) return;
+        if (folder.getParent() != null) Files.createDirectories(folder.getParent());
+        if (folder.getFileSystem().supportedFileAttributeViews().contains("posix")) {
+            Files.createDirectories(
+                folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+        } else {
+            Files.createDirectories(folder);
+        }
+    }
+}

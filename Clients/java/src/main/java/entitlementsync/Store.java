@@ -1,0 +1,123 @@
+package entitlementsync;
+
+import entitlementsync.ShopException.Kind;
+import java.io.Closeable;
+import java.io.IOException;
+import java.security.SecureRandom;
+import java.util.Arrays;
+
+/** The state and the outbox in the storage of this device, which several threads and processes share. */
+final class Store {
+    private static final SecureRandom RANDOM = new SecureRandom();
+
+    private final ShopStorage storage;
+
+    Store(ShopStorage storage) {
+        this.storage = storage;
+    }
+
+    /** An action with its result. */
+    interface Action<Result> {
+        Result run() throws ShopException;
+    }
+
+    /** A change of the state; false if there is nothing to store. */
+    interface Change {
+        boolean apply(State state) throws ShopException;
+    }
+
+    State state() throws ShopException {
+        return State.decoded(read(State.NAME));
+    }
+
+    Outbox outbox() throws ShopException {
+        return Outbox.decoded(read(Outbox.NAME));
+    }
+
+    /** Reads the state, changes it and stores it, while nobody else does. Returns the new state. */
+    State update(Change change) throws ShopException {
+        return locked("shop", () -> {
+            State state = state();
+            if (change.apply(state)) write(State.NAME, state.encoded());
+            return state;
+        });
+    }
+
+    /**
+     * Changes the state only if {@code session} is still logged in.
+     *
+     * @throws ShopException of the kind {@code CANCELLED} if the account has changed
+     */
+    State update(State session, Change change) throws ShopException {
+        return update(state -> {
+            checkSame(session, state);
+            return change.apply(state);
+        });
+    }
+
+    static void checkSame(State session, State now) throws ShopException {
+        if (now.generation != session.generation) {
+            throw new ShopException(Kind.CANCELLED, "the account has changed meanwhile");
+        }
+    }
+
+    /** Stores an outbox that was read under the lock {@code shop}. */
+    void save(Outbox outbox) throws ShopException {
+        write(Outbox.NAME, outbox.encoded());
+    }
+
+    /** Runs an action under a lock. The locks are taken in the order {@code send}, {@code session}, {@code shop}. */
+    <Result> Result locked(String name, Action<Result> action) throws ShopException {
+        Closeable lock;
+        try {
+            lock = storage.lock(name);
+        } catch (IOException error) {
+            throw failure(error);
+        }
+        try {
+            return action.run();
+        } finally {
+            try {
+                lock.close();
+            } catch (IOException error) {
+                throw failure(error);
+            }
+        }
+    }
+
+    /** A random name of 128 bits. */
+    static String randomName() {
+        byte[] bytes = new byte[16];
+        RANDOM.nextBytes(bytes);
+        return hexadecimal(bytes);
+    }
+
+    static String hexadecimal(byte[] bytes) {
+        StringBuilder text = new StringBuilder();
+        for (byte b : bytes) text.append(String.format("%02x", b));
+        return text.toString();
+    }
+
+    private byte[] read(String name) throws ShopException {
+        try {
+            return storage.read(name);
+        } catch (IOException error) {
+            throw failure(error);
+        }
+    }
+
+    private void write(String name, byte[] value) throws ShopException {
+        try {
+            if (!Arrays.equals(storage.read(name), value)) storage.write(name, value);
+        } catch (IOException error) {
+            throw failure(error);
+        }
+    }
+
+    /** Java has no type for a full disk, so the text of the operating system decides. */
+    private static ShopException failure(IOException error) {
+        String text = String.valueOf(error.getMessage());
+        boolean isFull = text.contains("No space left") || text.contains("ENOSPC") || text.contains("quota exceeded");
+        return new ShopException(isFull ? Kind.FULL : Kind.STORAGE, "the storage of this device: " + error, error);
+    }
+}

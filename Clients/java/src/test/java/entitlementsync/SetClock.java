@@ -1,0 +1,21 @@
+package entitlementsync;
+
+import java.time.Instant;
+
+/** A clock that can be set, and runs on from there. */
+final class SetClock implements ShopClock {
+    private volatile long difference;
+
+    SetClock(String time) {
+        set(time);
+    }
+
+    void set(String time) {
+        difference = Instant.parse(time).toEpochMilli() - System.nanoTime() / 1_000_000;
+    }
+
+    @Override
+    public long now() {
+        return difference + System.nanoTime() / 1_000_000;
+    }
+}
