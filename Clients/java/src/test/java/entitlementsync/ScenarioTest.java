@@ -4,7 +4,6 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
 import static org.junit.Assert.fail;
 
-import java.io.Closeable;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -47,7 +46,7 @@ public class ScenarioTest {
         String ownership = scenario.optionalText("ownership");
         boolean isSigned = Boolean.TRUE.equals(scenario.members().get("signed"));
         String at = scenario.text("at");
-        Map<String, Device> devices = new TreeMap<>();
+        Map<String, Runner> runners = new TreeMap<>();
         try (TestServer server = TestServer.start(
             isSigned, at, catalog == null ? "catalog.json" : catalog, "--policy", policy == null ? "trusted" : policy,
             "--ownership", ownership == null ? "keepWithFirst" : ownership)) {
@@ -61,15 +60,15 @@ public class ScenarioTest {
                         else server.run(step.has("at") ? step.text("at") : at);
                     } else {
                         String name = step.text("device");
-                        if (!devices.containsKey(name)) devices.put(name, new Device(server, at, name));
-                        devices.get(name).run(step);
+                        if (!runners.containsKey(name)) runners.put(name, new Runner(server, name, at));
+                        runners.get(name).run(step);
                     }
                 } catch (Exception | AssertionError error) {
                     throw new AssertionError("step " + number + " " + Json.text(step) + ": " + error, error);
                 }
             }
         } finally {
-            for (Device device : devices.values()) device.close();
+            for (Runner runner : runners.values()) runner.device.close();
         }
     }
 
@@ -78,40 +77,21 @@ public class ScenarioTest {
         return only == null || ((List<?>) only).contains("java");
     }
 
-    /** A device with a storage, a clock and a link of its own. */
-    private static final class Device implements Closeable {
-        private final TestServer server;
-        private final Path folder;
-        private final Link link = new Link();
-        private final SetClock clock;
-        private Shop shop;
+    /** A device that runs steps. */
+    private static final class Runner {
+        private final TestDevice device;
 
-        Device(TestServer server, String at, String name) throws IOException, ShopException {
-            this.server = server;
-            folder = server.folder.resolve("device-" + name);
-            clock = new SetClock(at);
-            open();
-        }
-
-        private void open() throws ShopException {
-            Trust trust = server.root == null ? Trust.server() : Trust.signedBy(server.root);
-            shop = new Shop.Builder(server.url, new FileStorage(folder.toFile()), trust).transport(link).clock(clock)
-                .open();
-        }
-
-        @Override
-        public void close() {
-            shop.close();
+        Runner(TestServer server, String name, String at) throws ShopException {
+            device = new TestDevice(server, name, at);
         }
 
         void run(JsonObject step) throws Exception {
             if (step.has("clock")) {
-                clock.set(step.text("clock"));
+                device.clock.set(step.text("clock"));
             } else if (step.has("link")) {
-                link.fail(step.text("link"), step.optionalText("path"));
+                device.link.fail(step.text("link"), step.optionalText("path"));
             } else if (step.has("reopen")) {
-                shop.close();
-                open();
+                device.reopen();
             } else {
                 check(step);
             }
@@ -132,7 +112,7 @@ public class ScenarioTest {
             for (String name : expected.members().keySet()) {
                 Object value = expected.members().get(name);
                 if (name.equals("until") && value != null) value = Instant.parse((String) value).toString();
-                assertEquals(name + " in " + Json.text(result) + ", failure: " + shop.getFailure(), value,
+                assertEquals(name + " in " + Json.text(result) + ", failure: " + device.shop.getFailure(), value,
                     result.members().get(name));
             }
         }
@@ -141,6 +121,7 @@ public class ScenarioTest {
             Shop.EarlierPurchases earlier = Boolean.TRUE.equals(step.members().get("adopt"))
                 ? Shop.EarlierPurchases.ADOPT : Shop.EarlierPurchases.LEAVE_ON_DEVICE;
             JsonObject result = new JsonObject();
+            Shop shop = device.shop;
             switch (step.text("call")) {
                 case "signUp":
                     shop.signUp(step.text("name"), step.text("password"), earlier);

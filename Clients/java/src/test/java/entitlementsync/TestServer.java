@@ -19,6 +19,7 @@ import java.util.stream.Stream;
 
 /** A {@code syncd serve} of its own, with a store in a temporary folder. */
 final class TestServer implements Closeable {
+    static final String AT = "2027-06-01T00:00:00Z";
     static final Path SCENARIOS = Paths.get(property("scenarios"));
 
     final Path folder;
@@ -33,7 +34,7 @@ final class TestServer implements Closeable {
         this.options = new ArrayList<>(Arrays.asList(options));
         if (isSigned) {
             String file = folder.resolve("root.pem").toString();
-            root = output(syncd("keys", "root", file, "--create"));
+            root = firstLine(syncd("keys", "root", file, "--create"));
             this.options.addAll(Arrays.asList("--root-key", file));
         } else {
             root = null;
@@ -42,12 +43,12 @@ final class TestServer implements Closeable {
 
     /** Starts a server with the catalogue of the scenarios. */
     static TestServer start(String... options) throws IOException {
-        return start(false, "2027-06-01T00:00:00Z", "catalog.json", options);
+        return start(false, AT, "catalog.json", options);
     }
 
     /** Starts a server that signs grants. */
     static TestServer startSigned(String... options) throws IOException {
-        return start(true, "2027-06-01T00:00:00Z", "catalog.json", options);
+        return start(true, AT, "catalog.json", options);
     }
 
     static TestServer start(boolean isSigned, String at, String catalog, String... options) throws IOException {
@@ -85,9 +86,13 @@ final class TestServer implements Closeable {
         delete(folder);
     }
 
-    /** Runs a command of the operator, and returns its first line. */
-    String operate(String... arguments) throws IOException {
-        return output(syncd(arguments));
+    /** Records a purchase beside the running server, as an operator does. */
+    void purchase(String account, String product, String transaction, String date) throws IOException {
+        Process record = syncd(
+            "record", "purchase", product, "--transaction", transaction, "--date", date, "--local",
+            "sqlite:" + folder.resolve("store.sqlite"), "--account", account, "--at", AT, "--catalog",
+            SCENARIOS.resolve("catalog.json").toString());
+        if (firstLine(record) == null) throw new IOException("syncd record failed");
     }
 
     static void delete(Path folder) throws IOException {
@@ -107,10 +112,6 @@ final class TestServer implements Closeable {
         command.add(new File(property("syncd")).getAbsolutePath());
         command.addAll(Arrays.asList(arguments));
         return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
-    }
-
-    private static String output(Process process) throws IOException {
-        return firstLine(process);
     }
 
     private static String firstLine(Process process) throws IOException {

@@ -1,0 +1,358 @@
+package entitlementsync;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import com.sun.net.httpserver.HttpServer;
+import entitlementsync.Access.Denial;
+import entitlementsync.Shop.EarlierPurchases;
+import entitlementsync.ShopException.Kind;
+import java.io.Closeable;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.junit.After;
+import org.junit.Test;
+
+public class ShopTest {
+    private static final String PASSWORD = "correct horse";
+    private final List<Closeable> opened = new ArrayList<>();
+
+    @After
+    public void close() throws IOException {
+        for (int i = opened.size() - 1; i >= 0; i--) opened.get(i).close();
+    }
+
+    private TestServer server() throws IOException {
+        return closing(TestServer.start());
+    }
+
+    private <Part extends Closeable> Part closing(Part part) {
+        opened.add(part);
+        return part;
+    }
+
+    private TestDevice device(TestServer server, String name) throws ShopException {
+        return closing(new TestDevice(server, name));
+    }
+
+    private static Kind kindOf(org.junit.function.ThrowingRunnable call) {
+        return assertThrows(ShopException.class, call).getKind();
+    }
+
+    // Offline.
+
+    @Test
+    public void aGrantCountsUntilItsEndAndNotASecondLonger() throws Exception {
+        TestServer server = closing(TestServer.startSigned("--grant-days", "7"));
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
+        phone.shop.refresh();
+        long end = Grant.verified(
+            phone.shop.store.state().grant, Trust.signedBy(server.root), phone.shop.store.state().account,
+            phone.shop.store.state().device, "production").expires;
+        phone.link.isDown = true;
+        phone.clock.set(Instant.ofEpochMilli(end - 60_000).toString());
+        assertEquals(Access.granted(null, null), phone.shop.access("owl"));
+        phone.clock.set(Instant.ofEpochMilli(end).toString());
+        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        phone.clock.set(TestServer.AT);
+        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        phone.reopen();
+        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        phone.link.isDown = false;
+        phone.shop.refresh();
+        assertTrue(phone.shop.access("owl").isGranted());
+    }
+
+    @Test
+    public void aPeriodEndsWithinItsGrant() throws Exception {
+        TestServer server = closing(TestServer.startSigned());
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "month", "m1", "2027-05-04T00:00:00Z");
+        phone.shop.refresh();
+        Instant end = Instant.parse("2027-06-03T00:00:00Z");
+        assertEquals(Access.granted(end, null), phone.shop.access("nights"));
+        phone.link.isDown = true;
+        phone.clock.set("2027-06-03T00:00:00Z");
+        assertEquals(Access.denied(Denial.EXPIRED, end), phone.shop.access("nights"));
+        phone.clock.set("2027-06-02T00:00:00Z");
+        phone.reopen();
+        assertEquals(Access.denied(Denial.EXPIRED, end), phone.shop.access("nights"));
+    }
+
+    @Test
+    public void withPinnedRootsAnEditedAnswerOfTheServerGrantsNothing() throws Exception {
+        TestServer server = closing(TestServer.startSigned());
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        Path file = phone.folder.resolve(State.NAME);
+        String text = new String(Files.readAllBytes(file), StandardCharsets.UTF_8);
+        String edited = text.replace(
+            "\"owl\":{\"granted\":false,\"reason\":\"notPurchased\",\"date\":null}",
+            "\"owl\":{\"granted\":true,\"until\":null}");
+        assertFalse(edited.equals(text));
+        Files.write(file, edited.getBytes(StandardCharsets.UTF_8));
+        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+    }
+
+    @Test
+    public void withoutANetworkAtTheFirstStartNothingIsGrantedAndEverythingSaysWhy() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.link.isDown = true;
+        assertEquals(Denial.LOG_IN_NEEDED, phone.shop.access("owl").getDenial());
+        assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT)));
+        assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT)));
+        assertEquals(Kind.LOG_IN_NEEDED, kindOf(() -> phone.shop.refresh()));
+        assertNull(phone.shop.getAccount());
+    }
+
+    // Sessions.
+
+    @Test
+    public void tokensAreRefreshedOnceForAllCallsInAllProcesses() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.shop.store.update(state -> {
+            state.tokens = new State.Tokens("expired", state.tokens.refresh, state.tokens.number);
+            return true;
+        });
+        Shop other = closing(phone.open());
+        ExecutorService threads = Executors.newFixedThreadPool(8);
+        List<Callable<Void>> calls = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            Shop shop = i % 2 == 0 ? phone.shop : other;
+            calls.add(() -> {
+                shop.refresh();
+                return null;
+            });
+        }
+        for (Future<Void> call : threads.invokeAll(calls)) call.get();
+        threads.shutdown();
+        assertEquals(1, phone.link.count("POST /v1/sessions"));
+        assertEquals(2, phone.shop.store.state().tokens.number);
+    }
+
+    @Test
+    public void anAnswerAboutAnEarlierAccountIsDropped() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("bob", "battery staple", EarlierPurchases.ADOPT);
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
+        phone.link.hold("/v1/entitlements");
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        Future<Void> refresh = thread.submit(() -> {
+            phone.shop.refresh();
+            return null;
+        });
+        phone.link.awaitHeld();
+        Shop other = closing(new Shop.Builder(server.url, new FileStorage(phone.folder.toFile()), Trust.server())
+            .clock(phone.clock).open());
+        other.logIn("bob", "battery staple", EarlierPurchases.ADOPT);
+        phone.link.open();
+        ExecutionException error = assertThrows(ExecutionException.class, refresh::get);
+        thread.shutdown();
+        assertEquals(Kind.CANCELLED, ((ShopException) error.getCause()).getKind());
+        assertEquals("bob", phone.shop.getAccount());
+        assertEquals(Denial.NOT_PURCHASED, phone.shop.access("owl").getDenial());
+    }
+
+    @Test
+    public void aLogOutLeavesNothingOfTheAccountAndForgetsItsTokens() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
+        phone.shop.refresh();
+        assertTrue(phone.shop.access("owl").isGranted());
+        phone.link.isDown = true;
+        phone.shop.logOut();
+        assertEquals(Denial.LOG_IN_NEEDED, phone.shop.access("owl").getDenial());
+        assertTrue(phone.shop.getAllAccess().isEmpty());
+        assertNull(phone.shop.store.state().tokens);
+    }
+
+    @Test
+    public void aDeletionWhoseAnswerWasLostIsCompletedByTheNextOne() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.fail("lose-answer", "/v1/accounts/self/erasure");
+        assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.deleteAccount(PASSWORD)));
+        assertEquals("ann", phone.shop.getAccount());
+        phone.shop.deleteAccount(PASSWORD);
+        assertNull(phone.shop.getAccount());
+    }
+
+    @Test
+    public void aRecoveryCodeSetsAPasswordAndOldCodesEnd() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        List<String> codes = phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        List<String> next = phone.shop.resetPassword("ann", codes.get(0), "battery staple", EarlierPurchases.ADOPT);
+        assertEquals(codes.size(), next.size());
+        assertEquals(Kind.WRONG_PASSWORD, kindOf(
+            () -> phone.shop.resetPassword("ann", codes.get(1), PASSWORD, EarlierPurchases.ADOPT)));
+        phone.shop.logIn("ann", "battery staple", EarlierPurchases.ADOPT);
+    }
+
+    // Observation.
+
+    @Test
+    public void listenersHearOfPurchasesElsewhereAndOfTheEndOfAccess() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        BlockingQueue<Map<String, Access>> changes = new LinkedBlockingQueue<>();
+        phone.shop.observe(changes::add);
+        assertFalse(changes.take().get("nights").isGranted());
+        server.purchase("ann", "month", "m1", "2027-05-04T00:00:00Z");
+        Map<String, Access> bought = changes.take();
+        assertEquals(Instant.parse("2027-06-03T00:00:00Z"), bought.get("nights").getUntil());
+        phone.link.isDown = true;
+        phone.clock.set("2027-06-03T00:00:00Z");
+        phone.shop.setFailure(null);
+        assertEquals(Denial.EXPIRED, changes.take().get("nights").getDenial());
+        phone.shop.logOut();
+        assertTrue(changes.take().isEmpty());
+    }
+
+    // Errors.
+
+    @Test
+    public void errorsHaveTheKindsAndTextsOfTheKit() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        assertEquals(Kind.NAME_TAKEN, kindOf(() -> phone.shop.signUp("ann", "another one", EarlierPurchases.ADOPT)));
+        ShopException error = assertThrows(
+            ShopException.class, () -> phone.shop.signUp("bob", "short", EarlierPurchases.ADOPT));
+        assertEquals(Kind.INVALID, error.getKind());
+        assertEquals(
+            "This is not allowed: this password is too short; choose one of at least 8 characters. "
+                + "Change it, and try again.", error.getUserMessage());
+        assertEquals(Kind.WRONG_PASSWORD, kindOf(() -> phone.shop.logIn("ann", "wrong", EarlierPurchases.ADOPT)));
+        assertEquals(Kind.WRONG_PASSWORD, kindOf(() -> phone.shop.deleteAccount("wrong")));
+        assertEquals("ann", phone.shop.getAccount());
+        assertEquals(Kind.CATALOG, kindOf(() -> phone.shop.access("unknown")));
+        String swift = new String(Files.readAllBytes(
+            TestServer.SCENARIOS.resolve("../../Sources/EntitlementKit/ShopError.swift")), StandardCharsets.UTF_8);
+        for (Kind kind : Kind.values()) {
+            String text = new ShopException(kind, "\\(description)").getUserMessage();
+            boolean isShared = swift.contains("static let " + kind.getName() + " ");
+            assertEquals(kind.getName(), isShared, swift.contains("\"" + text + "\""));
+        }
+    }
+
+    @Test
+    public void addressesWithoutTLSAreRefused() {
+        FileStorage storage = new FileStorage(new java.io.File("/nonexistent"));
+        String[] addresses = {"http://shop.example.com", "ftp://localhost", "shop.example.com", "https://", "", "http://[",
+            "https://shop.example.com?a=b", "https://user@shop.example.com"};
+        for (String address : addresses) {
+            assertEquals(Kind.NO_SERVER, kindOf(() -> Shop.open(address, storage, Trust.server())));
+        }
+    }
+
+    @Test
+    public void anotherKindOfServerIsRecognized() throws Exception {
+        String[] answers = {"<html>Welcome</html>", "{}", "[]", "{\"access_token\":\"a\"}", ""};
+        for (String answer : answers) {
+            for (int status : new int[] {200, 302, 404}) {
+                HttpServer other = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+                other.createContext("/", exchange -> {
+                    byte[] body = answer.getBytes(StandardCharsets.UTF_8);
+                    exchange.getResponseHeaders().set("Location", "/");
+                    exchange.sendResponseHeaders(status, body.length == 0 ? -1 : body.length);
+                    exchange.getResponseBody().write(body);
+                    exchange.close();
+                });
+                other.start();
+                Path folder = Files.createTempDirectory("entitlementsync-java");
+                try {
+                    Shop shop = Shop.open(
+                        "http://127.0.0.1:" + other.getAddress().getPort(), new FileStorage(folder.toFile()),
+                        Trust.server());
+                    assertEquals(
+                        status + " " + answer, Kind.NO_SERVER,
+                        kindOf(() -> shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT)));
+                } finally {
+                    other.stop(0);
+                    TestServer.delete(folder);
+                }
+            }
+        }
+    }
+
+    @Test
+    public void anUnusableStorageIsAnErrorAndNeverAnAbsence() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        Path file = phone.folder.resolve(State.NAME);
+        byte[] content = Files.readAllBytes(file);
+        String text = new String(content, StandardCharsets.UTF_8);
+        Files.write(file, new byte[0]);
+        assertEquals(Kind.DAMAGED, kindOf(() -> phone.shop.access("owl")));
+        assertEquals(Kind.DAMAGED, kindOf(phone::open));
+        Files.write(file, text.replace("\"format\":1", "\"format\":2").getBytes(StandardCharsets.UTF_8));
+        assertEquals(Kind.NEWER_VERSION, kindOf(() -> phone.shop.access("owl")));
+        Files.delete(file);
+        Files.createDirectory(file);
+        assertEquals(Kind.STORAGE, kindOf(() -> phone.shop.access("owl")));
+        Files.delete(file);
+        Files.write(file, content);
+        assertEquals("ann", phone.shop.getAccount());
+        Path notAFolder = Files.write(server.folder.resolve("file"), new byte[1]);
+        assertEquals(
+            Kind.STORAGE, kindOf(() -> Shop.open(server.url, new FileStorage(notAFolder.toFile()), Trust.server())));
+    }
+
+    @Test
+    public void aFullDiskFailsTheReportAndKeepsWhatWasConfirmed() throws Exception {
+        TestServer server = server();
+        Path folder = server.folder.resolve("device");
+        boolean[] isFull = {false};
+        FileStorage files = new FileStorage(folder.toFile());
+        ShopStorage storage = new ShopStorage() {
+            @Override
+            public byte[] read(String name) throws IOException {
+                return files.read(name);
+            }
+
+            @Override
+            public void write(String name, byte[] value) throws IOException {
+                if (isFull[0]) throw new IOException("No space left on device");
+                files.write(name, value);
+            }
+
+            @Override
+            public Closeable lock(String name) throws IOException {
+                return files.lock(name);
+            }
+        };
+        Shop shop = closing(Shop.open(server.url, storage, Trust.server()));
+        assertFalse(shop.report(Item.purchase("owl", "o1")));
+        isFull[0] = true;
+        assertEquals(Kind.FULL, kindOf(() -> shop.report(Item.purchase("month", "m1"))));
+        assertEquals(1, shop.getWaitingCount());
+    }
+}

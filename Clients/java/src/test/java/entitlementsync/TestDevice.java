@@ -1,0 +1,42 @@
+package entitlementsync;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.nio.file.Path;
+
+/** A device with a storage, a clock and a link of its own. */
+final class TestDevice implements Closeable {
+    final TestServer server;
+    final Path folder;
+    final Link link = new Link();
+    final SetClock clock;
+    Shop shop;
+
+    TestDevice(TestServer server, String name) throws ShopException {
+        this(server, name, TestServer.AT);
+    }
+
+    TestDevice(TestServer server, String name, String at) throws ShopException {
+        this.server = server;
+        folder = server.folder.resolve("device-" + name);
+        clock = new SetClock(at);
+        shop = open();
+    }
+
+    /** Opens another shop on the storage, as another process does. */
+    Shop open() throws ShopException {
+        Trust trust = server.root == null ? Trust.server() : Trust.signedBy(server.root);
+        return new Shop.Builder(server.url, new FileStorage(folder.toFile()), trust).transport(link).clock(clock).open();
+    }
+
+    /** Opens the shop again, as after the end of the process. */
+    void reopen() throws ShopException {
+        shop.close();
+        shop = open();
+    }
+
+    @Override
+    public void close() throws IOException {
+        shop.close();
+    }
+}
