@@ -8,36 +8,28 @@ public final class Access {
     /** The reason for which access is denied. */
     public enum Denial {
         /** Nothing that grants access was ever bought. */
-        NOT_PURCHASED("notPurchased"),
+        NOT_PURCHASED,
         /** All units that were bought are used up. */
-        USED_UP("usedUp"),
+        USED_UP,
         /** No account is logged in. */
-        LOG_IN_NEEDED("logInNeeded"),
+        LOG_IN_NEEDED,
         /** This device has no current answer of the server. A restore may find a purchase. */
-        RESTORE_NEEDED("restoreNeeded"),
+        RESTORE_NEEDED,
         /** A purchase awaits approval. */
-        PENDING_APPROVAL("pendingApproval"),
+        PENDING_APPROVAL,
         /** The time that was bought has ended, see {@link Access#getUntil()}. */
-        EXPIRED("expired"),
+        EXPIRED,
         /** The purchase was refunded or revoked, see {@link Access#getUntil()}. */
-        REVOKED("revoked"),
+        REVOKED,
         /** A reason of a server of a later version. */
-        OTHER("other");
-
-        private final String name;
-
-        Denial(String name) {
-            this.name = name;
-        }
+        OTHER;
 
         /** The name that all clients share, such as {@code notPurchased}. */
-        public String getName() {
-            return name;
-        }
+        public String getName() { return ShopException.camelCase(name()); }
 
         static Denial of(String name) {
             if ("signInNeeded".equals(name)) return LOG_IN_NEEDED;
-            for (Denial denial : values()) if (denial.name.equals(name)) return denial;
+            for (Denial denial : values()) if (denial.getName().equals(name)) return denial;
             return OTHER;
         }
     }
@@ -52,50 +44,33 @@ public final class Access {
         this.denial = denial;
     }
 
-    static Access granted(Instant until, Long units) {
-        return new Access(until, units, null);
-    }
+    static Access granted(Instant until, Long units) { return new Access(until, units, null); }
 
-    static Access denied(Denial reason, Instant date) {
-        return new Access(date, null, reason);
-    }
+    static Access denied(Denial reason, Instant date) { return new Access(date, null, reason); }
 
     /** True if the content is available now. */
-    public boolean isGranted() {
-        return denial == null;
-    }
+    public boolean isGranted() { return denial == null; }
 
     /** The end of granted access, or the date at which it ended; null for none. */
-    public Instant getUntil() {
-        return until;
-    }
+    public Instant getUntil() { return until; }
 
     /** The number of units that are left, if units grant the access; otherwise null. */
-    public Long getUnits() {
-        return units;
-    }
+    public Long getUnits() { return units; }
 
     /** The reason for denied access; null if it is granted. */
-    public Denial getDenial() {
-        return denial;
-    }
+    public Denial getDenial() { return denial; }
 
-    @Override
-    public boolean equals(Object other) {
+    @Override public boolean equals(Object other) {
         if (!(other instanceof Access)) return false;
         Access access = (Access) other;
         return denial == access.denial && Objects.equals(until, access.until) && Objects.equals(units, access.units);
     }
 
-    @Override
-    public int hashCode() {
-        return Objects.hash(denial, until, units);
-    }
+    @Override public int hashCode() { return Objects.hash(denial, until, units); }
 
     /** The decision as readable text, for a log. */
-    @Override
-    public String toString() {
-        String text = denial == null ? "granted" : denial.name;
+    @Override public String toString() {
+        String text = denial == null ? "granted" : denial.getName();
         if (units != null) return text + ", units left: " + units;
         return until == null ? text : text + (denial == null ? " until " : " at ") + until;
     }

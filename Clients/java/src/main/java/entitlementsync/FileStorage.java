@@ -1,15 +1,9 @@
 package entitlementsync;
 
-import java.io.Closeable;
-import java.io.File;
-import java.io.IOException;
+import java.io.*;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
-import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.StandardOpenOption;
+import java.nio.file.*;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
@@ -26,21 +20,15 @@ public final class FileStorage implements ShopStorage {
     private final Path folder;
 
     /** Uses a folder, and creates it when a value is written. */
-    public FileStorage(File folder) {
-        this.folder = folder.toPath().toAbsolutePath().normalize();
-    }
+    public FileStorage(File folder) { this.folder = folder.toPath().toAbsolutePath().normalize(); }
 
-    @Override
-    public byte[] read(String name) throws IOException {
+    @Override public byte[] read(String name) throws IOException {
         try {
             return Files.readAllBytes(folder.resolve(name));
-        } catch (NoSuchFileException absent) {
-            return null;
-        }
+        } catch (NoSuchFileException absent) { return null; }
     }
 
-    @Override
-    public void write(String name, byte[] value) throws IOException {
+    @Override public void write(String name, byte[] value) throws IOException {
         createFolder();
         // Only the holder of a lock writes, so no two writers share the temporary file.
         Path next = folder.resolve(name + ".next");
@@ -58,12 +46,10 @@ public final class FileStorage implements ShopStorage {
         }
     }
 
-    @Override
-    public Closeable lock(String name) throws IOException {
+    @Override public Closeable lock(String name) throws IOException {
         createFolder();
-        Path path = folder.resolve(name + ".lock");
-        LOCKS.putIfAbsent(path, new ReentrantLock());
-        ReentrantLock threads = LOCKS.get(path);
+        Path path = folder.toRealPath().resolve(name + ".lock");
+        ReentrantLock threads = LOCKS.computeIfAbsent(path, absent -> new ReentrantLock());
         threads.lock();
         FileChannel file = null;
         try {
@@ -76,22 +62,14 @@ public final class FileStorage implements ShopStorage {
         }
         FileChannel locked = file;
         return () -> {
-            try {
-                locked.close();
-            } finally {
-                threads.unlock();
-            }
+            try { locked.close(); } finally { threads.unlock(); }
         };
     }
 
     private void createFolder() throws IOException {
         if (Files.isDirectory(folder)) return;
-        if (folder.getParent() != null) Files.createDirectories(folder.getParent());
-        if (folder.getFileSystem().supportedFileAttributeViews().contains("posix")) {
-            Files.createDirectories(
-                folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-        } else {
-            Files.createDirectories(folder);
-        }
+        Files.createDirectories(folder);
+        if (File.separatorChar != '/') return;
+        Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwx------"));
     }
 }

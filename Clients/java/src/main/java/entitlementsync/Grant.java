@@ -1,14 +1,11 @@
 package entitlementsync;
 
+import entitlementsync.ShopException.Kind;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.time.Instant;
-import java.util.ArrayList;
-import java.util.Base64;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 
 /** The access of an account on one device, as its server has signed it: see Docs/Grants.md. */
 final class Grant {
@@ -19,85 +16,57 @@ final class Grant {
     /** The amount by which the signature may be ahead of the trusted clock, in milliseconds. */
     private static final long TOLERANCE = 300_000;
 
-    /** The refusal of a grant. The message names the check that failed, as the other clients do. */
-    static final class RefusedException extends Exception {
-        private static final long serialVersionUID = 1;
-        final String check;
-
-        RefusedException(String check, String reason) {
-            super(check + ": " + reason);
-            this.check = check;
-        }
-    }
-
-    /** An entitlement that the server grants. */
-    static final class Entry {
-        /** The end of the access; null for permanent access, and for units. */
-        final Instant until;
-        /** The number of units that are left; null if no units grant the access. */
-        final Long units;
-
-        Entry(Instant until, Long units) {
-            this.until = until;
-            this.units = units;
-        }
+    /** The error for a grant that is refused. It names the check that failed, as the other clients do. */
+    static ShopException refused(String check, String reason) {
+        return new ShopException(Kind.OTHER, check + ": " + reason);
     }
 
     /** The time of the signature and the expiry, in milliseconds since 1970 UTC. */
     final long issued, expires;
-    final Map<String, Entry> entries = new HashMap<>();
+    /** The entitlements that are granted, each with the members {@code until} and {@code units}. */
+    final JsonObject entitlements;
 
-    private Grant(JsonObject body) throws Json.FormatException {
+    private Grant(JsonObject body) throws ShopException {
         issued = milliseconds(body, "iat");
         expires = milliseconds(body, "exp");
-        JsonObject all = body.object("entitlements");
-        for (String name : all.members().keySet()) {
-            JsonObject entry = all.object(name);
-            entries.put(name, new Entry(entry.optionalTime("until"), entry.optionalNumber("units")));
-        }
+        entitlements = body.object("entitlements");
     }
 
     /** True unless the grant has expired, or was signed in the future. */
-    boolean isCurrent(long now) {
-        return issued - TOLERANCE <= now && now < expires;
-    }
+    boolean isCurrent(long now) { return issued - TOLERANCE <= now && now < expires; }
 
     /** Verifies everything but the time. */
     static Grant verified(
-        String text, Trust trust, State.Account account, String device, String environment
-    ) throws RefusedException {
-        if (text.length() > MAXIMUM_LENGTH) throw new RefusedException("size", "the grant is too long");
-        try {
-            Statement statement = new Statement(text, TYPE);
-            Statement key = new Statement(statement.header.text("key"), KEY_TYPE);
-            boolean isRooted = false;
-            for (byte[] root : trust.roots) isRooted |= key.isSigned(root, trust);
-            if (!isRooted) throw new RefusedException("root", "no pinned root has signed the server's key");
-            if (!statement.isSigned(decoded(key.body.text("x")), trust)) {
-                throw new RefusedException("signature", "the server's key has not signed the grant");
-            }
-            JsonObject body = statement.body;
-            Grant grant = new Grant(body);
-            boolean isWithinKey = milliseconds(key.body, "iat") <= grant.issued && grant.issued < grant.expires
-                && grant.expires <= milliseconds(key.body, "exp");
-            if (!isWithinKey) throw new RefusedException("key", "the grant is not within the time of its key");
-            String server = body.text("iss");
-            if (!server.equals(key.body.text("iss"))) {
-                throw new RefusedException("key", "the server's key belongs to another server");
-            }
-            if (!body.text("sub").equals(pseudonym(server, account))) {
-                throw new RefusedException("account", "the grant is for another account");
-            }
-            if (!body.text("dev").equals(device)) {
-                throw new RefusedException("device", "the grant is for another device");
-            }
-            if (!body.text("env").equals(environment)) {
-                throw new RefusedException("environment", "the grant is for the environment " + body.text("env"));
-            }
-            return grant;
-        } catch (Json.FormatException error) {
-            throw new RefusedException("format", error.getMessage());
+        String text, Trust trust, JsonObject account, String device, String environment
+    ) throws ShopException {
+        if (text.length() > MAXIMUM_LENGTH) throw refused("size", "the grant is too long");
+        Statement statement = new Statement(text, TYPE);
+        Statement key = new Statement(statement.header.text("key"), KEY_TYPE);
+        boolean isRooted = false;
+        for (byte[] root : trust.roots) isRooted |= key.isSigned(root, trust);
+        if (!isRooted) throw refused("root", "no pinned root has signed the server's key");
+        if (!statement.isSigned(decoded(key.body.text("x")), trust)) {
+            throw refused("signature", "the server's key has not signed the grant");
         }
+        JsonObject body = statement.body;
+        Grant grant = new Grant(body);
+        boolean isWithinKey = milliseconds(key.body, "iat") <= grant.issued && grant.issued < grant.expires
+            && grant.expires <= milliseconds(key.body, "exp");
+        if (!isWithinKey) throw refused("key", "the grant is not within the time of its key");
+        String server = body.text("iss");
+        if (!server.equals(key.body.text("iss"))) {
+            throw refused("key", "the server's key belongs to another server");
+        }
+        if (!body.text("sub").equals(pseudonym(server, account))) {
+            throw refused("account", "the grant is for another account");
+        }
+        if (!body.text("dev").equals(device)) {
+            throw refused("device", "the grant is for another device");
+        }
+        if (!body.text("env").equals(environment)) {
+            throw refused("environment", "the grant is for the environment " + body.text("env"));
+        }
+        return grant;
     }
 
     /** Decodes the public keys that an app pins, 32 bytes in base64url each. */
@@ -107,7 +76,7 @@ final class Grant {
             try {
                 roots.add(decoded(key));
                 if (roots.get(roots.size() - 1).length == 32) continue;
-            } catch (Json.FormatException malformed) {
+            } catch (ShopException malformed) {
                 // The same error as for another length.
             }
             throw new IllegalArgumentException("a root key must be 32 bytes in base64url, not " + key);
@@ -116,31 +85,29 @@ final class Grant {
         return roots;
     }
 
-    private static long milliseconds(JsonObject object, String name) throws Json.FormatException {
+    private static long milliseconds(JsonObject object, String name) throws ShopException {
         long seconds = object.number(name);
-        if (Math.abs(seconds) > 1L << 40) throw new Json.FormatException(name + " is out of range: " + seconds);
+        if (Math.abs(seconds) > 1L << 40) throw refused("format", name + " is out of range: " + seconds);
         return seconds * 1_000;
     }
 
     /** Decodes base64url without padding, in its canonical form only. */
-    private static byte[] decoded(String text) throws Json.FormatException {
+    private static byte[] decoded(String text) throws ShopException {
         try {
             byte[] bytes = Base64.getUrlDecoder().decode(text);
             if (Base64.getUrlEncoder().withoutPadding().encodeToString(bytes).equals(text)) return bytes;
         } catch (IllegalArgumentException malformed) {
             // The same error as for another encoding of the bytes.
         }
-        throw new Json.FormatException("base64url without padding is expected");
+        throw refused("format", "base64url without padding is expected");
     }
 
-    private static String pseudonym(String server, State.Account account) {
+    private static String pseudonym(String server, JsonObject account) throws ShopException {
         try {
-            String text = TYPE + "\n" + server + "\n" + account.incarnation + "\n" + account.name;
+            String text = TYPE + "\n" + server + "\n" + account.text("incarnation") + "\n" + account.text("name");
             return Store.hexadecimal(
                 MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8)));
-        } catch (NoSuchAlgorithmException impossible) {
-            throw new AssertionError(impossible);
-        }
+        } catch (NoSuchAlgorithmException impossible) { throw new AssertionError(impossible); }
     }
 
     /** A JSON Web Signature (RFC 7515) in compact form, whose signature is not verified yet. */
@@ -148,21 +115,21 @@ final class Grant {
         final JsonObject header, body;
         private final byte[] signed, signature;
 
-        Statement(String text, String type) throws Json.FormatException, RefusedException {
+        Statement(String text, String type) throws ShopException {
             String[] parts = text.split("\\.", -1);
-            if (parts.length != 3) throw new Json.FormatException("a statement has 3 segments, not " + parts.length);
-            header = Json.object(decoded(parts[0]));
-            body = Json.object(decoded(parts[1]));
+            if (parts.length != 3) throw refused("format", "a statement has 3 segments, not " + parts.length);
+            header = Json.object(decoded(parts[0]), Kind.OTHER);
+            body = Json.object(decoded(parts[1]), Kind.OTHER);
             signature = decoded(parts[2]);
             signed = (parts[0] + "." + parts[1]).getBytes(StandardCharsets.US_ASCII);
             if (!header.text("alg").equals("EdDSA")) {
-                throw new RefusedException("algorithm", "the algorithm must be EdDSA");
+                throw refused("algorithm", "the algorithm must be EdDSA");
             }
-            if (!header.text("typ").equals(type)) throw new RefusedException("type", "the type must be " + type);
-            if (header.has("crit")) throw new Json.FormatException("critical header parameters are not supported");
+            if (!header.text("typ").equals(type)) throw refused("type", "the type must be " + type);
+            if (header.has("crit")) throw refused("format", "critical header parameters are not supported");
         }
 
-        boolean isSigned(byte[] key, Trust trust) throws RefusedException {
+        boolean isSigned(byte[] key, Trust trust) throws ShopException {
             return trust.isValid(signature, signed, key);
         }
     }

@@ -12,13 +12,9 @@ import java.time.Instant;
 public final class Item {
     private final JsonObject json;
 
-    Item(JsonObject json) {
-        this.json = json;
-    }
+    Item(JsonObject json) { this.json = json; }
 
-    private static Item of(String kind) {
-        return new Item(new JsonObject().put("kind", kind));
-    }
+    private static Item of(String kind) { return new Item(new JsonObject().put("kind", kind)); }
 
     /**
      * A purchase that a seller has confirmed.
@@ -30,14 +26,10 @@ public final class Item {
     }
 
     /** A refund of a purchase that was reported. */
-    public static Item refund(String transaction) {
-        return of("refunded").with("transaction", transaction);
-    }
+    public static Item refund(String transaction) { return of("refunded").with("transaction", transaction); }
 
     /** The end of a refund: the purchase counts again. */
-    public static Item reinstatement(String transaction) {
-        return of("reinstated").with("transaction", transaction);
-    }
+    public static Item reinstatement(String transaction) { return of("reinstated").with("transaction", transaction); }
 
     /** The flag of a product that older versions of the app have kept as a setting. */
     public static Item flag(String product, boolean set) {
@@ -45,14 +37,10 @@ public final class Item {
     }
 
     /** A request for approval, for example by a parent. */
-    public static Item pending(String product) {
-        return of("pending").with("product", product);
-    }
+    public static Item pending(String product) { return of("pending").with("product", product); }
 
     /** The end of a request for approval without a purchase. */
-    public static Item withdrawn(String product) {
-        return of("withdrawn").with("product", product);
-    }
+    public static Item withdrawn(String product) { return of("withdrawn").with("product", product); }
 
     /**
      * The purchase data of Google Play and its signature, as {@code Purchase.getOriginalJson()} and
@@ -67,39 +55,25 @@ public final class Item {
     }
 
     /** This item with the date of the purchase or the refund. Without one, the time of the report counts. */
-    public Item date(Instant date) {
-        return with("date", date.toString());
-    }
+    public Item date(Instant date) { return with("date", date.toString()); }
 
     /** This item with a quantity of 1 to 10,000. */
-    public Item quantity(long quantity) {
-        return with("quantity", quantity);
-    }
+    public Item quantity(long quantity) { return with("quantity", quantity); }
 
     /** This item with the end of the period, as the seller states it. */
-    public Item expires(Instant end) {
-        return with("expires", end.toString());
-    }
+    public Item expires(Instant end) { return with("expires", end.toString()); }
 
     /** This item with the first transaction of the subscription that this purchase renews. */
-    public Item original(String transaction) {
-        return with("original", transaction);
-    }
+    public Item original(String transaction) { return with("original", transaction); }
 
     /** This item with the reason of a refund. */
-    public Item reason(String reason) {
-        return with("reason", reason);
-    }
+    public Item reason(String reason) { return with("reason", reason); }
 
     /** This item with the store that sold the product; by default {@code reported}. */
-    public Item store(String store) {
-        return with("store", store);
-    }
+    public Item store(String store) { return with("store", store); }
 
     /** This item with the environment of the transaction; by default {@code production}. */
-    public Item environment(String environment) {
-        return with("environment", environment);
-    }
+    public Item environment(String environment) { return with("environment", environment); }
 
     /** This item with another member, for kinds of items that this version does not know. */
     public Item with(String member, Object value) {
@@ -112,17 +86,10 @@ public final class Item {
      *
      * @param kind the kind, for example {@code app-store-transaction}
      */
-    public static Item ofKind(String kind) {
-        return of(kind);
-    }
+    public static Item ofKind(String kind) { return of(kind); }
 
-    JsonObject json() {
-        return json;
-    }
+    JsonObject json() { return json; }
 
     /** The item as JSON. */
-    @Override
-    public String toString() {
-        return Json.text(json);
-    }
+    @Override public String toString() { return Json.text(json); }
 }

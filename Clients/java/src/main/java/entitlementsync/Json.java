@@ -1,11 +1,10 @@
 package entitlementsync;
 
+import entitlementsync.ShopException.Kind;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 
 /**
  * JSON (RFC 8259). The reader refuses repeated members, invalid UTF-8 and more than 64 levels.
@@ -19,48 +18,36 @@ final class Json {
     private final String text;
     private int position;
 
-    private Json(String text) {
+    private final Kind kind;
+
+    private Json(String text, Kind kind) {
         this.text = text;
+        this.kind = kind;
     }
 
-    /** Malformed JSON, or a member that is missing or of another type. */
-    static final class FormatException extends Exception {
-        private static final long serialVersionUID = 1;
-
-        FormatException(String message) {
-            super(message);
-        }
-    }
-
-    static JsonObject object(byte[] bytes) throws FormatException {
-        Json json;
+    /**
+     * Reads an object.
+     *
+     * @param kind the kind of the error for malformed text, and for members that are missing or of another type
+     */
+    static JsonObject object(byte[] bytes, Kind kind) throws ShopException {
         try {
-            json = new Json(StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString());
-        } catch (CharacterCodingException error) {
-            throw new FormatException("the text is not UTF-8");
-        }
-        Object value = json.value(0);
-        json.skipSpace();
-        if (json.position < json.text.length()) throw json.failure("nothing more");
-        if (!(value instanceof JsonObject)) throw new FormatException("an object is expected");
-        return (JsonObject) value;
+            String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
+            Json json = new Json(text, kind);
+            Object value = json.value(0);
+            json.skipSpace();
+            if (json.position < text.length() || !(value instanceof JsonObject)) throw json.failure("one object");
+            return (JsonObject) value;
+        } catch (CharacterCodingException error) { throw new ShopException(kind, "format: the text is not UTF-8"); }
     }
 
-    static byte[] bytes(JsonObject object) {
-        return text(object).getBytes(StandardCharsets.UTF_8);
+    static byte[] bytes(JsonObject object) { return text(object).getBytes(StandardCharsets.UTF_8); }
+
+    private ShopException failure(String expected) {
+        return new ShopException(kind, "format: " + expected + " is expected at character " + position);
     }
 
-    static String text(Object value) {
-        StringBuilder out = new StringBuilder();
-        write(value, out);
-        return out.toString();
-    }
-
-    private FormatException failure(String expected) {
-        return new FormatException(expected + " is expected at character " + position);
-    }
-
-    private char next() throws FormatException {
+    private char next() throws ShopException {
         if (position >= text.length()) throw failure("more");
         return text.charAt(position++);
     }
@@ -76,8 +63,8 @@ final class Json {
         return true;
     }
 
-    private Object value(int depth) throws FormatException {
-        if (depth > MAXIMUM_DEPTH) throw new FormatException("there are more than " + MAXIMUM_DEPTH + " levels");
+    private Object value(int depth) throws ShopException {
+        if (depth > MAXIMUM_DEPTH) throw failure("at most " + MAXIMUM_DEPTH + " levels");
         if (skip('{')) return members(depth);
         if (skip('[')) return elements(depth);
         if (skip('"')) return string();
@@ -93,13 +80,13 @@ final class Json {
         return true;
     }
 
-    private JsonObject members(int depth) throws FormatException {
-        JsonObject object = new JsonObject();
+    private JsonObject members(int depth) throws ShopException {
+        JsonObject object = new JsonObject(kind);
         if (skip('}')) return object;
         do {
             if (!skip('"')) throw failure("a member");
             String name = string();
-            if (object.has(name)) throw new FormatException("the member " + name + " is repeated");
+            if (object.has(name)) throw failure("each member once, but not again " + name);
             if (!skip(':')) throw failure("a colon");
             object.put(name, value(depth + 1));
         } while (skip(','));
@@ -107,7 +94,7 @@ final class Json {
         return object;
     }
 
-    private List<Object> elements(int depth) throws FormatException {
+    private List<Object> elements(int depth) throws ShopException {
         List<Object> list = new ArrayList<>();
         if (skip(']')) return list;
         do list.add(value(depth + 1)); while (skip(','));
@@ -115,83 +102,59 @@ final class Json {
         return list;
     }
 
-    private String string() throws FormatException {
+    private String string() throws ShopException {
         StringBuilder out = new StringBuilder();
         for (char c = next(); c != '"'; c = next()) {
             if (c < ' ') throw failure("an escaped control character");
             out.append(c == '\\' ? escaped() : c);
         }
-        for (int i = 0; i < out.length(); i++) {
-            if (!Character.isSurrogate(out.charAt(i))) continue;
-            boolean isPair = i + 1 < out.length() && Character.isSurrogatePair(out.charAt(i), out.charAt(i + 1));
-            if (!isPair) throw failure("a pair of surrogates");
-            i++;
-        }
+        // A surrogate without its pair has no form in UTF-8.
+        if (!StandardCharsets.UTF_8.newEncoder().canEncode(out)) throw failure("a pair of surrogates");
         return out.toString();
     }
 
-    private char escaped() throws FormatException {
+    private char escaped() throws ShopException {
         char c = next();
         int known = "\"\\/bfnrt".indexOf(c);
         if (known >= 0) return "\"\\/\b\f\n\r\t".charAt(known);
         if (c != 'u') throw failure("an escape");
-        int code = 0;
-        for (int i = 0; i < 4; i++) {
-            char digit = next();
-            int value = digit < 128 ? Character.digit(digit, 16) : -1;
-            if (value < 0) throw failure("a hexadecimal digit");
-            code = code * 16 + value;
-        }
-        return (char) code;
+        String digits = text.substring(position, Math.min(position + 4, text.length()));
+        if (!digits.matches("[0-9A-Fa-f]{4}")) throw failure("four hexadecimal digits");
+        position += 4;
+        return (char) Integer.parseInt(digits, 16);
     }
 
-    private Object number() throws FormatException {
+    private Object number() throws ShopException {
         int start = position;
         while (position < text.length() && "+-.eE0123456789".indexOf(text.charAt(position)) >= 0) position++;
         String number = text.substring(start, position);
         if (!number.matches("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?")) throw failure("a value");
         try {
             return Long.parseLong(number);
-        } catch (NumberFormatException notAnInteger) {
-            return Double.parseDouble(number);
-        }
+        } catch (NumberFormatException notAnInteger) { return Double.parseDouble(number); }
     }
 
-    private static void write(Object value, StringBuilder out) {
+    static String text(Object value) {
         if (value instanceof JsonObject) {
-            String separator = "{";
-            for (Map.Entry<String, Object> member : ((JsonObject) value).members().entrySet()) {
-                out.append(separator);
-                write(member.getKey(), out);
-                out.append(':');
-                write(member.getValue(), out);
-                separator = ",";
-            }
-            out.append(separator.equals("{") ? "{}" : "}");
-        } else if (value instanceof List) {
-            out.append('[');
-            String separator = "";
-            for (Object element : (List<?>) value) {
-                out.append(separator);
-                write(element, out);
-                separator = ",";
-            }
-            out.append(']');
-        } else if (value instanceof String) {
-            write((String) value, out);
-        } else {
-            out.append(value);
+            StringJoiner members = new StringJoiner(",", "{", "}");
+            ((JsonObject) value).members().forEach((name, member) -> members.add(quoted(name) + ":" + text(member)));
+            return members.toString();
         }
+        if (value instanceof List) {
+            StringJoiner elements = new StringJoiner(",", "[", "]");
+            for (Object element : (List<?>) value) elements.add(text(element));
+            return elements.toString();
+        }
+        return value instanceof String ? quoted((String) value) : String.valueOf(value);
     }
 
-    private static void write(String text, StringBuilder out) {
-        out.append('"');
-        for (int i = 0; i < text.length(); i++) {
-            char c = text.charAt(i);
+    private static String quoted(String text) {
+        StringBuilder out = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
             if (c == '"' || c == '\\') out.append('\\').append(c);
             else if (c < ' ' || Character.isSurrogate(c)) out.append(String.format("\\u%04x", (int) c));
             else out.append(c);
         }
-        out.append('"');
+        return out.append('"').toString();
     }
 }

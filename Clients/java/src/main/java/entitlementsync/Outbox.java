@@ -1,150 +1,111 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
-import entitlementsync.State.Account;
 import java.time.Instant;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Objects;
+import java.util.*;
 
 /** The items that wait for the server, in the order of their reports. A mutable copy of what is stored. */
 final class Outbox {
     static final String NAME = "outbox.json";
     /** The largest number of items that wait. */
     static final int MAXIMUM_COUNT = 1_000;
-    /** Servers before this version accept 32 items in one request, and 2 MiB. */
+    /** The number of rejected items that are kept for a listener. */
+    private static final int MAXIMUM_REJECTED = 100;
+    /** The server accepts 32 items of any kind in one request, and 2 MiB. */
     static final int BATCH_COUNT = 32;
     private static final int BATCH_LENGTH = 1 << 20;
 
-    /** An item that waits, or that the server has rejected. */
-    static final class Entry {
-        final long id;
-        /** The account that was logged in; null for none. */
-        final Account account;
-        final Item item;
-        /** The time of the report, which becomes the date of a purchase without one; null for none. */
-        final String date;
-        /** The problem that the server has answered; null while the item waits. */
-        final JsonObject problem;
+    private final JsonObject json;
+    /**
+     * The items that wait, and those that the server has rejected. Members: {@code id}, {@code account} (null for
+     * none), {@code item}, {@code date} (the time of the report, for a purchase without a date) and {@code problem}
+     * (the server's answer; null while the item waits).
+     */
+    final List<JsonObject> entries;
 
-        Entry(long id, Account account, Item item, String date, JsonObject problem) {
-            this.id = id;
-            this.account = account;
-            this.item = item;
-            this.date = date;
-            this.problem = problem;
-        }
-
-        /** The item as it is sent. */
-        JsonObject content() {
-            return date == null ? item.json() : item.date(Instant.parse(date)).json();
-        }
+    /** Decodes a stored outbox; null for the first one. */
+    Outbox(byte[] bytes) throws ShopException {
+        json = State.stored(bytes, new JsonObject(Kind.DAMAGED).put("next", 1L).put("entries", new ArrayList<>()));
+        entries = json.objects("entries");
     }
 
-    final List<Entry> entries = new ArrayList<>();
-    private long next = 1;
-
-    static Outbox decoded(byte[] bytes) throws ShopException {
-        Outbox outbox = new Outbox();
-        if (bytes == null) return outbox;
-        try {
-            JsonObject json = Json.object(bytes);
-            State.checkFormat(json);
-            outbox.next = json.number("next");
-            for (JsonObject entry : json.objects("entries")) {
-                outbox.entries.add(new Entry(
-                    entry.number("id"), Account.of(entry.optionalObject("account")), new Item(entry.object("item")),
-                    entry.optionalText("date"), entry.optionalObject("problem")));
-            }
-            return outbox;
-        } catch (Json.FormatException error) {
-            throw new ShopException(Kind.DAMAGED, NAME + ": " + error.getMessage(), error);
-        }
-    }
-
-    byte[] encoded() {
-        List<JsonObject> list = new ArrayList<>();
-        for (Entry entry : entries) {
-            list.add(new JsonObject().put("id", entry.id).put("account", Account.json(entry.account))
-                .put("item", entry.item.json()).put("date", entry.date).put("problem", entry.problem));
-        }
-        return Json.bytes(new JsonObject().put("format", 1L).put("next", next).put("entries", list));
-    }
+    byte[] encoded() { return Json.bytes(json.put("entries", entries)); }
 
     /** Adds an item, unless the same item waits already. Returns its id. */
-    long add(Account account, Item item, String date) throws ShopException {
-        for (Entry entry : entries) {
-            boolean isSame = entry.problem == null && Objects.equals(entry.account, account)
-                && entry.item.toString().equals(item.toString());
-            if (isSame) return entry.id;
-        }
+    long add(JsonObject account, Item item, Instant date) throws ShopException {
+        List<JsonObject> waiting = waiting(account);
+        for (JsonObject entry : waiting) if (entry.object("item").equals(item.json())) return entry.number("id");
         if (entries.size() - rejected().size() >= MAXIMUM_COUNT) {
             throw new ShopException(Kind.FULL, MAXIMUM_COUNT + " items wait for the server");
         }
-        entries.add(new Entry(next, account, item, date, null));
-        return next++;
+        long id = json.number("next");
+        entries.add(new JsonObject(Kind.DAMAGED).put("id", id).put("account", account).put("item", item.json())
+            .put("date", date == null ? null : date.toString()).put("problem", null));
+        json.put("next", id + 1);
+        return id;
     }
 
     /** The items of an account that wait. */
-    List<Entry> waiting(Account account) {
-        List<Entry> waiting = new ArrayList<>();
-        for (Entry entry : entries) {
-            if (entry.problem == null && Objects.equals(entry.account, account)) waiting.add(entry);
-        }
+    List<JsonObject> waiting(JsonObject account) throws ShopException {
+        List<JsonObject> waiting = new ArrayList<>(entries);
+        waiting.removeAll(rejected());
+        waiting.removeIf(entry -> !Objects.equals(entry.members().get("account"), account));
         return waiting;
     }
 
     /** The items that the server has rejected, and that no listener knows about. */
-    List<Entry> rejected() {
-        List<Entry> rejected = new ArrayList<>();
-        for (Entry entry : entries) if (entry.problem != null) rejected.add(entry);
+    List<JsonObject> rejected() {
+        List<JsonObject> rejected = new ArrayList<>(entries);
+        rejected.removeIf(entry -> entry.members().get("problem") == null);
         return rejected;
     }
 
-    /** Drops the oldest rejected items beyond a number. */
-    void dropRejected(int maximum) {
-        List<Entry> rejected = rejected();
-        for (int i = 0; i < rejected.size() - maximum; i++) remove(rejected.get(i).id);
-    }
-
     /** The first items of an account that wait, as many as one request takes. */
-    List<Entry> batch(Account account) {
-        List<Entry> batch = new ArrayList<>();
+    List<JsonObject> batch(JsonObject account) throws ShopException {
+        List<JsonObject> batch = new ArrayList<>();
         int length = 0;
-        for (Entry entry : waiting(account)) {
-            length += entry.item.toString().length();
+        for (JsonObject entry : waiting(account)) {
+            length += Json.text(entry).length();
             if (batch.size() == BATCH_COUNT || (length > BATCH_LENGTH && !batch.isEmpty())) break;
             batch.add(entry);
         }
         return batch;
     }
 
+    /** The item of an entry as it is sent. */
+    static JsonObject content(JsonObject entry) throws ShopException {
+        JsonObject item = entry.object("item");
+        return entry.optionalText("date") == null ? item : item.copy().put("date", entry.text("date"));
+    }
+
     /** The number of units of an entitlement that are spent on this device, and not yet at the server. */
-    long spends(Account account, String entitlement) {
+    long spends(JsonObject account, String entitlement) throws ShopException {
         long count = 0;
-        for (Entry entry : waiting(account)) {
-            JsonObject item = entry.item.json();
-            if ("spend".equals(item.members().get("kind")) && entitlement.equals(item.members().get("entitlement"))) {
-                count++;
-            }
+        for (JsonObject entry : waiting(account)) {
+            Map<String, Object> item = entry.object("item").members();
+            if ("spend".equals(item.get("kind")) && entitlement.equals(item.get("entitlement"))) count++;
         }
         return count;
     }
 
-    /** Removes an entry and returns it; null if it is not there. */
-    Entry remove(long id) {
-        for (int i = 0; i < entries.size(); i++) if (entries.get(i).id == id) return entries.remove(i);
+    /** The entry with an id; null if it is not there. */
+    JsonObject entry(long id) throws ShopException {
+        for (JsonObject entry : entries) if (entry.number("id") == id) return entry;
         return null;
     }
 
-    /** Replaces an entry of the same id. Does nothing if it is not there. */
-    void replace(Entry entry) {
-        for (int i = 0; i < entries.size(); i++) if (entries.get(i).id == entry.id) entries.set(i, entry);
+    /** Removes an item that is recorded, or keeps the problem of one that is rejected, for a listener. */
+    void settle(long id, JsonObject problem) throws ShopException {
+        JsonObject entry = entry(id);
+        if (entry == null) return;
+        entry.put("problem", problem);
+        if (problem == null) entries.remove(entry);
+        if (rejected().size() > MAXIMUM_REJECTED) entries.remove(rejected().get(0));
     }
 
     /** Gives the items that were reported without an account to an account. */
-    void adopt(Account account) {
-        entries.replaceAll(entry -> entry.account != null ? entry
-            : new Entry(entry.id, account, entry.item, entry.date, entry.problem));
+    Outbox adopted(JsonObject account) throws ShopException {
+        for (JsonObject entry : waiting(null)) entry.put("account", account);
+        return this;
     }
 }

@@ -1,48 +1,34 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
-import entitlementsync.State.Tokens;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
-import java.io.InputStream;
-import java.net.URI;
+import java.io.*;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.LongSupplier;
 import javax.net.ssl.SSLException;
 
 /** Requests to the server, with the token of a session that is refreshed when the server refuses it. */
 final class Server {
     private static final int MAXIMUM_LENGTH = 4 << 20;
+    /** Plain HTTP would show passwords and tokens to the network, so it is for servers on this device only. */
+    private static final String ADDRESS =
+        "(https://[^/?#@\\s]+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:[0-9]+)?)(/[^?#\\s]*)?";
     private static final String TIME = "EntitlementSync-Time";
     private static final String REQUEST_ID = "EntitlementSync-Request-ID";
 
     private final String url;
     private final ShopTransport transport;
-    private final ShopClock clock;
+    private final LongSupplier clock;
     private final Store store;
 
-    Server(String url, ShopTransport transport, ShopClock clock, Store store) throws ShopException {
-        this.url = checked(url);
+    Server(String url, ShopTransport transport, LongSupplier clock, Store store) throws ShopException {
+        if (!url.matches(ADDRESS)) {
+            throw new ShopException(Kind.NO_SERVER, "the server must be https://HOST[:PORT], not " + url);
+        }
+        this.url = url.replaceAll("/+$", "");
         this.transport = transport;
         this.clock = clock;
         this.store = store;
-    }
-
-    /** Plain HTTP would show passwords and tokens to the network, so it is for servers on this device only. */
-    private static String checked(String url) throws ShopException {
-        try {
-            URI address = URI.create(url);
-            boolean isLocal = "localhost".equals(address.getHost()) || "127.0.0.1".equals(address.getHost())
-                || "[::1]".equals(address.getHost());
-            boolean isAddress = address.getHost() != null && address.getQuery() == null
-                && address.getFragment() == null && address.getUserInfo() == null;
-            if (isAddress && ("https".equals(address.getScheme()) || isLocal && "http".equals(address.getScheme()))) {
-                return url.replaceAll("/+$", "");
-            }
-        } catch (IllegalArgumentException malformed) {
-            // The same error as for another scheme.
-        }
-        throw new ShopException(Kind.NO_SERVER, "the server must be https://HOST[:PORT], not " + url);
     }
 
     /** An answer of the server. */
@@ -63,14 +49,11 @@ final class Server {
         }
 
         /** True for a wrong password, and for a refresh token that has ended. */
-        boolean isInvalidGrant() {
-            return "invalid_grant".equals(body.members().get("error"));
-        }
+        boolean isInvalidGrant() { return "invalid_grant".equals(body.members().get("error")); }
 
         ShopException failure() {
             String detail = String.valueOf(body.members().get("detail"));
-            if (isInvalidGrant()) return new ShopException(Kind.WRONG_PASSWORD, detail);
-            return new ShopException(kind(), detail);
+            return new ShopException(isInvalidGrant() ? Kind.WRONG_PASSWORD : kind(), detail);
         }
 
         private Kind kind() {
@@ -80,9 +63,9 @@ final class Server {
                 case 404: return Kind.NO_SERVER;
                 case 410: return Kind.ACCOUNT_DELETED;
                 case 429: return Kind.TOO_MANY_ATTEMPTS;
-                case 400: case 409: case 413: case 422: return Kind.INVALID;
-                case 507: return Kind.OTHER;
-                default: return status >= 500 ? Kind.OFFLINE : Kind.OTHER;
+                case 409: return Kind.NAME_TAKEN;
+                case 400: case 413: case 422: return Kind.INVALID;
+                default: return status >= 500 && status != 507 ? Kind.OFFLINE : Kind.OTHER;
             }
         }
     }
@@ -99,30 +82,21 @@ final class Server {
         Map<String, String> headers = headers("application/json", token);
         headers.put(REQUEST_ID, id);
         if (body != null) headers.put("Content-Type", "application/json");
-        long sent = clock.now();
+        long sent = clock.getAsLong();
         try (ShopTransport.Response response =
             transport.send(method, url + path, headers, body == null ? null : Json.bytes(body))) {
             byte[] content = content(response.body());
             String echo = response.header(REQUEST_ID);
             if (echo != null && !echo.equals(id)) throw new IOException("the answer belongs to another request");
-            if (echo != null) correctClock(response.header(TIME), sent, clock.now());
+            if (echo != null) correctClock(response.header(TIME), sent, clock.getAsLong());
             int status = response.status();
             if (status == 204 && echo != null) return new Answer(status, new JsonObject());
             if (status >= 500 && !isProblem(response)) return new Answer(status, new JsonObject());
             if (status < 200 || status >= 300 && status < 400 || status >= 400 && !isProblem(response)) {
                 throw new ShopException(Kind.NO_SERVER, "another kind of server has answered, with status " + status);
             }
-            return new Answer(status, Json.object(content));
-        } catch (Json.FormatException error) {
-            throw malformed(error);
-        } catch (IOException error) {
-            throw unreachable(error);
-        }
-    }
-
-    /** The error for an answer that no server of this project gives. */
-    static ShopException malformed(Json.FormatException error) {
-        return new ShopException(Kind.NO_SERVER, "another kind of server has answered: " + error.getMessage(), error);
+            return new Answer(status, Json.object(content, Kind.NO_SERVER));
+        } catch (IOException error) { throw unreachable(error); }
     }
 
     static ShopException unreachable(IOException error) {
@@ -138,66 +112,57 @@ final class Server {
      *     the account has changed
      */
     Answer send(State session, String method, String path, JsonObject body) throws ShopException {
-        Tokens tokens = tokens(session);
-        Answer answer = send(method, path, body, tokens.access);
+        JsonObject tokens = tokens(session);
+        Answer answer = send(method, path, body, tokens.text("access"));
         if (answer.status != 401) return answer;
-        answer = send(method, path, body, refreshed(session, tokens).access);
+        answer = send(method, path, body, refreshed(session, tokens).text("access"));
         if (answer.status == 401) throw answer.failure();
         return answer;
     }
 
     /** Opens a stream of events with the token of a session. The caller closes it. */
-    ShopTransport.Response stream(State session, String path) throws ShopException, IOException {
-        Tokens tokens = tokens(session);
-        ShopTransport.Response response = stream(path, tokens);
-        if (response.status() == 401) {
+    ShopTransport.Response stream(State session, String path) throws ShopException {
+        JsonObject tokens = tokens(session);
+        try {
+            ShopTransport.Response response =
+                transport.send("GET", url + path, headers("text/event-stream", tokens.text("access")), null);
+            if (response.status() == 200) return response;
             response.close();
-            response = stream(path, refreshed(session, tokens));
-        }
-        if (response.status() == 200) return response;
-        int status = response.status();
-        response.close();
-        throw new ShopException(Kind.OFFLINE, "the server refuses the stream of events with status " + status);
+            // The next attempt has a new token.
+            if (response.status() == 401) refreshed(session, tokens);
+            throw new ShopException(Kind.OFFLINE, "the server has no events: status " + response.status());
+        } catch (IOException error) { throw unreachable(error); }
     }
 
-    private ShopTransport.Response stream(String path, Tokens tokens) throws IOException {
-        return transport.send("GET", url + path, headers("text/event-stream", tokens.access), null);
-    }
-
-    private Tokens tokens(State session) throws ShopException {
+    private JsonObject tokens(State session) throws ShopException {
         State now = store.state();
         Store.checkSame(session, now);
-        if (now.tokens == null) throw new ShopException(Kind.LOG_IN_NEEDED, "no session is left: log in");
-        return now.tokens;
+        if (now.tokens() != null) return now.tokens();
+        throw new ShopException(Kind.LOG_IN_NEEDED, "no session is left: log in");
     }
 
     /** Replaces tokens that the server has refused, once for all callers in all processes. */
-    private Tokens refreshed(State session, Tokens refused) throws ShopException {
+    private JsonObject refreshed(State session, JsonObject refused) throws ShopException {
         return store.locked("session", () -> {
-            Tokens tokens = tokens(session);
-            if (tokens.number != refused.number) return tokens;
+            JsonObject tokens = tokens(session);
+            if (tokens.number("number") != refused.number("number")) return tokens;
             JsonObject request = new JsonObject().put("grant_type", "refresh_token")
-                .put("refresh_token", tokens.refresh);
+                .put("refresh_token", tokens.text("refresh"));
             Answer answer = send("POST", "/v1/sessions", request, null);
             if (answer.isInvalidGrant()) {
-                store.update(session, state -> {
-                    state.tokens = null;
-                    return true;
-                });
+                store.update(session, state -> state.json.put("tokens", null));
                 throw new ShopException(Kind.LOG_IN_NEEDED, "the server has ended the session");
             }
-            JsonObject body = answer.success();
-            try {
-                Tokens next = new Tokens(body.text("access_token"), body.text("refresh_token"), tokens.number + 1);
-                store.update(session, state -> {
-                    state.tokens = next;
-                    return true;
-                });
-                return next;
-            } catch (Json.FormatException error) {
-                throw malformed(error);
-            }
+            JsonObject next = tokens(answer.success(), tokens.number("number") + 1);
+            store.update(session, state -> state.json.put("tokens", next));
+            return next;
         });
+    }
+
+    /** The tokens in the answer to a log-in or a refresh, as the state has them. */
+    static JsonObject tokens(JsonObject body, long number) throws ShopException {
+        return new JsonObject(Kind.DAMAGED).put("access", body.text("access_token"))
+            .put("refresh", body.text("refresh_token")).put("number", number);
     }
 
     private static Map<String, String> headers(String type, String token) {

@@ -2,21 +2,12 @@ package entitlementsync;
 
 import entitlementsync.Server.Answer;
 import entitlementsync.ShopException.Kind;
-import entitlementsync.State.Account;
-import entitlementsync.State.Tokens;
 import java.io.Closeable;
-import java.io.UnsupportedEncodingException;
-import java.net.URLEncoder;
 import java.time.Instant;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.Collections;
-import java.util.HashSet;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
-import java.util.TreeMap;
+import java.util.*;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.LongSupplier;
 
 /**
  * The purchases of an app's user, on every device.
@@ -30,8 +21,8 @@ import java.util.concurrent.locks.ReentrantLock;
  * }</pre>
  *
  * <p>The calls block while they send requests, except {@link #access}, {@link #getAccount} and {@link #observe}, which
- * only read the storage. All methods may be called from any thread, and several processes may use the same storage. A
- * thread that is interrupted goes on.
+ * only read the storage. All methods may be called from any thread, and several processes may use the same storage.
+ * In a thread that is interrupted, calls that use the storage fail with {@code CANCELLED}.
  */
 public final class Shop implements Closeable {
     /** The use of what was reported on this device before a log-in. */
@@ -42,54 +33,22 @@ public final class Shop implements Closeable {
         LEAVE_ON_DEVICE
     }
 
-    /** Options of a shop that few apps need. */
-    public static final class Builder {
-        private final String server;
-        private final ShopStorage storage;
-        private final Trust trust;
-        private String environment = "production";
-        private ShopTransport transport = new UrlTransport();
-        private ShopClock clock = System::currentTimeMillis;
-
-        /** Starts with the arguments of {@link Shop#open}. */
-        public Builder(String server, ShopStorage storage, Trust trust) {
-            this.server = server;
-            this.storage = storage;
-            this.trust = trust;
-        }
-
-        /** The environment whose purchases count; by default {@code production}. */
-        public Builder environment(String environment) {
-            this.environment = environment;
-            return this;
-        }
-
-        /** The sender of requests; by default {@link UrlTransport}. */
-        public Builder transport(ShopTransport transport) {
-            this.transport = transport;
-            return this;
-        }
-
-        /** The clock of the device; by default the system's. */
-        public Builder clock(ShopClock clock) {
-            this.clock = clock;
-            return this;
-        }
-
-        /** Opens the shop, see {@link Shop#open}. */
-        public Shop open() throws ShopException {
-            return new Shop(this);
-        }
+    /** Options that few apps need. Each has a default. */
+    public static final class Options {
+        /** The environment whose purchases count. */
+        public String environment = "production";
+        /** The sender of requests. */
+        public ShopTransport transport = new UrlTransport();
+        /** The clock of the device, in milliseconds since 1970 UTC. The shop corrects it by the server's time. */
+        public LongSupplier clock = System::currentTimeMillis;
     }
 
     /** Problems that the operator can solve, so that the items wait until then. */
     private static final Set<String> SOLVABLE = new HashSet<>(Arrays.asList("not-configured", "ledger-full"));
-    /** The number of rejected items that are kept for a listener. */
-    private static final int MAXIMUM_REJECTED = 100;
 
     final Store store;
     final Server server;
-    final ShopClock clock;
+    final LongSupplier clock;
     volatile ShopException failure;
     private final Trust trust;
     private final String environment;
@@ -98,23 +57,22 @@ public final class Shop implements Closeable {
     private final ReentrantLock accountChanges = new ReentrantLock();
     /** The items whose callers wait for the answer. Their rejections are not for the listeners. */
     private final Set<Long> awaited = Collections.synchronizedSet(new HashSet<>());
-    /** The grant that was verified last, and its text. */
-    private String verifiedText;
-    private Grant verified;
+    /** The number of requests for the account's access, and the last one whose answer was stored. */
+    private final AtomicLong fetches = new AtomicLong();
+    private volatile long lastFetch;
 
-    private Shop(Builder options) throws ShopException {
-        store = new Store(options.storage);
+    private Shop(String url, ShopStorage storage, Trust trust, Options options) throws ShopException {
+        store = new Store(storage);
         clock = options.clock;
-        trust = options.trust;
         environment = options.environment;
-        server = new Server(options.server, options.transport, clock, store);
-        store.outbox();
-        if (store.state().device == null) {
-            store.update(state -> {
-                if (state.device == null) state.device = Store.randomName();
-                return true;
-            });
+        this.trust = trust;
+        if (!environment.matches("[A-Za-z0-9._-]{1,64}")) {
+            throw new ShopException(Kind.INVALID, "the environment has 1 to 64 letters and digits, not " + environment);
         }
+        server = new Server(url, options.transport, clock, store);
+        store.outbox();
+        store.update(
+            state -> state.json.put("device", state.device() == null ? Store.randomName() : state.device()));
     }
 
     /**
@@ -127,21 +85,23 @@ public final class Shop implements Closeable {
      *     {@code DAMAGED} or {@code NEWER_VERSION}
      */
     public static Shop open(String server, ShopStorage storage, Trust trust) throws ShopException {
-        return new Builder(server, storage, trust).open();
+        return open(server, storage, trust, new Options());
+    }
+
+    /** Opens a shop with options. */
+    public static Shop open(String server, ShopStorage storage, Trust trust, Options options) throws ShopException {
+        return new Shop(server, storage, trust, options);
     }
 
     /** Ends all observations. Calls that are under way finish. */
-    @Override
-    public void close() {
-        watcher.stop();
-    }
+    @Override public void close() { watcher.stop(); }
 
     // Accounts.
 
     /** The name of the account that is logged in; null for none. */
     public String getAccount() throws ShopException {
-        Account account = store.state().account;
-        return account == null ? null : account.name;
+        JsonObject account = store.state().account();
+        return account == null ? null : account.text("name");
     }
 
     /**
@@ -152,13 +112,9 @@ public final class Shop implements Closeable {
      *     reason.
      */
     public List<String> signUp(String name, String password, EarlierPurchases earlier) throws ShopException {
+        JsonObject request = new JsonObject().put("name", name).put("password", password);
         return changingAccount(() -> {
-            JsonObject request = new JsonObject().put("name", name).put("password", password);
-            Answer answer = server.send("POST", "/v1/accounts", request, null);
-            if (answer.status == 409) {
-                throw new ShopException(Kind.NAME_TAKEN, String.valueOf(answer.body.members().get("detail")));
-            }
-            JsonObject body = answer.success();
+            JsonObject body = server.send("POST", "/v1/accounts", request, null).success();
             enter(body, earlier);
             attempt(this::refresh);
             return codes(body);
@@ -186,8 +142,9 @@ public final class Shop implements Closeable {
      *
      * @return new recovery codes, which replace the former ones
      */
-    public List<String> resetPassword(String name, String code, String newPassword, EarlierPurchases earlier)
-        throws ShopException {
+    public List<String> resetPassword(
+        String name, String code, String newPassword, EarlierPurchases earlier
+    ) throws ShopException {
         JsonObject request = new JsonObject().put("grant_type", "urn:entitlementsync:recovery-code")
             .put("username", name).put("recovery_code", code).put("new_password", newPassword);
         return changingAccount(() -> {
@@ -209,9 +166,10 @@ public final class Shop implements Closeable {
      */
     public void logOut() throws ShopException {
         changingAccount(() -> {
-            Tokens tokens = store.state().tokens;
-            leave();
-            if (tokens != null) attempt(() -> server.send("DELETE", "/v1/sessions", null, tokens.access).success());
+            JsonObject tokens = store.state().tokens();
+            store.update(state -> state.enter(null, null));
+            if (tokens == null) return null;
+            attempt(() -> server.send("DELETE", "/v1/sessions", null, tokens.text("access")).success());
             return null;
         });
     }
@@ -220,7 +178,7 @@ public final class Shop implements Closeable {
     public void logOutEverywhere() throws ShopException {
         changingAccount(() -> {
             server.send(loggedIn(), "DELETE", "/v1/sessions?everywhere=true", null).success();
-            leave();
+            store.update(state -> state.enter(null, null));
             return null;
         });
     }
@@ -231,19 +189,12 @@ public final class Shop implements Closeable {
             State session = loggedIn();
             Answer answer = server.send(
                 session, "POST", "/v1/accounts/self/erasure", new JsonObject().put("password", password));
-            if (answer.status != 403) {
-                answer.success();
-                forget(session);
-                return null;
-            }
             // An earlier attempt, whose answer was lost, may have deleted the account.
-            try {
-                fetch(session);
-            } catch (ShopException error) {
-                if (error.getKind() == Kind.ACCOUNT_DELETED) return null;
-                throw error;
-            }
-            throw answer.failure();
+            if (answer.status == 403) attempt(() -> fetch(session));
+            if (store.state().generation() != session.generation()) return null;
+            answer.success();
+            forget(session);
+            return null;
         });
     }
 
@@ -251,7 +202,7 @@ public final class Shop implements Closeable {
         accountChanges.lock();
         try {
             State before = store.state();
-            if (before.account != null) attempt(() -> flush(before));
+            if (before.account() != null) attempt(() -> flush(before));
             return action.run();
         } finally {
             accountChanges.unlock();
@@ -261,28 +212,13 @@ public final class Shop implements Closeable {
 
     /** Logs in on this device, after the server has accepted the user. */
     private void enter(JsonObject body, EarlierPurchases earlier) throws ShopException {
-        try {
-            Account account = new Account(body.text("account"), body.text("incarnation"));
-            Tokens tokens = new Tokens(body.text("access_token"), body.text("refresh_token"), 1);
-            store.update(state -> {
-                // First, so that after a crash the items wait for this account instead of for no account.
-                if (earlier == EarlierPurchases.ADOPT) {
-                    Outbox outbox = store.outbox();
-                    outbox.adopt(account);
-                    store.save(outbox);
-                }
-                state.enter(account, tokens);
-                return true;
-            });
-        } catch (Json.FormatException error) {
-            throw Server.malformed(error);
-        }
-    }
-
-    private void leave() throws ShopException {
+        JsonObject account = new JsonObject(Kind.DAMAGED).put("name", body.text("account"))
+            .put("incarnation", body.text("incarnation"));
+        JsonObject tokens = Server.tokens(body, 1);
         store.update(state -> {
-            state.enter(null, null);
-            return true;
+            // First, so that after a crash the items wait for this account instead of for no account.
+            if (earlier == EarlierPurchases.ADOPT) store.save(store.outbox().adopted(account));
+            state.enter(account, tokens);
         });
     }
 
@@ -290,21 +226,21 @@ public final class Shop implements Closeable {
     private void forget(State session) throws ShopException {
         store.update(session, state -> {
             Outbox outbox = store.outbox();
-            outbox.entries.removeIf(entry -> session.account.equals(entry.account));
+            JsonObject account = session.account();
+            outbox.entries.removeIf(entry -> account.equals(entry.members().get("account")));
             store.save(outbox);
             state.enter(null, null);
-            return true;
         });
         watcher.changed();
     }
 
     private State loggedIn() throws ShopException {
         State state = store.state();
-        if (state.account == null) throw new ShopException(Kind.LOG_IN_NEEDED, "no account is logged in");
+        if (state.account() == null) throw new ShopException(Kind.LOG_IN_NEEDED, "no account is logged in");
         return state;
     }
 
-    private static List<String> codes(JsonObject body) throws ShopException {
+    private static List<String> codes(JsonObject body) {
         List<String> codes = new ArrayList<>();
         Object list = body.members().get("recovery_codes");
         if (list instanceof List) for (Object code : (List<?>) list) codes.add(String.valueOf(code));
@@ -323,8 +259,8 @@ public final class Shop implements Closeable {
      */
     public Access access(String entitlement) throws ShopException {
         State state = store.state();
-        long now = state.now(clock.now());
-        Access access = access(entitlement, state, store.outbox(), now);
+        long now = state.now(clock.getAsLong());
+        Access access = access(entitlement, state, grant(state), store.outbox(), now);
         boolean hasEnded = !access.isGranted() && access.getDenial() != Access.Denial.LOG_IN_NEEDED;
         if (state.passed(now, hasEnded)) store.update(stored -> stored.passed(now, hasEnded));
         return access;
@@ -333,64 +269,58 @@ public final class Shop implements Closeable {
     /** Returns the access to every entitlement of the server's catalogue; empty if it is not known. */
     public Map<String, Access> getAllAccess() throws ShopException {
         State state = store.state();
-        return allAccess(state, state.now(clock.now()));
+        return allAccess(state, state.now(clock.getAsLong()));
     }
 
     Map<String, Access> allAccess(State state, long now) throws ShopException {
         Map<String, Access> all = new TreeMap<>();
-        if (state.snapshot == null) return all;
+        if (state.snapshot() == null) return all;
         Outbox outbox = store.outbox();
-        for (String name : state.snapshot.members().keySet()) all.put(name, access(name, state, outbox, now));
+        Grant grant = grant(state);
+        for (String name : state.snapshot().members().keySet()) all.put(name, access(name, state, grant, outbox, now));
         return all;
     }
 
-    private Access access(String entitlement, State state, Outbox outbox, long now) throws ShopException {
-        if (state.account == null) return Access.denied(Access.Denial.LOG_IN_NEEDED, null);
-        if (state.snapshot == null) return Access.denied(Access.Denial.RESTORE_NEEDED, null);
-        try {
-            JsonObject answer = state.snapshot.optionalObject(entitlement);
-            if (answer == null) {
-                throw new ShopException(Kind.CATALOG, "the server's catalogue has no entitlement " + entitlement);
-            }
-            if (!answer.flag("granted")) {
-                String reason = answer.optionalText("reason");
-                return Access.denied(Access.Denial.of(reason), answer.optionalTime("date"));
-            }
-            Instant until = answer.optionalTime("until");
-            Long units = answer.optionalNumber("units");
-            if (trust.isSigned()) {
-                Grant grant = grant(state);
-                Grant.Entry entry = grant == null || !grant.isCurrent(now) ? null : grant.entries.get(entitlement);
-                if (entry == null || (entry.units == null) != (units == null)) {
-                    return Access.denied(Access.Denial.RESTORE_NEEDED, null);
-                }
-                if (units != null) units = Math.min(units, entry.units);
-                if (until == null || entry.until != null && entry.until.isBefore(until)) until = entry.until;
-            }
-            if (until != null && now >= until.toEpochMilli()) return Access.denied(Access.Denial.EXPIRED, until);
-            if (units == null) return Access.granted(until, null);
-            long left = units - outbox.spends(state.account, entitlement);
-            return left > 0 ? Access.granted(until, left) : Access.denied(Access.Denial.USED_UP, null);
-        } catch (Json.FormatException error) {
-            throw new ShopException(Kind.DAMAGED, "the stored answer of the server: " + error.getMessage(), error);
+    private Access access(String entitlement, State state, Grant grant, Outbox outbox, long now)
+        throws ShopException {
+        if (state.account() == null) return Access.denied(Access.Denial.LOG_IN_NEEDED, null);
+        if (state.snapshot() == null) return Access.denied(Access.Denial.RESTORE_NEEDED, null);
+        JsonObject answer = state.snapshot().optionalObject(entitlement);
+        if (answer == null) {
+            throw new ShopException(Kind.CATALOG, "the server's catalogue has no entitlement " + entitlement);
         }
+        if (!answer.flag("granted")) {
+            String reason = answer.optionalText("reason");
+            return Access.denied(Access.Denial.of(reason), answer.optionalTime("date"));
+        }
+        Instant until = answer.optionalTime("until");
+        Long units = answer.optionalNumber("units");
+        if (trust.isSigned()) {
+            boolean isCurrent = grant != null && grant.isCurrent(now);
+            JsonObject entry = isCurrent ? grant.entitlements.optionalObject(entitlement) : null;
+            if (entry == null || (entry.optionalNumber("units") == null) != (units == null)) {
+                return Access.denied(Access.Denial.RESTORE_NEEDED, null);
+            }
+            if (units != null) units = Math.min(units, entry.number("units"));
+            Instant end = entry.optionalTime("until");
+            if (until == null || end != null && end.isBefore(until)) until = end;
+        }
+        if (until != null && now >= until.toEpochMilli()) return Access.denied(Access.Denial.EXPIRED, until);
+        if (units == null) return Access.granted(until, null);
+        long left = units - outbox.spends(state.account(), entitlement);
+        return left > 0 ? Access.granted(until, left) : Access.denied(Access.Denial.USED_UP, null);
     }
 
     /** The stored grant; null for none, and for one that is not for this account, device and environment. */
-    private synchronized Grant grant(State state) {
-        String text = state.grant == null ? null : state.generation + " " + state.grant;
-        if (text == null || text.equals(verifiedText)) return text == null ? null : verified;
+    private Grant grant(State state) throws ShopException {
+        if (!trust.isSigned() || state.account() == null || state.grant() == null) return null;
         try {
-            verified = verified(state.grant, state);
-        } catch (Grant.RefusedException refused) {
-            verified = null;
-        }
-        verifiedText = text;
-        return verified;
+            return verified(state.grant(), state);
+        } catch (ShopException refused) { return null; }
     }
 
-    private Grant verified(String grant, State state) throws Grant.RefusedException {
-        return Grant.verified(grant, trust, state.account, state.device, environment);
+    private Grant verified(String grant, State state) throws ShopException {
+        return Grant.verified(grant, trust, state.account(), state.device(), environment);
     }
 
     // Purchases.
@@ -408,11 +338,12 @@ public final class Shop implements Closeable {
      */
     public boolean report(Item item) throws ShopException {
         boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
-        return enqueue(item, needsDate, (session, result) -> {
-            if (result == null) return false;
-            attempt(() -> fetch(session));
-            return true;
-        });
+        State session = store.state();
+        JsonObject result = enqueue(session, item, needsDate);
+        if (result == null) return false;
+        if (problem(result) != null) throw error(problem(result));
+        attempt(() -> fetch(session));
+        return true;
     }
 
     /**
@@ -424,17 +355,16 @@ public final class Shop implements Closeable {
      * @param id a name that the app chooses for each use; a repetition with the same id spends nothing more
      */
     public Use use(String entitlement, String id) throws ShopException {
+        State session = store.state();
         Access access = access(entitlement);
-        if (access.getDenial() == Access.Denial.LOG_IN_NEEDED) return new Use(access, 0);
-        if (access.isGranted() && access.getUnits() == null) return new Use(access, 0);
         Item item = Item.spend(entitlement, id);
+        boolean needsUnit = !access.isGranted() || access.getUnits() != null;
+        if (session.account() == null || !needsUnit) return new Use(access, 0);
         if (access.isGranted()) {
-            return enqueue(item, false, (session, result) -> {
-                if (result != null) return used(session, entitlement, result);
-                return new Use(Access.granted(null, access.getUnits() - 1), 1);
-            });
+            JsonObject result = enqueue(session, item, false);
+            if (result != null) return used(session, entitlement, result);
+            return new Use(Access.granted(null, access.getUnits() - 1), 1);
         }
-        State session = loggedIn();
         try {
             flush(session);
             return used(session, entitlement, post(session, Collections.singletonList(item.json()), false).get(0));
@@ -449,14 +379,10 @@ public final class Shop implements Closeable {
         attempt(() -> fetch(session));
         JsonObject problem = problem(result);
         if (problem == null) {
-            try {
-                Long remaining = result.optionalNumber("remaining");
-                boolean isNew = !result.has("facts") || !result.objects("facts").isEmpty();
-                Access now = remaining == null ? access(entitlement) : Access.granted(null, remaining);
-                return new Use(now, isNew ? 1 : 0);
-            } catch (Json.FormatException error) {
-                throw Server.malformed(error);
-            }
+            Long remaining = result.optionalNumber("remaining");
+            boolean isNew = !result.has("facts") || !result.objects("facts").isEmpty();
+            Access now = remaining == null ? access(entitlement) : Access.granted(null, remaining);
+            return new Use(now, isNew ? 1 : 0);
         }
         if (!"none-left".equals(problem.members().get("code"))) throw error(problem);
         Access now = access(entitlement);
@@ -464,9 +390,7 @@ public final class Shop implements Closeable {
     }
 
     /** The number of items that the server has not answered yet, for the account that is logged in, or for none. */
-    public int getWaitingCount() throws ShopException {
-        return store.outbox().waiting(store.state().account).size();
-    }
+    public int getWaitingCount() throws ShopException { return store.outbox().waiting(store.state().account()).size(); }
 
     /**
      * Sends what waits, and reads the account. For a page that the user pulls down, or an app without an observation.
@@ -499,7 +423,7 @@ public final class Shop implements Closeable {
         for (int start = 0; start < evidence.length; start += Outbox.BATCH_COUNT) {
             List<JsonObject> batch = new ArrayList<>();
             int end = Math.min(start + Outbox.BATCH_COUNT, evidence.length);
-            for (Item item : Arrays.copyOfRange(evidence, start, end)) batch.add(item.json());
+            for (int i = start; i < end; i++) batch.add(evidence[i].json());
             for (JsonObject result : post(session, batch, true)) {
                 if (problem(result) != null && refused == null) refused = error(problem(result));
             }
@@ -509,9 +433,7 @@ public final class Shop implements Closeable {
     }
 
     /** The last failure of sending or reading that no later success has settled; null for none. */
-    public ShopException getFailure() {
-        return failure;
-    }
+    public ShopException getFailure() { return failure; }
 
     void setFailure(ShopException error) {
         failure = error;
@@ -522,34 +444,24 @@ public final class Shop implements Closeable {
      * Follows the changes of the access, until the result is closed or the shop is. The shop then keeps a connection
      * to the server, and sends what waits when it is back. On Android observe only while the app shows something.
      */
-    public Closeable observe(ShopListener listener) {
-        return watcher.add(listener);
-    }
+    public Closeable observe(ShopListener listener) { return watcher.add(listener); }
 
     // Requests.
 
-    private interface Outcome<Result> {
-        /** Makes the result of a call; {@code answer} is null if the item waits. */
-        Result of(State session, JsonObject answer) throws ShopException;
-    }
-
-    /** Stores an item, sends what waits, and passes the server's answer to the item on. */
-    private <Result> Result enqueue(Item item, boolean needsDate, Outcome<Result> outcome) throws ShopException {
-        State session = store.state();
-        long id = store.locked("shop", () -> {
+    /** Stores an item, and sends what waits. Returns the server's answer to the item; null if it waits. */
+    private JsonObject enqueue(State session, Item item, boolean needsDate) throws ShopException {
+        long id = store.change(outbox -> {
             State state = store.state();
             Store.checkSame(session, state);
             // The clock of a device that has never reached the server proves nothing.
-            boolean isDated = needsDate && state.isClockKnown();
-            Outbox outbox = store.outbox();
+            boolean isDated = needsDate && state.offset() != null;
             long added = outbox.add(
-                state.account, item, isDated ? Instant.ofEpochMilli(state.now(clock.now())).toString() : null);
-            store.save(outbox);
+                state.account(), item, isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong())) : null);
             awaited.add(added);
             return added;
         });
         try {
-            if (session.account == null) return outcome.of(session, null);
+            if (session.account() == null) return null;
             Map<Long, JsonObject> results = Collections.emptyMap();
             ShopException failed = null;
             try {
@@ -558,19 +470,12 @@ public final class Shop implements Closeable {
                 if (error.getKind() == Kind.ACCOUNT_DELETED) throw error;
                 failed = error;
             }
-            JsonObject result = results.containsKey(id) ? results.get(id) : stored(id);
             setFailure(failed);
-            if (result == null) return outcome.of(session, null);
-            JsonObject problem = problem(result);
-            if (problem == null) return outcome.of(session, result);
-            store.locked("shop", () -> {
-                Outbox outbox = store.outbox();
-                outbox.remove(id);
-                store.save(outbox);
-                return null;
-            });
-            if ("none-left".equals(problem.members().get("code"))) return outcome.of(session, result);
-            throw error(problem);
+            JsonObject result = results.containsKey(id) ? results.get(id) : stored(id);
+            if (result != null && problem(result) != null) {
+                store.change(outbox -> outbox.entries.remove(outbox.entry(id)));
+            }
+            return result;
         } finally {
             awaited.remove(id);
             watcher.changed();
@@ -579,10 +484,8 @@ public final class Shop implements Closeable {
 
     /** The answer to an item that another caller or process has sent; null if the item waits. */
     private JsonObject stored(long id) throws ShopException {
-        for (Outbox.Entry entry : store.outbox().entries) {
-            if (entry.id == id) return entry.problem == null ? null : new JsonObject().put("problem", entry.problem);
-        }
-        return new JsonObject();
+        JsonObject entry = store.outbox().entry(id);
+        return entry == null ? new JsonObject() : entry.optionalObject("problem") == null ? null : entry;
     }
 
     /**
@@ -591,13 +494,13 @@ public final class Shop implements Closeable {
      */
     private Map<Long, JsonObject> flush(State session) throws ShopException {
         Map<Long, JsonObject> results = new TreeMap<>();
-        if (store.outbox().waiting(session.account).isEmpty()) return results;
+        if (store.outbox().waiting(session.account()).isEmpty()) return results;
         return store.locked("send", () -> {
             while (true) {
-                List<Outbox.Entry> batch = store.outbox().batch(session.account);
+                List<JsonObject> batch = store.outbox().batch(session.account());
                 if (batch.isEmpty()) return results;
                 List<JsonObject> items = new ArrayList<>();
-                for (Outbox.Entry entry : batch) items.add(entry.content());
+                for (JsonObject entry : batch) items.add(Outbox.content(entry));
                 List<JsonObject> answers = post(session, items, false);
                 ShopException unsolved = settle(batch, answers, results);
                 if (unsolved != null) throw unsolved;
@@ -606,106 +509,87 @@ public final class Shop implements Closeable {
     }
 
     /** Removes the items that are recorded. Returns the error of an item that must wait; null if none must. */
-    private ShopException settle(List<Outbox.Entry> batch, List<JsonObject> answers, Map<Long, JsonObject> results)
+    private ShopException settle(List<JsonObject> batch, List<JsonObject> answers, Map<Long, JsonObject> results)
         throws ShopException {
-        return store.locked("shop", () -> {
-            Outbox outbox = store.outbox();
+        return store.change(outbox -> {
             ShopException unsolved = null;
             for (int i = 0; i < batch.size(); i++) {
-                Outbox.Entry entry = batch.get(i);
+                long id = batch.get(i).number("id");
                 JsonObject problem = problem(answers.get(i));
                 Object code = problem == null ? null : problem.members().get("code");
                 if (SOLVABLE.contains(code)) {
                     if (unsolved == null) unsolved = error(problem);
-                } else if ("contradiction".equals(code) && entry.date != null) {
+                } else if ("contradiction".equals(code) && batch.get(i).optionalText("date") != null) {
                     // The server may know the purchase with a date that the app has not stated: send it without one.
-                    outbox.replace(new Outbox.Entry(entry.id, entry.account, entry.item, null, null));
+                    outbox.entry(id).put("date", null);
                 } else {
-                    results.put(entry.id, answers.get(i));
-                    if (problem == null) outbox.remove(entry.id);
-                    else outbox.replace(new Outbox.Entry(entry.id, entry.account, entry.item, entry.date, problem));
+                    results.put(id, answers.get(i));
+                    outbox.settle(id, problem);
                 }
             }
-            outbox.dropRejected(MAXIMUM_REJECTED);
-            store.save(outbox);
             return unsolved;
         });
     }
 
     /** Sends items, and returns their results in the same order. */
     private List<JsonObject> post(State session, List<JsonObject> items, boolean isRestore) throws ShopException {
-        JsonObject body = new JsonObject().put("evidence", items).put("account", Account.json(session.account));
+        JsonObject body = new JsonObject().put("evidence", items).put("account", session.account());
         if (isRestore) body.put("restore", true);
         Answer answer = server.send(session, "POST", "/v1/transactions", body);
         // The reason may be that the account was deleted, which this request reports.
         if (answer.status == 403) fetch(session);
-        try {
-            List<JsonObject> results = answer.success().objects("results");
-            if (results.size() != items.size()) {
-                throw new Json.FormatException(results.size() + " results for " + items.size() + " items");
-            }
-            return results;
-        } catch (Json.FormatException error) {
-            throw Server.malformed(error);
+        List<JsonObject> results = answer.success().objects("results");
+        if (results.size() != items.size()) {
+            throw new ShopException(Kind.NO_SERVER, results.size() + " results for " + items.size() + " items");
         }
+        return results;
     }
 
     /** Reads the account, and stores the answers if it is still logged in. */
     private void fetch(State session) throws ShopException {
-        Answer answer = server.send(session, "GET", "/v1/entitlements?environment=" + encoded(environment), null);
+        long number = fetches.incrementAndGet();
+        Answer answer = server.send(session, "GET", "/v1/entitlements?environment=" + environment, null);
         if (answer.status == 410) forget(session);
-        try {
-            JsonObject access = new JsonObject();
-            JsonObject all = answer.success().object("access");
-            for (String name : all.members().keySet()) {
-                // A later version of the server may add members that are not entitlements.
-                if (all.object(name).has("granted")) access.put(name, all.object(name));
-            }
-            String grant = trust.isSigned() ? fetchGrant(session) : null;
-            store.update(session, state -> {
-                state.snapshot = access;
-                if (grant != null) state.grant = grant;
-                return true;
-            });
-            watcher.changed();
-        } catch (Json.FormatException error) {
-            throw Server.malformed(error);
+        JsonObject access = new JsonObject();
+        JsonObject all = answer.success().object("access");
+        for (String name : all.members().keySet()) {
+            // A later version of the server may add members that are not entitlements.
+            if (all.object(name).has("granted")) access.put(name, all.object(name));
         }
+        String grant = trust.isSigned() ? fetchGrant(session) : null;
+        store.update(session, state -> {
+            // The answer to a later request may have arrived first.
+            if (number < lastFetch) return;
+            lastFetch = number;
+            state.json.put("snapshot", access).put("grant", grant);
+        });
+        watcher.changed();
     }
 
-    private String fetchGrant(State session) throws ShopException, Json.FormatException {
-        String path = "/v1/grants?device=" + session.device + "&environment=" + encoded(environment);
+    private String fetchGrant(State session) throws ShopException {
+        String path = "/v1/grants?device=" + session.device() + "&environment=" + environment;
         String text = server.send(session, "GET", path, null).success().text("grant");
-        try {
-            Grant grant = verified(text, session);
-            long now = store.state().now(clock.now());
-            if (grant.isCurrent(now)) return text;
-            throw new Grant.RefusedException("time", "the grant is not valid at " + Instant.ofEpochMilli(now));
-        } catch (Grant.RefusedException refused) {
-            throw new ShopException(Kind.OTHER, "the server's grant is refused: " + refused.getMessage(), refused);
-        }
+        Grant grant = verified(text, session);
+        long now = store.state().now(clock.getAsLong());
+        if (grant.isCurrent(now)) return text;
+        throw Grant.refused("time", "the grant is not valid at " + Instant.ofEpochMilli(now));
     }
 
     /** Removes the rejected items whose callers do not wait, and returns them. */
-    List<Outbox.Entry> takeRejected() throws ShopException {
-        List<Outbox.Entry> taken = new ArrayList<>();
+    List<JsonObject> takeRejected() throws ShopException {
+        List<JsonObject> taken = new ArrayList<>();
         if (store.outbox().rejected().isEmpty()) return taken;
-        return store.locked("shop", () -> {
-            Outbox outbox = store.outbox();
-            for (Outbox.Entry entry : outbox.rejected()) {
-                if (!awaited.contains(entry.id)) taken.add(outbox.remove(entry.id));
-            }
-            store.save(outbox);
-            return taken;
+        store.change(outbox -> {
+            for (JsonObject entry : outbox.rejected()) if (!awaited.contains(entry.number("id"))) taken.add(entry);
+            return outbox.entries.removeAll(taken);
         });
+        return taken;
     }
 
-    private static JsonObject problem(JsonObject result) throws ShopException {
-        try {
-            return result.optionalObject("problem");
-        } catch (Json.FormatException error) {
-            throw Server.malformed(error);
-        }
+    /** The problem of one item; null if it is recorded. */
+    private static JsonObject problem(JsonObject result) {
+        Object problem = result.members().get("problem");
+        return problem == null || problem instanceof JsonObject ? (JsonObject) problem : result;
     }
 
     /** The error for the problem of one item. */
@@ -730,16 +614,6 @@ public final class Shop implements Closeable {
         try {
             action.run();
             setFailure(null);
-        } catch (ShopException error) {
-            setFailure(error);
-        }
-    }
-
-    private static String encoded(String text) {
-        try {
-            return URLEncoder.encode(text, "UTF-8");
-        } catch (UnsupportedEncodingException impossible) {
-            throw new AssertionError(impossible);
-        }
+        } catch (ShopException error) { setFailure(error); }
     }
 }

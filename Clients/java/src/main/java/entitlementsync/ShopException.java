@@ -9,7 +9,8 @@ import java.util.Locale;
  */
 public final class ShopException extends Exception {
     private static final long serialVersionUID = 1;
-    private static final String APP_IS_WRONG = "The shop of this app does not work. Please look for an update of the app.";
+    private static final String APP_IS_WRONG =
+        "The shop of this app does not work. Please look for an update of the app.";
 
     /** The kinds of errors. New kinds may be added, so a {@code switch} needs a default case. */
     public enum Kind {
@@ -56,27 +57,16 @@ public final class ShopException extends Exception {
 
         private final String text;
 
-        Kind(String text) {
-            this.text = text;
-        }
+        Kind(String text) { this.text = text; }
 
         /** The name that all clients share, such as {@code wrongPassword}. */
-        public String getName() {
-            StringBuilder name = new StringBuilder();
-            for (String word : name().split("_")) {
-                String lower = word.toLowerCase(Locale.ROOT);
-                name.append(name.length() == 0 ? lower : word.charAt(0) + lower.substring(1));
-            }
-            return name.toString();
-        }
+        public String getName() { return camelCase(name()); }
     }
 
     private final Kind kind;
     private final String description;
 
-    ShopException(Kind kind, String description) {
-        this(kind, description, null);
-    }
+    ShopException(Kind kind, String description) { this(kind, description, null); }
 
     ShopException(Kind kind, String description, Throwable cause) {
         super(kind.getName() + ": " + description, cause);
@@ -85,17 +75,21 @@ public final class ShopException extends Exception {
     }
 
     /** The kind of the error. */
-    public Kind getKind() {
-        return kind;
-    }
+    public Kind getKind() { return kind; }
 
     /** The problem and the next step for the user, in English. An app in another language words it by the kind. */
-    public String getUserMessage() {
-        return String.format(kind.text, description);
-    }
+    public String getUserMessage() { return String.format(kind.text, description); }
 
     /** True if the same call may succeed later. */
     public boolean isTransient() {
         return kind == Kind.OFFLINE || kind == Kind.CANCELLED || kind == Kind.TOO_MANY_ATTEMPTS;
+    }
+
+    static String camelCase(String name) {
+        StringBuilder out = new StringBuilder();
+        for (String word : name.split("_")) {
+            out.append(word.charAt(0)).append(word.substring(1).toLowerCase(Locale.ROOT));
+        }
+        return Character.toLowerCase(out.charAt(0)) + out.substring(1);
     }
 }

@@ -5,6 +5,8 @@ import java.util.Objects;
 
 /**
  * The account, the session, the last answers of the server and the clock of a device. A mutable copy of what is stored.
+ *
+ * <p>The getters throw an error of the kind {@code DAMAGED} for a member of another type.
  */
 final class State {
     static final String NAME = "shop.json";
@@ -12,124 +14,56 @@ final class State {
     /** The longest round trip, in milliseconds, whose answer corrects the clock. */
     private static final long LONGEST_ROUND_TRIP = 120_000;
 
-    /** The name of this device in grants. */
-    String device;
+    final JsonObject json;
+
+    /** Decodes a stored state; null for the first one. */
+    State(byte[] bytes) throws ShopException {
+        json = stored(bytes, new JsonObject(Kind.DAMAGED).put("generation", 0L).put("mark", 0L));
+    }
+
+    /** Decodes a stored object of this version, or returns the first one with the format of this version. */
+    static JsonObject stored(byte[] bytes, JsonObject first) throws ShopException {
+        JsonObject json = bytes == null ? first.put("format", FORMAT) : Json.object(bytes, Kind.DAMAGED);
+        if (json.number("format") <= FORMAT) return json;
+        throw new ShopException(Kind.NEWER_VERSION, "the stored data has the format " + json.number("format"));
+    }
+
+    /** The name of this device in grants; null before the first shop is open. */
+    String device() throws ShopException { return json.optionalText("device"); }
+
     /** Changes with each log-in and log-out, so that no answer is stored for another account. */
-    long generation;
-    /** The account that is logged in; null for none. */
-    Account account;
-    /** The tokens of the session; null if none is logged in, or if the server has ended the session. */
-    Tokens tokens;
-    /** The last answer of {@code /v1/entitlements}; null for none. */
-    JsonObject snapshot;
+    long generation() throws ShopException { return json.number("generation"); }
+
+    /** The {@code name} and {@code incarnation} of the account that is logged in; null for none. */
+    JsonObject account() throws ShopException { return json.optionalObject("account"); }
+
+    /**
+     * The tokens {@code access} and {@code refresh} of the session, and their {@code number}: two access tokens of the
+     * same second are equal. Null if no account is logged in, or if the server has ended the session.
+     */
+    JsonObject tokens() throws ShopException { return json.optionalObject("tokens"); }
+
+    /** The access of the last answer of {@code /v1/entitlements}; null for none. */
+    JsonObject snapshot() throws ShopException { return json.optionalObject("snapshot"); }
+
     /** The last grant; null for none. */
-    String grant;
-    /** The server's time minus the device's at the last contact, in milliseconds; null before the first. */
-    private Long offset;
-    /** The latest time since the last contact that has decided something. */
-    private long mark;
-
-    /** An account. One that was deleted and created again has another incarnation. */
-    static final class Account {
-        final String name, incarnation;
-
-        Account(String name, String incarnation) {
-            this.name = name;
-            this.incarnation = incarnation;
-        }
-
-        static Account of(JsonObject json) throws Json.FormatException {
-            return json == null ? null : new Account(json.text("name"), json.text("incarnation"));
-        }
-
-        static JsonObject json(Account account) {
-            if (account == null) return null;
-            return new JsonObject().put("name", account.name).put("incarnation", account.incarnation);
-        }
-
-        @Override
-        public boolean equals(Object other) {
-            if (!(other instanceof Account)) return false;
-            return name.equals(((Account) other).name) && incarnation.equals(((Account) other).incarnation);
-        }
-
-        @Override
-        public int hashCode() {
-            return Objects.hash(name, incarnation);
-        }
-    }
-
-    /** The tokens of a session. Two access tokens of the same second are equal, so refreshes are counted. */
-    static final class Tokens {
-        final String access, refresh;
-        final long number;
-
-        Tokens(String access, String refresh, long number) {
-            this.access = access;
-            this.refresh = refresh;
-            this.number = number;
-        }
-    }
-
-    static State decoded(byte[] bytes) throws ShopException {
-        State state = new State();
-        if (bytes == null) return state;
-        try {
-            JsonObject json = Json.object(bytes);
-            checkFormat(json);
-            state.device = json.optionalText("device");
-            state.generation = json.number("generation");
-            state.account = Account.of(json.optionalObject("account"));
-            JsonObject tokens = json.optionalObject("tokens");
-            if (tokens != null) {
-                state.tokens = new Tokens(tokens.text("access"), tokens.text("refresh"), tokens.number("number"));
-            }
-            state.snapshot = json.optionalObject("snapshot");
-            state.grant = json.optionalText("grant");
-            state.offset = json.optionalNumber("offset");
-            state.mark = json.number("mark");
-            return state;
-        } catch (Json.FormatException error) {
-            throw new ShopException(Kind.DAMAGED, NAME + ": " + error.getMessage(), error);
-        }
-    }
-
-    static void checkFormat(JsonObject json) throws ShopException, Json.FormatException {
-        if (json.number("format") > FORMAT) {
-            throw new ShopException(Kind.NEWER_VERSION, "the stored data has the format " + json.number("format"));
-        }
-    }
-
-    byte[] encoded() {
-        JsonObject json = new JsonObject().put("format", FORMAT).put("device", device).put("generation", generation);
-        json.put("account", Account.json(account));
-        if (tokens != null) {
-            json.put("tokens", new JsonObject().put("access", tokens.access).put("refresh", tokens.refresh)
-                .put("number", tokens.number));
-        }
-        json.put("snapshot", snapshot).put("grant", grant).put("offset", offset).put("mark", mark);
-        return Json.bytes(json);
-    }
+    String grant() throws ShopException { return json.optionalText("grant"); }
 
     /** Logs an account in, or out if it is null. What the server has answered about another account is dropped. */
-    void enter(Account next, Tokens session) {
-        if (!Objects.equals(next, account)) {
-            snapshot = null;
-            grant = null;
-        }
-        generation++;
-        account = next;
-        tokens = session;
+    void enter(JsonObject account, JsonObject tokens) throws ShopException {
+        if (!Objects.equals(account, account())) json.put("snapshot", null).put("grant", null);
+        json.put("generation", generation() + 1).put("account", account).put("tokens", tokens);
     }
 
-    /** True after the server has reported its time. */
-    boolean isClockKnown() {
-        return offset != null;
-    }
+    /** The server's time minus the device's at the last contact, in milliseconds; null before the first. */
+    Long offset() throws ShopException { return json.optionalNumber("offset"); }
+
+    /** The latest time since the last contact that has decided something. */
+    private long mark() throws ShopException { return json.number("mark"); }
 
     /** The time when the device's clock shows {@code wall}. It never goes back, except by an answer of the server. */
-    long now(long wall) {
-        return offset == null ? wall : Math.max(wall + offset, mark);
+    long now(long wall) throws ShopException {
+        return offset() == null ? wall : Math.max(wall + offset(), mark());
     }
 
     /**
@@ -138,21 +72,21 @@ final class State {
      *
      * @return true if the correction is worth storing
      */
-    boolean correctClock(long serverTime, long sent, long received) {
-        if (received < sent || received - sent > LONGEST_ROUND_TRIP) return false;
-        long before = now(received);
-        boolean isAhead = offset != null && before > serverTime && before - serverTime <= received - sent;
-        long corrected = isAhead ? before : serverTime;
-        boolean isNews = offset == null || Math.abs(before - serverTime) > 1_000 + received - sent;
-        offset = corrected - received;
-        mark = corrected;
+    boolean correctClock(long serverTime, long sent, long received) throws ShopException {
+        long trip = received - sent;
+        if (trip < 0 || trip > LONGEST_ROUND_TRIP) return false;
+        long ahead = now(received) - serverTime;
+        boolean isNews = offset() == null || Math.abs(ahead) > 1_000 + trip;
+        // The server may have read its clock at the start of the round trip.
+        long time = offset() != null && ahead > 0 && ahead <= trip ? serverTime + ahead : serverTime;
+        json.put("offset", time - received).put("mark", time);
         return isNews;
     }
 
     /** Remembers a time that has decided something. Returns true if that is worth storing. */
-    boolean passed(long now, boolean hasEnded) {
-        if (offset == null || now <= mark || !hasEnded && now - mark < 60_000) return false;
-        mark = now;
+    boolean passed(long now, boolean hasEnded) throws ShopException {
+        if (offset() == null || now <= mark() || !hasEnded && now - mark() < 60_000) return false;
+        json.put("mark", now);
         return true;
     }
 }

@@ -3,6 +3,8 @@ package entitlementsync;
 import entitlementsync.ShopException.Kind;
 import java.io.Closeable;
 import java.io.IOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileLockInterruptionException;
 import java.security.SecureRandom;
 import java.util.Arrays;
 
@@ -12,33 +14,33 @@ final class Store {
 
     private final ShopStorage storage;
 
-    Store(ShopStorage storage) {
-        this.storage = storage;
-    }
+    Store(ShopStorage storage) { this.storage = storage; }
 
     /** An action with its result. */
     interface Action<Result> {
         Result run() throws ShopException;
     }
 
-    /** A change of the state; false if there is nothing to store. */
+    /** A change of the state. */
     interface Change {
-        boolean apply(State state) throws ShopException;
+        void apply(State state) throws ShopException;
     }
 
-    State state() throws ShopException {
-        return State.decoded(read(State.NAME));
+    /** A change of the outbox, with its result. */
+    interface OutboxChange<Result> {
+        Result apply(Outbox outbox) throws ShopException;
     }
 
-    Outbox outbox() throws ShopException {
-        return Outbox.decoded(read(Outbox.NAME));
-    }
+    State state() throws ShopException { return new State(read(State.NAME)); }
+
+    Outbox outbox() throws ShopException { return new Outbox(read(Outbox.NAME)); }
 
     /** Reads the state, changes it and stores it, while nobody else does. Returns the new state. */
     State update(Change change) throws ShopException {
         return locked("shop", () -> {
             State state = state();
-            if (change.apply(state)) write(State.NAME, state.encoded());
+            change.apply(state);
+            write(State.NAME, Json.bytes(state.json));
             return state;
         });
     }
@@ -51,38 +53,35 @@ final class Store {
     State update(State session, Change change) throws ShopException {
         return update(state -> {
             checkSame(session, state);
-            return change.apply(state);
+            change.apply(state);
         });
     }
 
     static void checkSame(State session, State now) throws ShopException {
-        if (now.generation != session.generation) {
+        if (now.generation() != session.generation()) {
             throw new ShopException(Kind.CANCELLED, "the account has changed meanwhile");
         }
     }
 
-    /** Stores an outbox that was read under the lock {@code shop}. */
-    void save(Outbox outbox) throws ShopException {
-        write(Outbox.NAME, outbox.encoded());
+    /** Reads the outbox, changes it and stores it, while nobody else does. */
+    <Result> Result change(OutboxChange<Result> change) throws ShopException {
+        return locked("shop", () -> {
+            Outbox outbox = outbox();
+            Result result = change.apply(outbox);
+            save(outbox);
+            return result;
+        });
     }
 
+    /** Stores an outbox that was read under the lock {@code shop}. */
+    void save(Outbox outbox) throws ShopException { write(Outbox.NAME, outbox.encoded()); }
+
     /** Runs an action under a lock. The locks are taken in the order {@code send}, {@code session}, {@code shop}. */
+    @SuppressWarnings("try")
     <Result> Result locked(String name, Action<Result> action) throws ShopException {
-        Closeable lock;
-        try {
-            lock = storage.lock(name);
-        } catch (IOException error) {
-            throw failure(error);
-        }
-        try {
+        try (Closeable lock = storage.lock(name)) {
             return action.run();
-        } finally {
-            try {
-                lock.close();
-            } catch (IOException error) {
-                throw failure(error);
-            }
-        }
+        } catch (IOException error) { throw failure(error); }
     }
 
     /** A random name of 128 bits. */
@@ -101,21 +100,20 @@ final class Store {
     private byte[] read(String name) throws ShopException {
         try {
             return storage.read(name);
-        } catch (IOException error) {
-            throw failure(error);
-        }
+        } catch (IOException error) { throw failure(error); }
     }
 
     private void write(String name, byte[] value) throws ShopException {
         try {
             if (!Arrays.equals(storage.read(name), value)) storage.write(name, value);
-        } catch (IOException error) {
-            throw failure(error);
-        }
+        } catch (IOException error) { throw failure(error); }
     }
 
     /** Java has no type for a full disk, so the text of the operating system decides. */
     private static ShopException failure(IOException error) {
+        if (error instanceof ClosedByInterruptException || error instanceof FileLockInterruptionException) {
+            return new ShopException(Kind.CANCELLED, "the thread was interrupted", error);
+        }
         String text = String.valueOf(error.getMessage());
         boolean isFull = text.contains("No space left") || text.contains("ENOSPC") || text.contains("quota exceeded");
         return new ShopException(isFull ? Kind.FULL : Kind.STORAGE, "the storage of this device: " + error, error);

@@ -18,9 +18,7 @@ public final class Trust {
      * The last answer of the server, as it is stored on this device. Right for apps that trust their users' devices.
      * The server needs no root key.
      */
-    public static Trust server() {
-        return new Trust(null, null);
-    }
+    public static Trust server() { return new Trust(null, null); }
 
     /**
      * The last grant that the server has signed for this device. Access ends at the end of the purchase or of the
@@ -29,25 +27,21 @@ public final class Trust {
      * @param roots the public keys that {@code syncd keys root} prints; two, to be able to replace one
      * @throws IllegalArgumentException if there is no key, or if one is malformed
      */
-    public static Trust signedBy(String... roots) {
-        return signedBy(SignatureVerifier.PLATFORM, roots);
-    }
+    public static Trust signedBy(String... roots) { return signedBy(SignatureVerifier.PLATFORM, roots); }
 
     /** The same with another verifier, for systems without Ed25519. */
     public static Trust signedBy(SignatureVerifier verifier, String... roots) {
         return new Trust(Grant.roots(roots), verifier);
     }
 
-    boolean isSigned() {
-        return roots != null;
-    }
+    boolean isSigned() { return roots != null; }
 
     /** An exception of the verifier refuses the grant, also if the platform lacks the algorithm. */
-    boolean isValid(byte[] signature, byte[] message, byte[] key) throws Grant.RefusedException {
+    boolean isValid(byte[] signature, byte[] message, byte[] key) throws ShopException {
         try {
             return key.length == 32 && signature.length == 64 && verifier.isValid(signature, message, key);
         } catch (GeneralSecurityException error) {
-            throw new Grant.RefusedException("signature", "the signature cannot be checked: " + error);
+            throw Grant.refused("signature", "the signature cannot be checked: " + error);
         }
     }
 }

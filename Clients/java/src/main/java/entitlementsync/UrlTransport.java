@@ -1,9 +1,6 @@
 package entitlementsync;
 
-import java.io.ByteArrayInputStream;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
+import java.io.*;
 import java.net.HttpURLConnection;
 import java.net.URL;
 import java.util.Map;
@@ -14,48 +11,32 @@ public final class UrlTransport implements ShopTransport {
     /** The server sends a heartbeat in event streams every 15 seconds. */
     private static final int READ_TIMEOUT = 60_000;
 
-    @Override
-    public Response send(String method, String url, Map<String, String> headers, byte[] body) throws IOException {
+    @Override public Response send(String method, String url, Map<String, String> headers, byte[] body)
+        throws IOException {
         HttpURLConnection connection = (HttpURLConnection) new URL(url).openConnection();
         connection.setRequestMethod(method);
         connection.setInstanceFollowRedirects(false);
         connection.setUseCaches(false);
         connection.setConnectTimeout(CONNECT_TIMEOUT);
         connection.setReadTimeout(READ_TIMEOUT);
-        for (Map.Entry<String, String> header : headers.entrySet()) {
-            connection.setRequestProperty(header.getKey(), header.getValue());
-        }
+        headers.forEach(connection::setRequestProperty);
         if (body != null) {
             connection.setDoOutput(true);
             // Without a streaming mode: in one, the platform throws instead of returning a 401.
-            try (OutputStream out = connection.getOutputStream()) {
-                out.write(body);
-            }
+            try (OutputStream out = connection.getOutputStream()) { out.write(body); }
         }
         int status = connection.getResponseCode();
         if (status < 100) throw new IOException("the answer is not HTTP");
         InputStream content = status < 400 ? connection.getInputStream() : connection.getErrorStream();
         InputStream stream = content == null ? new ByteArrayInputStream(new byte[0]) : content;
         return new Response() {
-            @Override
-            public int status() {
-                return status;
-            }
+            @Override public int status() { return status; }
 
-            @Override
-            public String header(String name) {
-                return connection.getHeaderField(name);
-            }
+            @Override public String header(String name) { return connection.getHeaderField(name); }
 
-            @Override
-            public InputStream body() {
-                return stream;
-            }
+            @Override public InputStream body() { return stream; }
 
-            @Override
-            public void close() throws IOException {
-                stream.close();
-            }
+            @Override public void close() throws IOException { stream.close(); }
         };
     }
 }

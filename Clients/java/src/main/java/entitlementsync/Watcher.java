@@ -1,48 +1,36 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
-import java.io.BufferedReader;
-import java.io.Closeable;
-import java.io.IOException;
-import java.io.InputStreamReader;
+import java.io.*;
 import java.nio.charset.StandardCharsets;
-import java.util.Collections;
-import java.util.List;
-import java.util.Map;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.TimeUnit;
+import java.util.*;
+import java.util.concurrent.*;
 
 /**
  * Calls the listeners of a shop. While there are listeners it follows the server's stream of changes, and wakes when
  * access ends.
  */
 final class Watcher {
+    private static final long SHORTEST_PAUSE = 1_000;
     private static final long LONGEST_PAUSE = 60_000;
 
     private final Shop shop;
     private final List<ShopListener> listeners = new CopyOnWriteArrayList<>();
     /** The thread that calls the listeners; null without listeners. */
     private ScheduledExecutorService executor;
-    private Future<?> wake, refresh;
-    /** Ends the threads of earlier accounts. */
-    private long followed = -1;
-    private volatile boolean isActive;
+    private Future<?> wake;
     /** What the listeners know. Only the executor's thread uses it. */
     private Map<String, Access> last;
     private ShopException lastFailure;
 
-    Watcher(Shop shop) {
-        this.shop = shop;
-    }
+    Watcher(Shop shop) { this.shop = shop; }
 
     synchronized Closeable add(ShopListener listener) {
         listeners.add(listener);
         if (executor == null) {
-            isActive = true;
-            executor = Executors.newSingleThreadScheduledExecutor(work -> daemon(work, "entitlementsync-listeners"));
+            ScheduledExecutorService started = Executors.newSingleThreadScheduledExecutor(Watcher::daemon);
+            executor = started;
+            daemon(() -> follow(started)).start();
         }
         // The new listener gets the present access, and so do the others.
         executor.execute(() -> last = null);
@@ -57,31 +45,35 @@ final class Watcher {
 
     synchronized void stop() {
         listeners.clear();
-        isActive = false;
-        followed = -1;
         if (executor != null) executor.shutdownNow();
         executor = null;
-        notifyAll();
     }
 
     /** Called after each change of the state, the outbox or the failure. */
     synchronized void changed() {
-        if (executor == null) return;
-        executor.execute(this::notifyListeners);
+        if (executor != null) executor.execute(this::run);
+    }
+
+    /** The executor would swallow an exception of a listener. */
+    private void run() {
+        try {
+            notifyListeners();
+        } catch (RuntimeException error) {
+            Thread thread = Thread.currentThread();
+            thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+        }
     }
 
     private void notifyListeners() {
         try {
             State state = shop.store.state();
-            follow(state);
-            long now = state.now(shop.clock.now());
+            long now = state.now(shop.clock.getAsLong());
             Map<String, Access> access = shop.allAccess(state, now);
-            if (!access.equals(last)) {
-                last = access;
-                for (ShopListener listener : listeners) listener.onChange(access);
-            }
-            for (Outbox.Entry entry : shop.takeRejected()) {
-                for (ShopListener listener : listeners) listener.onRejected(entry.item, Shop.error(entry.problem));
+            if (!access.equals(last)) for (ShopListener listener : listeners) listener.onChange(access);
+            last = access;
+            for (JsonObject entry : shop.takeRejected()) {
+                Item item = new Item(entry.object("item"));
+                for (ShopListener listener : listeners) listener.onRejected(item, Shop.error(entry.object("problem")));
             }
             wake(access, now);
         } catch (ShopException error) {
@@ -89,7 +81,7 @@ final class Watcher {
             shop.failure = error;
             wake(Collections.emptyMap(), 0);
         }
-        ShopException failure = shop.getFailure();
+        ShopException failure = shop.failure;
         if (failure != null && failure != lastFailure) {
             for (ShopListener listener : listeners) listener.onFailure(failure);
         }
@@ -100,78 +92,55 @@ final class Watcher {
     private synchronized void wake(Map<String, Access> access, long now) {
         long pause = LONGEST_PAUSE;
         for (Access each : access.values()) {
-            if (each.isGranted() && each.getUntil() != null) {
-                pause = Math.min(pause, each.getUntil().toEpochMilli() - now);
-            }
+            boolean ends = each.isGranted() && each.getUntil() != null;
+            if (ends) pause = Math.min(pause, each.getUntil().toEpochMilli() - now);
         }
         if (wake != null) wake.cancel(false);
-        if (executor != null) wake = executor.schedule(this::notifyListeners, Math.max(pause, 1), TimeUnit.MILLISECONDS);
+        if (executor != null) wake = executor.schedule(this::run, Math.max(pause, 1), TimeUnit.MILLISECONDS);
     }
 
-    /** Follows the changes of the account of {@code state}, unless a thread does already. */
-    private synchronized void follow(State state) {
-        if (!isActive || followed == state.generation) return;
-        followed = state.generation;
-        notifyAll();
-        if (state.account != null) daemon(() -> run(state), "entitlementsync-changes").start();
-    }
-
-    private static Thread daemon(Runnable work, String name) {
-        Thread thread = new Thread(work, name);
+    private static Thread daemon(Runnable work) {
+        Thread thread = new Thread(work, "entitlementsync");
         thread.setDaemon(true);
         return thread;
     }
 
-    private synchronized boolean isFollowing(State session) {
-        return isActive && followed == session.generation;
-    }
-
-    private void run(State session) {
-        long pause = 1_000;
-        while (isFollowing(session)) {
+    /** Keeps the account that is logged in current, until the executor is shut down. */
+    private void follow(ExecutorService executor) {
+        long pause = 0;
+        while (!isOver(executor, pause)) {
             try {
-                shop.refresh();
-                pause = 1_000;
-                read(session);
+                State session = shop.store.state();
+                if (session.tokens() != null) read(session, executor);
+                pause = SHORTEST_PAUSE;
             } catch (ShopException error) {
                 if (error.getKind() != Kind.CANCELLED) shop.setFailure(error);
+                pause = Math.max(SHORTEST_PAUSE, Math.min(pause * 2, LONGEST_PAUSE));
             }
-            pause(session, pause);
-            pause = Math.min(pause * 2, LONGEST_PAUSE);
         }
     }
 
-    private synchronized void pause(State session, long milliseconds) {
+    private static boolean isOver(ExecutorService executor, long pause) {
         try {
-            if (isFollowing(session)) wait(milliseconds);
-        } catch (InterruptedException stopped) {
-            Thread.currentThread().interrupt();
-        }
+            return executor.awaitTermination(pause, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException stopped) { return true; }
     }
 
-    /** Reads the stream until it ends, which the server's heartbeats prevent. */
-    private void read(State session) throws ShopException {
+    /** Refreshes at each change, until the stream or the session ends. The server's heartbeats come more often. */
+    private void read(State session, ExecutorService executor) throws ShopException {
         try (ShopTransport.Response stream = shop.server.stream(session, "/v1/changes");
-            BufferedReader lines =
-                new BufferedReader(new InputStreamReader(stream.body(), StandardCharsets.UTF_8))) {
-            for (String line = lines.readLine(); line != null && isFollowing(session); line = lines.readLine()) {
-                if (line.equals("event: change")) scheduleRefresh();
+            BufferedReader lines = new BufferedReader(new InputStreamReader(stream.body(), StandardCharsets.UTF_8))) {
+            shop.refresh();
+            boolean hasChanged = false;
+            for (String line = lines.readLine(); line != null && !executor.isShutdown(); line = lines.readLine()) {
+                Store.checkSame(session, shop.store.state());
                 if (line.equals("event: expired")) return;
-            }
-        } catch (IOException error) {
-            throw Server.unreachable(error);
-        }
-    }
-
-    /** Refreshes once for all changes within a second. */
-    private synchronized void scheduleRefresh() {
-        if (executor == null || refresh != null && !refresh.isDone()) return;
-        refresh = executor.schedule(() -> {
-            try {
+                hasChanged |= line.equals("event: change");
+                // One refresh for all changes that have arrived.
+                if (!hasChanged || lines.ready()) continue;
                 shop.refresh();
-            } catch (ShopException error) {
-                shop.setFailure(error);
+                hasChanged = false;
             }
-        }, 1, TimeUnit.SECONDS);
+        } catch (IOException error) { throw Server.unreachable(error); }
     }
 }

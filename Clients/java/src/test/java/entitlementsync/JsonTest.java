@@ -4,14 +4,15 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertThrows;
 
+import entitlementsync.ShopException.Kind;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collections;
 import org.junit.Test;
 
 public class JsonTest {
-    private static JsonObject read(String text) throws Json.FormatException {
-        return Json.object(text.getBytes(StandardCharsets.UTF_8));
+    private static JsonObject read(String text) throws ShopException {
+        return Json.object(text.getBytes(StandardCharsets.UTF_8), Kind.DAMAGED);
     }
 
     @Test
@@ -41,21 +42,21 @@ public class JsonTest {
             "{\"a\":tru}", "{\"a\":\"}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\u+123\"}",
             "{\"a\":\"\\ud83e\"}", "{\"a\":\"\\udd89\\ud83e\"}", "{\"a\":1}\u0000", "\ufeff{}", "{\"a\":1/**/}",
         };
-        for (String text : malformed) assertThrows(text, Json.FormatException.class, () -> read(text));
+        for (String text : malformed) assertThrows(text, ShopException.class, () -> read(text));
     }
 
     @Test
     public void refusesRepeatedMembersAlsoIfOneIsEscaped() {
-        assertThrows(Json.FormatException.class, () -> read("{\"a\":1,\"a\":1}"));
-        assertThrows(Json.FormatException.class, () -> read("{\"a\":1,\"\\u0061\":1}"));
-        assertThrows(Json.FormatException.class, () -> read("{\"b\":[{\"a\":null,\"a\":null}]}"));
+        assertThrows(ShopException.class, () -> read("{\"a\":1,\"a\":1}"));
+        assertThrows(ShopException.class, () -> read("{\"a\":1,\"\\u0061\":1}"));
+        assertThrows(ShopException.class, () -> read("{\"b\":[{\"a\":null,\"a\":null}]}"));
     }
 
     @Test
     public void refusesBytesThatAreNotUTF8() {
         byte[] text = "{\"a\":\"xy\"}".getBytes(StandardCharsets.UTF_8);
         text[6] = (byte) 0xc3;
-        assertThrows(Json.FormatException.class, () -> Json.object(text));
+        assertThrows(ShopException.class, () -> Json.object(text, Kind.DAMAGED));
     }
 
     @Test
@@ -63,20 +64,20 @@ public class JsonTest {
         String open = String.join("", Collections.nCopies(63, "["));
         String close = String.join("", Collections.nCopies(63, "]"));
         read("{\"a\":" + open + close + "}");
-        assertThrows(Json.FormatException.class, () -> read("{\"a\":[[" + open + close + "]]}"));
+        assertThrows(ShopException.class, () -> read("{\"a\":[[" + open + close + "]]}"));
         String endless = "{\"a\":" + String.join("", Collections.nCopies(100_000, "["));
-        assertThrows(Json.FormatException.class, () -> read(endless));
+        assertThrows(ShopException.class, () -> read(endless));
     }
 
     @Test
     public void refusesMembersOfAnotherType() throws Exception {
         JsonObject object = read("{\"text\":\"a\",\"number\":1.5,\"none\":null,\"list\":[1]}");
-        assertThrows(Json.FormatException.class, () -> object.number("text"));
-        assertThrows(Json.FormatException.class, () -> object.number("number"));
-        assertThrows(Json.FormatException.class, () -> object.text("none"));
-        assertThrows(Json.FormatException.class, () -> object.text("absent"));
-        assertThrows(Json.FormatException.class, () -> object.objects("list"));
-        assertThrows(Json.FormatException.class, () -> object.optionalTime("text"));
+        assertThrows(ShopException.class, () -> object.number("text"));
+        assertThrows(ShopException.class, () -> object.number("number"));
+        assertThrows(ShopException.class, () -> object.text("none"));
+        assertThrows(ShopException.class, () -> object.text("absent"));
+        assertThrows(ShopException.class, () -> object.objects("list"));
+        assertThrows(ShopException.class, () -> object.optionalTime("text"));
         assertNull(object.optionalText("none"));
     }
 }

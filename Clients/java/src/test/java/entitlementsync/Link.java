@@ -1,5 +1,6 @@
 package entitlementsync;
 
+import entitlementsync.ShopException.Kind;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -101,8 +102,8 @@ final class Link implements ShopTransport {
 
     private static String withUnknownMembers(String text) {
         try {
-            return Json.text(extended(Json.object(text.getBytes(StandardCharsets.UTF_8))));
-        } catch (Json.FormatException error) {
+            return Json.text(extended(Json.object(text.getBytes(StandardCharsets.UTF_8), Kind.OTHER)));
+        } catch (ShopException error) {
             throw new AssertionError(error);
         }
     }

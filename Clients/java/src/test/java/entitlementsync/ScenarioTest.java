@@ -4,6 +4,7 @@ import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
 import static org.junit.Assert.fail;
 
+import entitlementsync.ShopException.Kind;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -39,13 +40,14 @@ public class ScenarioTest {
 
     @Test
     public void behavesAsTheScenarioSays() throws Exception {
-        JsonObject scenario = Json.object(Files.readAllBytes(file));
+        JsonObject scenario = Json.object(Files.readAllBytes(file), Kind.OTHER);
         if (!concernsJava(scenario)) return;
         String catalog = scenario.optionalText("catalog");
         String policy = scenario.optionalText("policy");
         String ownership = scenario.optionalText("ownership");
         boolean isSigned = Boolean.TRUE.equals(scenario.members().get("signed"));
         String at = scenario.text("at");
+        SetClock time = new SetClock(at);
         Map<String, Runner> runners = new TreeMap<>();
         try (TestServer server = TestServer.start(
             isSigned, at, catalog == null ? "catalog.json" : catalog, "--policy", policy == null ? "trusted" : policy,
@@ -57,7 +59,7 @@ public class ScenarioTest {
                 try {
                     if (step.has("server")) {
                         if (step.text("server").equals("stop")) server.stop();
-                        else server.run(step.has("at") ? step.text("at") : at);
+                        else server.run(step.has("at") ? step.text("at") : Instant.ofEpochMilli(time.getAsLong()).toString());
                     } else {
                         String name = step.text("device");
                         if (!runners.containsKey(name)) runners.put(name, new Runner(server, name, at));

@@ -1,9 +1,10 @@
 package entitlementsync;
 
 import java.time.Instant;
+import java.util.function.LongSupplier;
 
 /** A clock that can be set, and runs on from there. */
-final class SetClock implements ShopClock {
+final class SetClock implements LongSupplier {
     private volatile long difference;
 
     SetClock(String time) {
@@ -15,7 +16,7 @@ final class SetClock implements ShopClock {
     }
 
     @Override
-    public long now() {
+    public long getAsLong() {
         return difference + System.nanoTime() / 1_000_000;
     }
 }

@@ -66,9 +66,9 @@ public class ShopTest {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
         server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
         phone.shop.refresh();
+        State state = phone.shop.store.state();
         long end = Grant.verified(
-            phone.shop.store.state().grant, Trust.signedBy(server.root), phone.shop.store.state().account,
-            phone.shop.store.state().device, "production").expires;
+            state.grant(), Trust.signedBy(server.root), state.account(), state.device(), "production").expires;
         phone.link.isDown = true;
         phone.clock.set(Instant.ofEpochMilli(end - 60_000).toString());
         assertEquals(Access.granted(null, null), phone.shop.access("owl"));
@@ -132,10 +132,7 @@ public class ShopTest {
     public void tokensAreRefreshedOnceForAllCallsInAllProcesses() throws Exception {
         TestDevice phone = device(server(), "phone");
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        phone.shop.store.update(state -> {
-            state.tokens = new State.Tokens("expired", state.tokens.refresh, state.tokens.number);
-            return true;
-        });
+        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
         Shop other = closing(phone.open());
         ExecutorService threads = Executors.newFixedThreadPool(8);
         List<Callable<Void>> calls = new ArrayList<>();
@@ -149,7 +146,7 @@ public class ShopTest {
         for (Future<Void> call : threads.invokeAll(calls)) call.get();
         threads.shutdown();
         assertEquals(1, phone.link.count("POST /v1/sessions"));
-        assertEquals(2, phone.shop.store.state().tokens.number);
+        assertEquals(2, phone.shop.store.state().tokens().number("number"));
     }
 
     @Test
@@ -166,8 +163,9 @@ public class ShopTest {
             return null;
         });
         phone.link.awaitHeld();
-        Shop other = closing(new Shop.Builder(server.url, new FileStorage(phone.folder.toFile()), Trust.server())
-            .clock(phone.clock).open());
+        Shop other = closing(Shop.open(
+            server.url, new FileStorage(phone.folder.toFile()), Trust.server(),
+            TestDevice.options(new UrlTransport(), phone.clock)));
         other.logIn("bob", "battery staple", EarlierPurchases.ADOPT);
         phone.link.open();
         ExecutionException error = assertThrows(ExecutionException.class, refresh::get);
@@ -189,7 +187,7 @@ public class ShopTest {
         phone.shop.logOut();
         assertEquals(Denial.LOG_IN_NEEDED, phone.shop.access("owl").getDenial());
         assertTrue(phone.shop.getAllAccess().isEmpty());
-        assertNull(phone.shop.store.state().tokens);
+        assertNull(phone.shop.store.state().tokens());
     }
 
     @Test

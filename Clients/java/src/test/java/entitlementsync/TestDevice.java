@@ -3,6 +3,7 @@ package entitlementsync;
 import java.io.Closeable;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.function.LongSupplier;
 
 /** A device with a storage, a clock and a link of its own. */
 final class TestDevice implements Closeable {
@@ -26,7 +27,14 @@ final class TestDevice implements Closeable {
     /** Opens another shop on the storage, as another process does. */
     Shop open() throws ShopException {
         Trust trust = server.root == null ? Trust.server() : Trust.signedBy(server.root);
-        return new Shop.Builder(server.url, new FileStorage(folder.toFile()), trust).transport(link).clock(clock).open();
+        return Shop.open(server.url, new FileStorage(folder.toFile()), trust, options(link, clock));
+    }
+
+    static Shop.Options options(ShopTransport transport, LongSupplier clock) {
+        Shop.Options options = new Shop.Options();
+        options.transport = transport;
+        options.clock = clock;
+        return options;
     }
 
     /** Opens the shop again, as after the end of the process. */

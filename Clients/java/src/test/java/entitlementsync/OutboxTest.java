@@ -1,0 +1,275 @@
+package entitlementsync;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertThrows;
+import static org.junit.Assert.assertTrue;
+
+import entitlementsync.Access.Denial;
+import entitlementsync.Shop.EarlierPurchases;
+import entitlementsync.ShopException.Kind;
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.stream.Collectors;
+import org.junit.After;
+import org.junit.Before;
+import org.junit.Test;
+
+public class OutboxTest {
+    private static final String PASSWORD = "correct horse";
+    /** An address at which no server listens. */
+    private static final String NOWHERE = "http://127.0.0.1:1";
+
+    private TestServer server;
+    private TestDevice phone;
+
+    @Before
+    public void start() throws Exception {
+        server = TestServer.start();
+        phone = new TestDevice(server, "phone");
+    }
+
+    @After
+    public void stop() throws IOException {
+        phone.close();
+        server.close();
+    }
+
+    /** A process that reports purchases, and prints the name of each one that is confirmed. */
+    public static final class Reporter {
+        private Reporter() {}
+
+        public static void main(String[] arguments) throws Exception {
+            Link link = new Link();
+            Shop shop = Shop.open(
+                arguments[0], new FileStorage(new File(arguments[1])), Trust.server(),
+                TestDevice.options(link, System::currentTimeMillis));
+            int count = Integer.parseInt(arguments[3]);
+            for (int i = 0; i < count; i++) {
+                String transaction = arguments[2] + "-" + i;
+                shop.report(Item.purchase("pack", transaction));
+                System.out.println(transaction);
+            }
+            link.requests.forEach(request -> System.out.println("sent " + request));
+        }
+    }
+
+    private Process reporter(String server, String name, int count) throws IOException {
+        String java = System.getProperty("java.home") + "/bin/java";
+        List<String> command = Arrays.asList(
+            java, "-cp", System.getProperty("java.class.path"), Reporter.class.getName(), server,
+            phone.folder.toString(), name, String.valueOf(count));
+        return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    private static BufferedReader output(Process process) {
+        return new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    }
+
+    private static List<String> transactions(List<JsonObject> entries) {
+        return entries.stream().map(OutboxTest::transaction)
+            .collect(Collectors.toList());
+    }
+
+    private static String transaction(JsonObject entry) {
+        return (String) ((JsonObject) entry.members().get("item")).members().get("transaction");
+    }
+
+    private static List<String> names(String name, int count) {
+        List<String> names = new ArrayList<>();
+        for (int i = 0; i < count; i++) names.add(name + "-" + i);
+        return names;
+    }
+
+    /** Kills a reporter after it has confirmed {@code count} purchases. Returns the number that it had confirmed. */
+    private int killed(Process reporter, int count) throws Exception {
+        BufferedReader output = output(reporter);
+        int confirmed = 0;
+        while (confirmed < count) {
+            assertTrue(output.readLine() != null);
+            confirmed++;
+        }
+        // Unlike the method of the process, this one leaves its output open.
+        reporter.toHandle().destroyForcibly();
+        for (String line = output.readLine(); line != null; line = output.readLine()) confirmed++;
+        reporter.waitFor();
+        return confirmed;
+    }
+
+    @Test
+    public void aKillWhileOfflineLosesNothingThatWasConfirmed() throws Exception {
+        List<String> expected = new ArrayList<>();
+        for (int round = 0; round < 5; round++) {
+            String name = "t" + round;
+            int confirmed = killed(reporter(NOWHERE, name, 100_000), 7 * round + 1);
+            List<String> waiting = transactions(phone.shop.store.outbox().waiting(null));
+            List<String> added = waiting.subList(expected.size(), waiting.size());
+            // The last one may have been stored, but not confirmed.
+            assertTrue(confirmed <= added.size() && added.size() <= confirmed + 1);
+            assertEquals(names(name, added.size()), added);
+            assertEquals(expected, waiting.subList(0, expected.size()));
+            expected = waiting;
+        }
+    }
+
+    @Test
+    public void aKillWhileSendingLosesNothingAndCountsNothingTwice() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        int least = 0;
+        for (int round = 0; round < 5; round++) least += killed(reporter(server.url, "t" + round, 100_000), 3 * round + 1);
+        phone.shop.refresh();
+        assertEquals(0, phone.shop.getWaitingCount());
+        long units = phone.shop.access("random").getUnits();
+        assertEquals(0, units % 3);
+        assertTrue(least + " are confirmed, and " + units + " units granted", units / 3 >= least);
+        assertTrue(units / 3 <= least + 5);
+    }
+
+    @Test
+    public void twoProcessesSendEachItemOnceAndInOrder() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.isDown = true;
+        for (String name : names("p", 40)) assertFalse(phone.shop.report(Item.purchase("pack", name)));
+        Process first = reporter(server.url, "a", 20);
+        Process second = reporter(server.url, "b", 20);
+        List<String> lines = new ArrayList<>();
+        for (Process process : Arrays.asList(first, second)) {
+            lines.addAll(output(process).lines().collect(Collectors.toList()));
+            assertEquals(0, process.waitFor());
+        }
+        List<String> sent = new ArrayList<>();
+        for (String line : lines) {
+            if (!line.startsWith("sent POST /v1/transactions ")) continue;
+            JsonObject body = Json.object(
+                line.substring("sent POST /v1/transactions ".length()).getBytes(StandardCharsets.UTF_8), Kind.OTHER);
+            for (JsonObject item : body.objects("evidence")) sent.add(item.text("transaction"));
+        }
+        assertEquals("each is sent once", new HashSet<>(sent).size(), sent.size());
+        assertEquals(80, sent.size());
+        for (String name : Arrays.asList("p", "a", "b")) {
+            int count = name.equals("p") ? 40 : 20;
+            List<String> own = sent.stream().filter(each -> each.startsWith(name)).collect(Collectors.toList());
+            // The output of one process follows that of the other, so only its own items are in order there.
+            if (!name.equals("p")) own.sort((x, y) -> Integer.parseInt(x.substring(2)) - Integer.parseInt(y.substring(2)));
+            assertEquals(names(name, count).stream().sorted().collect(Collectors.toList()),
+                own.stream().sorted().collect(Collectors.toList()));
+        }
+        phone.link.isDown = false;
+        phone.shop.refresh();
+        assertEquals(Long.valueOf(240), phone.shop.access("random").getUnits());
+    }
+
+    @Test
+    public void itemsGoOutInTheOrderOfTheirReports() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.isDown = true;
+        List<String> names = names("p", 70);
+        for (String name : names) assertFalse(phone.shop.report(Item.purchase("pack", name)));
+        phone.link.isDown = false;
+        phone.shop.refresh();
+        List<String> sent = new ArrayList<>();
+        for (String request : phone.link.requests) {
+            if (!request.startsWith("POST /v1/transactions ")) continue;
+            JsonObject body = Json.object(
+                request.substring("POST /v1/transactions ".length()).getBytes(StandardCharsets.UTF_8), Kind.OTHER);
+            for (JsonObject item : body.objects("evidence")) sent.add(item.text("transaction"));
+        }
+        assertEquals(names, sent);
+    }
+
+    @Test
+    public void aPurchaseCountsFromItsReportAndNotFromItsArrival() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.isDown = true;
+        assertFalse(phone.shop.report(Item.purchase("month", "m1")));
+        String date = phone.shop.store.outbox().entries.get(0).text("date");
+        server.stop();
+        server.run("2027-06-11T00:00:00Z");
+        phone.link.isDown = false;
+        phone.shop.refresh();
+        assertEquals(
+            java.time.Instant.parse(date).plus(java.time.Duration.ofDays(30)), phone.shop.access("nights").getUntil());
+        // Without a date it is the same purchase.
+        assertTrue(phone.shop.report(Item.purchase("month", "m1")));
+        assertEquals(0, phone.shop.store.outbox().entries.size());
+    }
+
+    @Test
+    public void unitsAreSpentOfflineOnceAndRejectedIfAnotherDeviceWasFirst() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        assertTrue(phone.shop.report(Item.purchase("pack", "p1").date(java.time.Instant.parse("2027-05-31T00:00:00Z"))));
+        try (TestDevice tablet = new TestDevice(server, "tablet")) {
+            tablet.shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT);
+            tablet.link.isDown = true;
+            assertEquals(1, tablet.shop.use("random", "u1").getSpent());
+            assertEquals(Long.valueOf(2), tablet.shop.access("random").getUnits());
+            assertTrue(tablet.shop.use("random", "u1").isGranted());
+            assertEquals(Long.valueOf(2), tablet.shop.access("random").getUnits());
+            assertTrue(tablet.shop.use("random", "u2").isGranted());
+            assertEquals(Long.valueOf(0), tablet.shop.use("random", "u3").getAccess().getUnits());
+            assertEquals(Denial.USED_UP, tablet.shop.use("random", "u4").getDenial());
+            assertEquals(3, tablet.shop.getWaitingCount());
+            for (String id : Arrays.asList("v1", "v2")) assertEquals(1, phone.shop.use("random", id).getSpent());
+            BlockingQueue<String> rejected = new LinkedBlockingQueue<>();
+            tablet.link.isDown = false;
+            tablet.shop.observe(new ShopListener() {
+                @Override
+                public void onChange(java.util.Map<String, Access> access) {}
+
+                @Override
+                public void onRejected(Item item, ShopException error) {
+                    rejected.add(item + " " + error.getKind().getName());
+                }
+            });
+            for (String id : Arrays.asList("u2", "u3")) {
+                assertEquals(
+                    "{\"kind\":\"spend\",\"entitlement\":\"random\",\"id\":\"" + id + "\"} refusedByServer",
+                    rejected.take());
+            }
+            assertEquals(0, tablet.shop.getWaitingCount());
+        }
+    }
+
+    @Test
+    public void whatWasReportedWithoutAnAccountIsAdoptedOrStays() throws Exception {
+        assertFalse(phone.shop.report(Item.purchase("owl", "o1")));
+        phone.shop.signUp("bob", "battery staple", EarlierPurchases.LEAVE_ON_DEVICE);
+        assertEquals(Denial.NOT_PURCHASED, phone.shop.access("owl").getDenial());
+        phone.shop.logOut();
+        assertEquals(1, phone.shop.getWaitingCount());
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        assertTrue(phone.shop.access("owl").isGranted());
+        assertEquals(0, phone.shop.getWaitingCount());
+    }
+
+    @Test
+    public void aRefusedReportThrowsAndIsNotSentAgain() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        ShopException error = assertThrows(ShopException.class, () -> phone.shop.report(Item.purchase("unknown", "u1")));
+        assertEquals(Kind.CATALOG, error.getKind());
+        error = assertThrows(ShopException.class, () -> phone.shop.report(Item.purchase("owl", "o1").quantity(0)));
+        assertEquals(Kind.INVALID, error.getKind());
+        assertTrue(phone.shop.report(Item.purchase("owl", "o1")));
+        error = assertThrows(ShopException.class, () -> phone.shop.report(Item.purchase("month", "o1")));
+        assertEquals(Kind.REFUSED_BY_SERVER, error.getKind());
+        assertEquals(0, phone.shop.store.outbox().entries.size());
+    }
+
+    @Test
+    public void moreThanTheLargestNumberOfItemsIsRefused() throws Exception {
+        Outbox outbox = new Outbox(null);
+        for (int i = 0; i < Outbox.MAXIMUM_COUNT; i++) outbox.add(null, Item.purchase("owl", "o" + i), null);
+        assertEquals(Kind.FULL, assertThrows(
+            ShopException.class, () -> outbox.add(null, Item.purchase("owl", "one more"), null)).getKind());
+        assertEquals(1, outbox.add(null, Item.purchase("owl", "o0"), null));
+    }
+}
