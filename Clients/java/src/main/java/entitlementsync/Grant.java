@@ -43,9 +43,9 @@ final class Grant {
         Statement statement = new Statement(text, TYPE);
         Statement key = new Statement(statement.header.text("key"), KEY_TYPE);
         boolean isRooted = false;
-        for (byte[] root : trust.roots) isRooted |= key.isSigned(root, trust);
+        for (byte[] root : trust.roots) isRooted |= trust.isValid(key.signature, key.signed, root);
         if (!isRooted) throw refused("root", "no pinned root has signed the server's key");
-        if (!statement.isSigned(decoded(key.body.text("x")), trust)) {
+        if (!trust.isValid(statement.signature, statement.signed, decoded(key.body.text("x")))) {
             throw refused("signature", "the server's key has not signed the grant");
         }
         JsonObject body = statement.body;
@@ -71,17 +71,13 @@ final class Grant {
 
     /** Decodes the public keys that an app pins, 32 bytes in base64url each. */
     static List<byte[]> roots(String[] keys) {
+        if (keys.length == 0) throw new IllegalArgumentException("there is no root key");
         List<byte[]> roots = new ArrayList<>();
         for (String key : keys) {
-            try {
-                roots.add(decoded(key));
-                if (roots.get(roots.size() - 1).length == 32) continue;
-            } catch (ShopException malformed) {
-                // The same error as for another length.
-            }
-            throw new IllegalArgumentException("a root key must be 32 bytes in base64url, not " + key);
+            boolean isKey = key.matches("[A-Za-z0-9_-]{43}");
+            if (!isKey) throw new IllegalArgumentException("a root key must be 32 bytes in base64url, not " + key);
+            roots.add(Base64.getUrlDecoder().decode(key));
         }
-        if (roots.isEmpty()) throw new IllegalArgumentException("there is no root key");
         return roots;
     }
 
@@ -113,7 +109,7 @@ final class Grant {
     /** A JSON Web Signature (RFC 7515) in compact form, whose signature is not verified yet. */
     private static final class Statement {
         final JsonObject header, body;
-        private final byte[] signed, signature;
+        final byte[] signed, signature;
 
         Statement(String text, String type) throws ShopException {
             String[] parts = text.split("\\.", -1);
@@ -127,10 +123,6 @@ final class Grant {
             }
             if (!header.text("typ").equals(type)) throw refused("type", "the type must be " + type);
             if (header.has("crit")) throw refused("format", "critical header parameters are not supported");
-        }
-
-        boolean isSigned(byte[] key, Trust trust) throws ShopException {
-            return trust.isValid(signature, signed, key);
         }
     }
 }

@@ -14,7 +14,12 @@ public final class Item {
 
     Item(JsonObject json) { this.json = json; }
 
-    private static Item of(String kind) { return new Item(new JsonObject().put("kind", kind)); }
+    /**
+     * An item of any kind.
+     *
+     * @param kind the kind, for example {@code app-store-transaction}
+     */
+    public static Item ofKind(String kind) { return new Item(new JsonObject().put("kind", kind)); }
 
     /**
      * A purchase that a seller has confirmed.
@@ -22,36 +27,38 @@ public final class Item {
      * @param transaction the seller's id, by which repetitions count once
      */
     public static Item purchase(String product, String transaction) {
-        return of("reported").with("product", product).with("transaction", transaction);
+        return ofKind("reported").with("product", product).with("transaction", transaction);
     }
 
     /** A refund of a purchase that was reported. */
-    public static Item refund(String transaction) { return of("refunded").with("transaction", transaction); }
+    public static Item refund(String transaction) { return ofKind("refunded").with("transaction", transaction); }
 
     /** The end of a refund: the purchase counts again. */
-    public static Item reinstatement(String transaction) { return of("reinstated").with("transaction", transaction); }
+    public static Item reinstatement(String transaction) {
+        return ofKind("reinstated").with("transaction", transaction);
+    }
 
     /** The flag of a product that older versions of the app have kept as a setting. */
     public static Item flag(String product, boolean set) {
-        return of("flag").with("product", product).with("set", set);
+        return ofKind("flag").with("product", product).with("set", set);
     }
 
     /** A request for approval, for example by a parent. */
-    public static Item pending(String product) { return of("pending").with("product", product); }
+    public static Item pending(String product) { return ofKind("pending").with("product", product); }
 
     /** The end of a request for approval without a purchase. */
-    public static Item withdrawn(String product) { return of("withdrawn").with("product", product); }
+    public static Item withdrawn(String product) { return ofKind("withdrawn").with("product", product); }
 
     /**
      * The purchase data of Google Play and its signature, as {@code Purchase.getOriginalJson()} and
      * {@code Purchase.getSignature()} return them.
      */
     public static Item googlePlay(String data, String signature) {
-        return of("google-play").with("data", data).with("signature", signature);
+        return ofKind("google-play").with("data", data).with("signature", signature);
     }
 
     static Item spend(String entitlement, String id) {
-        return of("spend").with("entitlement", entitlement).with("id", id);
+        return ofKind("spend").with("entitlement", entitlement).with("id", id);
     }
 
     /** This item with the date of the purchase or the refund. Without one, the time of the report counts. */
@@ -80,13 +87,6 @@ public final class Item {
         if (value == null) throw new NullPointerException(member);
         return new Item(json.copy().put(member, value));
     }
-
-    /**
-     * An item of any kind.
-     *
-     * @param kind the kind, for example {@code app-store-transaction}
-     */
-    public static Item ofKind(String kind) { return of(kind); }
 
     JsonObject json() { return json; }
 

@@ -56,49 +56,43 @@ final class Json {
         while (position < text.length() && " \t\r\n".indexOf(text.charAt(position)) >= 0) position++;
     }
 
-    private boolean skip(char expected) {
+    private boolean skip(String expected) {
         skipSpace();
-        if (position >= text.length() || text.charAt(position) != expected) return false;
-        position++;
+        if (!text.startsWith(expected, position)) return false;
+        position += expected.length();
         return true;
     }
 
     private Object value(int depth) throws ShopException {
         if (depth > MAXIMUM_DEPTH) throw failure("at most " + MAXIMUM_DEPTH + " levels");
-        if (skip('{')) return members(depth);
-        if (skip('[')) return elements(depth);
-        if (skip('"')) return string();
-        if (word("true")) return true;
-        if (word("false")) return false;
-        if (word("null")) return null;
+        if (skip("{")) return members(depth);
+        if (skip("[")) return elements(depth);
+        if (skip("\"")) return string();
+        if (skip("true")) return true;
+        if (skip("false")) return false;
+        if (skip("null")) return null;
         return number();
-    }
-
-    private boolean word(String word) {
-        if (!text.startsWith(word, position)) return false;
-        position += word.length();
-        return true;
     }
 
     private JsonObject members(int depth) throws ShopException {
         JsonObject object = new JsonObject(kind);
-        if (skip('}')) return object;
+        if (skip("}")) return object;
         do {
-            if (!skip('"')) throw failure("a member");
+            if (!skip("\"")) throw failure("a member");
             String name = string();
             if (object.has(name)) throw failure("each member once, but not again " + name);
-            if (!skip(':')) throw failure("a colon");
+            if (!skip(":")) throw failure("a colon");
             object.put(name, value(depth + 1));
-        } while (skip(','));
-        if (!skip('}')) throw failure("the end of an object");
+        } while (skip(","));
+        if (!skip("}")) throw failure("the end of an object");
         return object;
     }
 
     private List<Object> elements(int depth) throws ShopException {
         List<Object> list = new ArrayList<>();
-        if (skip(']')) return list;
-        do list.add(value(depth + 1)); while (skip(','));
-        if (!skip(']')) throw failure("the end of an array");
+        if (skip("]")) return list;
+        do list.add(value(depth + 1)); while (skip(","));
+        if (!skip("]")) throw failure("the end of an array");
         return list;
     }
 

@@ -85,7 +85,7 @@ public final class Shop implements Closeable {
      *     {@code DAMAGED} or {@code NEWER_VERSION}
      */
     public static Shop open(String server, ShopStorage storage, Trust trust) throws ShopException {
-        return open(server, storage, trust, new Options());
+        return new Shop(server, storage, trust, new Options());
     }
 
     /** Opens a shop with options. */
@@ -337,9 +337,8 @@ public final class Shop implements Closeable {
      *     {@code INVALID}
      */
     public boolean report(Item item) throws ShopException {
-        boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
         State session = store.state();
-        JsonObject result = enqueue(session, item, needsDate);
+        JsonObject result = enqueue(session, item);
         if (result == null) return false;
         if (problem(result) != null) throw error(problem(result));
         attempt(() -> fetch(session));
@@ -358,10 +357,10 @@ public final class Shop implements Closeable {
         State session = store.state();
         Access access = access(entitlement);
         Item item = Item.spend(entitlement, id);
-        boolean needsUnit = !access.isGranted() || access.getUnits() != null;
-        if (session.account() == null || !needsUnit) return new Use(access, 0);
+        boolean isFree = access.isGranted() && access.getUnits() == null;
+        if (session.account() == null || isFree) return new Use(access, 0);
         if (access.isGranted()) {
-            JsonObject result = enqueue(session, item, false);
+            JsonObject result = enqueue(session, item);
             if (result != null) return used(session, entitlement, result);
             return new Use(Access.granted(null, access.getUnits() - 1), 1);
         }
@@ -378,14 +377,15 @@ public final class Shop implements Closeable {
     private Use used(State session, String entitlement, JsonObject result) throws ShopException {
         attempt(() -> fetch(session));
         JsonObject problem = problem(result);
+        Access now = access(entitlement);
         if (problem == null) {
             Long remaining = result.optionalNumber("remaining");
+            // The answer to a spend that another process has sent is not known.
             boolean isNew = !result.has("facts") || !result.objects("facts").isEmpty();
-            Access now = remaining == null ? access(entitlement) : Access.granted(null, remaining);
-            return new Use(now, isNew ? 1 : 0);
+            boolean isByUnits = remaining != null || !now.isGranted();
+            return new Use(isByUnits ? Access.granted(null, remaining == null ? 0 : remaining) : now, isNew ? 1 : 0);
         }
         if (!"none-left".equals(problem.members().get("code"))) throw error(problem);
-        Access now = access(entitlement);
         return new Use(now.isGranted() ? Access.denied(Access.Denial.USED_UP, null) : now, 0);
     }
 
@@ -449,14 +449,15 @@ public final class Shop implements Closeable {
     // Requests.
 
     /** Stores an item, and sends what waits. Returns the server's answer to the item; null if it waits. */
-    private JsonObject enqueue(State session, Item item, boolean needsDate) throws ShopException {
+    private JsonObject enqueue(State session, Item item) throws ShopException {
         long id = store.change(outbox -> {
             State state = store.state();
             Store.checkSame(session, state);
+            boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
             // The clock of a device that has never reached the server proves nothing.
             boolean isDated = needsDate && state.offset() != null;
-            long added = outbox.add(
-                state.account(), item, isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong())) : null);
+            Instant date = isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong())) : null;
+            long added = outbox.add(state.account(), item, date);
             awaited.add(added);
             return added;
         });

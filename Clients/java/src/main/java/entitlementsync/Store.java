@@ -5,13 +5,11 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileLockInterruptionException;
-import java.security.SecureRandom;
 import java.util.Arrays;
+import java.util.UUID;
 
 /** The state and the outbox in the storage of this device, which several threads and processes share. */
 final class Store {
-    private static final SecureRandom RANDOM = new SecureRandom();
-
     private final ShopStorage storage;
 
     Store(ShopStorage storage) { this.storage = storage; }
@@ -84,12 +82,8 @@ final class Store {
         } catch (IOException error) { throw failure(error); }
     }
 
-    /** A random name of 128 bits. */
-    static String randomName() {
-        byte[] bytes = new byte[16];
-        RANDOM.nextBytes(bytes);
-        return hexadecimal(bytes);
-    }
+    /** A random name. */
+    static String randomName() { return UUID.randomUUID().toString(); }
 
     static String hexadecimal(byte[] bytes) {
         StringBuilder text = new StringBuilder();

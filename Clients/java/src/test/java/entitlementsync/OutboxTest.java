@@ -13,10 +13,13 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.stream.Collectors;
@@ -125,7 +128,9 @@ public class OutboxTest {
     public void aKillWhileSendingLosesNothingAndCountsNothingTwice() throws Exception {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
         int least = 0;
-        for (int round = 0; round < 5; round++) least += killed(reporter(server.url, "t" + round, 100_000), 3 * round + 1);
+        for (int round = 0; round < 5; round++) {
+            least += killed(reporter(server.url, "t" + round, 100_000), 3 * round + 1);
+        }
         phone.shop.refresh();
         assertEquals(0, phone.shop.getWaitingCount());
         long units = phone.shop.access("random").getUnits();
@@ -135,7 +140,7 @@ public class OutboxTest {
     }
 
     @Test
-    public void twoProcessesSendEachItemOnceAndInOrder() throws Exception {
+    public void twoProcessesSendEachItemOnce() throws Exception {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
         phone.link.isDown = true;
         for (String name : names("p", 40)) assertFalse(phone.shop.report(Item.purchase("pack", name)));
@@ -158,10 +163,8 @@ public class OutboxTest {
         for (String name : Arrays.asList("p", "a", "b")) {
             int count = name.equals("p") ? 40 : 20;
             List<String> own = sent.stream().filter(each -> each.startsWith(name)).collect(Collectors.toList());
-            // The output of one process follows that of the other, so only its own items are in order there.
-            if (!name.equals("p")) own.sort((x, y) -> Integer.parseInt(x.substring(2)) - Integer.parseInt(y.substring(2)));
-            assertEquals(names(name, count).stream().sorted().collect(Collectors.toList()),
-                own.stream().sorted().collect(Collectors.toList()));
+            // Each process prints what it has sent, so the order across processes is not known here.
+            assertEquals(new HashSet<>(names(name, count)), new HashSet<>(own));
         }
         phone.link.isDown = false;
         phone.shop.refresh();
@@ -197,7 +200,7 @@ public class OutboxTest {
         phone.link.isDown = false;
         phone.shop.refresh();
         assertEquals(
-            java.time.Instant.parse(date).plus(java.time.Duration.ofDays(30)), phone.shop.access("nights").getUntil());
+            Instant.parse(date).plus(Duration.ofDays(30)), phone.shop.access("nights").getUntil());
         // Without a date it is the same purchase.
         assertTrue(phone.shop.report(Item.purchase("month", "m1")));
         assertEquals(0, phone.shop.store.outbox().entries.size());
@@ -206,7 +209,7 @@ public class OutboxTest {
     @Test
     public void unitsAreSpentOfflineOnceAndRejectedIfAnotherDeviceWasFirst() throws Exception {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        assertTrue(phone.shop.report(Item.purchase("pack", "p1").date(java.time.Instant.parse("2027-05-31T00:00:00Z"))));
+        assertTrue(phone.shop.report(Item.purchase("pack", "p1").date(Instant.parse("2027-05-31T00:00:00Z"))));
         try (TestDevice tablet = new TestDevice(server, "tablet")) {
             tablet.shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT);
             tablet.link.isDown = true;
@@ -223,7 +226,7 @@ public class OutboxTest {
             tablet.link.isDown = false;
             tablet.shop.observe(new ShopListener() {
                 @Override
-                public void onChange(java.util.Map<String, Access> access) {}
+                public void onChange(Map<String, Access> access) {}
 
                 @Override
                 public void onRejected(Item item, ShopException error) {
@@ -254,7 +257,8 @@ public class OutboxTest {
     @Test
     public void aRefusedReportThrowsAndIsNotSentAgain() throws Exception {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        ShopException error = assertThrows(ShopException.class, () -> phone.shop.report(Item.purchase("unknown", "u1")));
+        ShopException error = assertThrows(
+            ShopException.class, () -> phone.shop.report(Item.purchase("unknown", "u1")));
         assertEquals(Kind.CATALOG, error.getKind());
         error = assertThrows(ShopException.class, () -> phone.shop.report(Item.purchase("owl", "o1").quantity(0)));
         assertEquals(Kind.INVALID, error.getKind());

@@ -59,7 +59,7 @@ public class ScenarioTest {
                 try {
                     if (step.has("server")) {
                         if (step.text("server").equals("stop")) server.stop();
-                        else server.run(step.has("at") ? step.text("at") : Instant.ofEpochMilli(time.getAsLong()).toString());
+                        else server.run(step.has("at") ? step.text("at") : time.toString());
                     } else {
                         String name = step.text("device");
                         if (!runners.containsKey(name)) runners.put(name, new Runner(server, name, at));

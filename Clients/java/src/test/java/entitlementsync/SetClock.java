@@ -16,6 +16,11 @@ final class SetClock implements LongSupplier {
     }
 
     @Override
+    public String toString() {
+        return Instant.ofEpochMilli(getAsLong()).toString();
+    }
+
+    @Override
     public long getAsLong() {
         return difference + System.nanoTime() / 1_000_000;
     }

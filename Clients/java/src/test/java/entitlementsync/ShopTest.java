@@ -263,8 +263,10 @@ public class ShopTest {
     @Test
     public void addressesWithoutTLSAreRefused() {
         FileStorage storage = new FileStorage(new java.io.File("/nonexistent"));
-        String[] addresses = {"http://shop.example.com", "ftp://localhost", "shop.example.com", "https://", "", "http://[",
-            "https://shop.example.com?a=b", "https://user@shop.example.com"};
+        String[] addresses = {
+            "http://shop.example.com", "http://localhost.example.com", "http://localhost@example.com", "http://[", "",
+            "ftp://localhost", "shop.example.com", "https://", "https://shop.example.com?a=b", "https://user@example.com",
+        };
         for (String address : addresses) {
             assertEquals(Kind.NO_SERVER, kindOf(() -> Shop.open(address, storage, Trust.server())));
         }
