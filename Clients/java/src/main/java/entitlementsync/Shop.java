@@ -337,11 +337,10 @@ public final class Shop implements Closeable {
      *     {@code INVALID}
      */
     public boolean report(Item item) throws ShopException {
-        State session = store.state();
-        JsonObject result = enqueue(session, item);
+        JsonObject result = enqueue(null, item);
         if (result == null) return false;
         if (problem(result) != null) throw error(problem(result));
-        attempt(() -> fetch(session));
+        attempt(() -> fetch(loggedIn()));
         return true;
     }
 
@@ -448,18 +447,24 @@ public final class Shop implements Closeable {
 
     // Requests.
 
-    /** Stores an item, and sends what waits. Returns the server's answer to the item; null if it waits. */
-    private JsonObject enqueue(State session, Item item) throws ShopException {
-        long id = store.change(outbox -> {
-            State state = store.state();
-            Store.checkSame(session, state);
+    /**
+     * Stores an item, and sends what waits. Returns the server's answer to the item; null if it waits.
+     *
+     * @param expected the state that the item was made for; null if it is for whichever account is logged in
+     */
+    private JsonObject enqueue(State expected, Item item) throws ShopException {
+        long[] id = new long[1];
+        State session = store.update(state -> {
+            if (expected != null) Store.checkSame(expected, state);
             boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
-            // The clock of a device that has never reached the server proves nothing.
+            // The clock of a device that has never reached the server proves nothing, and a date ahead of the server's
+            // clock would not count.
             boolean isDated = needsDate && state.offset() != null;
-            Instant date = isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong())) : null;
-            long added = outbox.add(state.account(), item, date);
-            awaited.add(added);
-            return added;
+            Instant date = isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong()) - state.slack()) : null;
+            Outbox outbox = store.outbox();
+            id[0] = outbox.add(state.account(), item, date);
+            awaited.add(id[0]);
+            store.save(outbox);
         });
         try {
             if (session.account() == null) return null;
@@ -472,13 +477,13 @@ public final class Shop implements Closeable {
                 failed = error;
             }
             setFailure(failed);
-            JsonObject result = results.containsKey(id) ? results.get(id) : stored(id);
+            JsonObject result = results.containsKey(id[0]) ? results.get(id[0]) : stored(id[0]);
             if (result != null && problem(result) != null) {
-                store.change(outbox -> outbox.entries.remove(outbox.entry(id)));
+                store.change(outbox -> outbox.entries.remove(outbox.entry(id[0])));
             }
             return result;
         } finally {
-            awaited.remove(id);
+            awaited.remove(id[0]);
             watcher.changed();
         }
     }

@@ -66,20 +66,21 @@ final class State {
         return offset() == null ? wall : Math.max(wall + offset(), mark());
     }
 
+    /** The amount by which {@link #now} may be ahead of the server's clock, in milliseconds. */
+    long slack() throws ShopException { return json.number("slack"); }
+
     /**
      * Corrects the clock by the server's time. Request and answer happened at {@code sent} and {@code received} by the
-     * device's clock, so the accepted time is behind by at most the round trip.
+     * device's clock. The server has read its clock in between, so the corrected clock is never behind: access does not
+     * end late. It is ahead by at most the round trip.
      *
      * @return true if the correction is worth storing
      */
     boolean correctClock(long serverTime, long sent, long received) throws ShopException {
         long trip = received - sent;
         if (trip < 0 || trip > LONGEST_ROUND_TRIP) return false;
-        long ahead = now(received) - serverTime;
-        boolean isNews = offset() == null || Math.abs(ahead) > 1_000 + trip;
-        // The server may have read its clock at the start of the round trip.
-        long time = offset() != null && ahead > 0 && ahead <= trip ? serverTime + ahead : serverTime;
-        json.put("offset", time - received).put("mark", time);
+        boolean isNews = offset() == null || Math.abs(now(received) - serverTime) > 1_000 + trip;
+        json.put("offset", serverTime - sent).put("slack", trip).put("mark", serverTime);
         return isNews;
     }
 

@@ -20,9 +20,9 @@ final class Link implements ShopTransport {
     private final ShopTransport transport = new UrlTransport();
     private volatile boolean addsUnknownMembers;
     private String fault, faultPath;
-    /** Holds answers back until it opens. */
+    /** Holds an answer back until it opens. */
     private volatile CountDownLatch gate, arrival;
-    private volatile String gatePath;
+    private String gatePath;
 
     /** Sets a fault for the next request to a path. {@code unknown-fields} lasts. */
     synchronized void fail(String fault, String path) {
@@ -34,8 +34,8 @@ final class Link implements ShopTransport {
         }
     }
 
-    /** Holds the answers to requests to a path back, until {@link #open()}. */
-    void hold(String path) {
+    /** Holds the answer to the next request to a path back, until {@link #open()}. */
+    synchronized void hold(String path) {
         gate = new CountDownLatch(1);
         arrival = new CountDownLatch(1);
         gatePath = path;
@@ -47,8 +47,13 @@ final class Link implements ShopTransport {
     }
 
     void open() {
-        gatePath = null;
         gate.countDown();
+    }
+
+    private synchronized boolean takeGate(String path) {
+        if (gatePath == null || !path.startsWith(gatePath)) return false;
+        gatePath = null;
+        return true;
     }
 
     long count(String start) {
@@ -77,13 +82,14 @@ final class Link implements ShopTransport {
             case "foreign": return answer(200, "text/html", "<html>Welcome to this hotel</html>", null);
             default: break;
         }
-        String awaited = gatePath;
+        boolean isHeld = takeGate(path);
+        if (fault.equals("mix-up")) headers.put("EntitlementSync-Request-ID", "of-another-request");
         if (headers.get("Accept").equals("text/event-stream")) return transport.send(method, url, headers, body);
         try (Response response = transport.send(method, url, headers, body)) {
             String text = new String(readAll(response.body()), StandardCharsets.UTF_8);
             if (addsUnknownMembers && !text.isEmpty()) text = withUnknownMembers(text);
             requests.add(request);
-            if (awaited != null && path.startsWith(awaited)) {
+            if (isHeld) {
                 arrival.countDown();
                 gate.await();
             }

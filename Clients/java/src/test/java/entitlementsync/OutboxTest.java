@@ -47,7 +47,7 @@ public class OutboxTest {
         server.close();
     }
 
-    /** A process that reports purchases, and prints the name of each one that is confirmed. */
+    /** A process that reports purchases, and prints the name of each one that is confirmed, then all requests. */
     public static final class Reporter {
         private Reporter() {}
 
@@ -62,7 +62,7 @@ public class OutboxTest {
                 shop.report(Item.purchase("pack", transaction));
                 System.out.println(transaction);
             }
-            link.requests.forEach(request -> System.out.println("sent " + request));
+            link.requests.forEach(System.out::println);
         }
     }
 
@@ -91,6 +91,19 @@ public class OutboxTest {
         List<String> names = new ArrayList<>();
         for (int i = 0; i < count; i++) names.add(name + "-" + i);
         return names;
+    }
+
+    /** The transactions in requests that a link has recorded. */
+    private static List<String> sent(List<String> requests) throws ShopException {
+        String start = "POST /v1/transactions ";
+        List<String> sent = new ArrayList<>();
+        for (String request : requests) {
+            if (!request.startsWith(start)) continue;
+            byte[] body = request.substring(start.length()).getBytes(StandardCharsets.UTF_8);
+            List<JsonObject> items = Json.object(body, Kind.OTHER).objects("evidence");
+            for (JsonObject item : items) sent.add(item.text("transaction"));
+        }
+        return sent;
     }
 
     /** Kills a reporter after it has confirmed {@code count} purchases. Returns the number that it had confirmed. */
@@ -151,13 +164,7 @@ public class OutboxTest {
             lines.addAll(output(process).lines().collect(Collectors.toList()));
             assertEquals(0, process.waitFor());
         }
-        List<String> sent = new ArrayList<>();
-        for (String line : lines) {
-            if (!line.startsWith("sent POST /v1/transactions ")) continue;
-            JsonObject body = Json.object(
-                line.substring("sent POST /v1/transactions ".length()).getBytes(StandardCharsets.UTF_8), Kind.OTHER);
-            for (JsonObject item : body.objects("evidence")) sent.add(item.text("transaction"));
-        }
+        List<String> sent = sent(lines);
         assertEquals("each is sent once", new HashSet<>(sent).size(), sent.size());
         assertEquals(80, sent.size());
         for (String name : Arrays.asList("p", "a", "b")) {
@@ -179,14 +186,7 @@ public class OutboxTest {
         for (String name : names) assertFalse(phone.shop.report(Item.purchase("pack", name)));
         phone.link.isDown = false;
         phone.shop.refresh();
-        List<String> sent = new ArrayList<>();
-        for (String request : phone.link.requests) {
-            if (!request.startsWith("POST /v1/transactions ")) continue;
-            JsonObject body = Json.object(
-                request.substring("POST /v1/transactions ".length()).getBytes(StandardCharsets.UTF_8), Kind.OTHER);
-            for (JsonObject item : body.objects("evidence")) sent.add(item.text("transaction"));
-        }
-        assertEquals(names, sent);
+        assertEquals(names, sent(phone.link.requests));
     }
 
     @Test
@@ -240,6 +240,50 @@ public class OutboxTest {
             }
             assertEquals(0, tablet.shop.getWaitingCount());
         }
+    }
+
+    @Test
+    public void aRejectionAfterTheEndOfTheProcessWaitsForAListener() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.isDown = true;
+        assertFalse(phone.shop.report(Item.purchase("unknown", "u1")));
+        phone.link.isDown = false;
+        phone.reopen();
+        phone.shop.refresh();
+        assertEquals(0, phone.shop.getWaitingCount());
+        phone.reopen();
+        BlockingQueue<ShopException> rejected = new LinkedBlockingQueue<>();
+        phone.shop.observe(new ShopListener() {
+            @Override
+            public void onChange(Map<String, Access> access) {}
+
+            @Override
+            public void onRejected(Item item, ShopException error) {
+                rejected.add(error);
+            }
+        });
+        assertEquals(Kind.CATALOG, rejected.take().getKind());
+    }
+
+    @Test
+    public void threadsSendEachItemOnce() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        List<Thread> threads = new ArrayList<>();
+        for (String name : Arrays.asList("a", "b", "c", "d")) {
+            threads.add(new Thread(() -> {
+                try {
+                    for (String each : names(name, 10)) assertTrue(phone.shop.report(Item.purchase("pack", each)));
+                } catch (ShopException error) {
+                    throw new AssertionError(error);
+                }
+            }));
+        }
+        for (Thread thread : threads) thread.start();
+        for (Thread thread : threads) thread.join();
+        List<String> sent = sent(phone.link.requests);
+        assertEquals(40, sent.size());
+        assertEquals(40, new HashSet<>(sent).size());
+        assertEquals(Long.valueOf(120), phone.shop.access("random").getUnits());
     }
 
     @Test

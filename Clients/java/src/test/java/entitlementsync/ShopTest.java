@@ -212,6 +212,45 @@ public class ShopTest {
         phone.shop.logIn("ann", "battery staple", EarlierPurchases.ADOPT);
     }
 
+    @Test
+    public void aLateAnswerDoesNotReplaceANewerOne() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.link.hold("/v1/entitlements");
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        Future<Void> late = thread.submit(() -> {
+            phone.shop.refresh();
+            return null;
+        });
+        phone.link.awaitHeld();
+        server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
+        phone.shop.refresh();
+        assertTrue(phone.shop.access("owl").isGranted());
+        phone.link.open();
+        late.get();
+        thread.shutdown();
+        assertTrue(phone.shop.access("owl").isGranted());
+    }
+
+    @Test
+    public void anAnswerToAnotherRequestIsNoAnswer() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.link.fail("mix-up", "/v1/sessions");
+        assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT)));
+    }
+
+    @Test
+    public void anInterruptedThreadIsCancelledAndLosesNothing() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        Thread.currentThread().interrupt();
+        assertEquals(Kind.CANCELLED, kindOf(() -> phone.shop.report(Item.purchase("owl", "o1"))));
+        assertTrue(Thread.interrupted());
+        assertEquals(0, phone.shop.getWaitingCount());
+        assertTrue(phone.shop.report(Item.purchase("owl", "o1")));
+    }
+
     // Observation.
 
     @Test
@@ -231,6 +270,26 @@ public class ShopTest {
         assertEquals(Denial.EXPIRED, changes.take().get("nights").getDenial());
         phone.shop.logOut();
         assertTrue(changes.take().isEmpty());
+    }
+
+    @Test
+    public void anExceptionOfAListenerReachesTheHandlerAndTheNextChangeIsReported() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        BlockingQueue<String> thrown = new LinkedBlockingQueue<>();
+        Thread.UncaughtExceptionHandler former = Thread.getDefaultUncaughtExceptionHandler();
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> thrown.add(error.getMessage()));
+        try {
+            phone.shop.observe(access -> {
+                throw new IllegalStateException(String.valueOf(access.get("owl")));
+            });
+            assertEquals("notPurchased", thrown.take());
+            server.purchase("ann", "owl", "o1", "2027-05-31T00:00:00Z");
+            while (!thrown.take().equals("granted")) continue;
+        } finally {
+            Thread.setDefaultUncaughtExceptionHandler(former);
+        }
     }
 
     // Errors.
@@ -265,7 +324,7 @@ public class ShopTest {
         FileStorage storage = new FileStorage(new java.io.File("/nonexistent"));
         String[] addresses = {
             "http://shop.example.com", "http://localhost.example.com", "http://localhost@example.com", "http://[", "",
-            "ftp://localhost", "shop.example.com", "https://", "https://shop.example.com?a=b", "https://user@example.com",
+            "ftp://localhost", "shop.example.com", "https://", "https://example.com?a=b", "https://user@example.com",
         };
         for (String address : addresses) {
             assertEquals(Kind.NO_SERVER, kindOf(() -> Shop.open(address, storage, Trust.server())));
