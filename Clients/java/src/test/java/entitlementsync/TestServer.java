@@ -63,7 +63,7 @@ final class TestServer implements Closeable {
         String address = url == null ? "127.0.0.1:0" : "127.0.0.1:" + URI.create(url).getPort();
         List<String> command = new ArrayList<>(Arrays.asList(
             "serve", "--store", "sqlite:" + folder.resolve("store.sqlite"), "--listen", address, "--name",
-            "http://shop.test", "--password-cost", "10", "--log-level", "warning", "--at", at));
+            "http://shop.test", "--password-cost", "10", "--log-level", "error", "--at", at));
         command.addAll(options);
         process = syncd(command.toArray(new String[0]));
         String line = firstLine(process);
