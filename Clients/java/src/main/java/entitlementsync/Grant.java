@@ -1,9 +1,9 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
+import java.security.*;
 import java.time.Instant;
 import java.util.*;
 
@@ -35,37 +35,27 @@ final class Grant {
     /** True unless the grant has expired, or was signed in the future. */
     boolean isCurrent(long now) { return issued - TOLERANCE <= now && now < expires; }
 
-    /** Verifies everything but the time. */
-    static Grant verified(
-        String text, Trust trust, JsonObject account, String device, String environment
-    ) throws ShopException {
+    /** Verifies everything but the time, for the account and the device of a state. */
+    static Grant verified(String text, Trust trust, State state, String environment) throws ShopException {
         if (text.length() > MAXIMUM_LENGTH) throw refused("size", "the grant is too long");
         Statement statement = new Statement(text, TYPE);
         Statement key = new Statement(statement.header.text("key"), KEY_TYPE);
         boolean isRooted = false;
         for (byte[] root : trust.roots) isRooted |= trust.isValid(key.signature, key.signed, root);
         if (!isRooted) throw refused("root", "no pinned root has signed the server's key");
-        if (!trust.isValid(statement.signature, statement.signed, decoded(key.body.text("x")))) {
-            throw refused("signature", "the server's key has not signed the grant");
-        }
+        boolean isSigned = trust.isValid(statement.signature, statement.signed, decoded(key.body.text("x")));
+        if (!isSigned) throw refused("signature", "the server's key has not signed the grant");
         JsonObject body = statement.body;
         Grant grant = new Grant(body);
         boolean isWithinKey = milliseconds(key.body, "iat") <= grant.issued && grant.issued < grant.expires
             && grant.expires <= milliseconds(key.body, "exp");
         if (!isWithinKey) throw refused("key", "the grant is not within the time of its key");
         String server = body.text("iss");
-        if (!server.equals(key.body.text("iss"))) {
-            throw refused("key", "the server's key belongs to another server");
-        }
-        if (!body.text("sub").equals(pseudonym(server, account))) {
-            throw refused("account", "the grant is for another account");
-        }
-        if (!body.text("dev").equals(device)) {
-            throw refused("device", "the grant is for another device");
-        }
-        if (!body.text("env").equals(environment)) {
-            throw refused("environment", "the grant is for the environment " + body.text("env"));
-        }
+        if (!server.equals(key.body.text("iss"))) throw refused("key", "the server's key belongs to another server");
+        boolean isOfAccount = body.text("sub").equals(pseudonym(server, state.account()));
+        if (!isOfAccount) throw refused("account", "the grant is for another account");
+        if (!body.text("dev").equals(state.device())) throw refused("device", "the grant is for another device");
+        if (!body.text("env").equals(environment)) throw refused("environment", "the grant is for another one");
         return grant;
     }
 
@@ -101,8 +91,8 @@ final class Grant {
     private static String pseudonym(String server, JsonObject account) throws ShopException {
         try {
             String text = TYPE + "\n" + server + "\n" + account.text("incarnation") + "\n" + account.text("name");
-            return Store.hexadecimal(
-                MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8)));
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
+            return String.format("%064x", new BigInteger(1, digest));
         } catch (NoSuchAlgorithmException impossible) { throw new AssertionError(impossible); }
     }
 
@@ -118,9 +108,7 @@ final class Grant {
             body = Json.object(decoded(parts[1]), Kind.OTHER);
             signature = decoded(parts[2]);
             signed = (parts[0] + "." + parts[1]).getBytes(StandardCharsets.US_ASCII);
-            if (!header.text("alg").equals("EdDSA")) {
-                throw refused("algorithm", "the algorithm must be EdDSA");
-            }
+            if (!header.text("alg").equals("EdDSA")) throw refused("algorithm", "the algorithm must be EdDSA");
             if (!header.text("typ").equals(type)) throw refused("type", "the type must be " + type);
             if (header.has("crit")) throw refused("format", "critical header parameters are not supported");
         }

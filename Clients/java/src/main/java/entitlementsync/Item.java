@@ -82,10 +82,19 @@ public final class Item {
     /** This item with the environment of the transaction; by default {@code production}. */
     public Item environment(String environment) { return with("environment", environment); }
 
-    /** This item with another member, for kinds of items that this version does not know. */
+    /**
+     * This item with another member, for kinds of items that this version does not know.
+     *
+     * @param value a text, a whole number or a boolean
+     * @throws IllegalArgumentException for another value, and for a text that is not valid Unicode
+     */
     public Item with(String member, Object value) {
-        if (value == null) throw new NullPointerException(member);
-        return new Item(json.copy().put(member, value));
+        boolean isInteger = value instanceof Integer || value instanceof Short || value instanceof Byte;
+        Object known = isInteger ? Long.valueOf(((Number) value).longValue()) : value;
+        if (known instanceof String ? Json.isText((String) known) : known instanceof Long || known instanceof Boolean) {
+            return new Item(json.copy().put(member, known));
+        }
+        throw new IllegalArgumentException(member + " must be a valid text, a whole number or a boolean, not " + value);
     }
 
     JsonObject json() { return json; }

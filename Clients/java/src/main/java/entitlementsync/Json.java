@@ -2,8 +2,7 @@ package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
 import java.nio.ByteBuffer;
-import java.nio.charset.CharacterCodingException;
-import java.nio.charset.StandardCharsets;
+import java.nio.charset.*;
 import java.util.*;
 
 /**
@@ -102,10 +101,12 @@ final class Json {
             if (c < ' ') throw failure("an escaped control character");
             out.append(c == '\\' ? escaped() : c);
         }
-        // A surrogate without its pair has no form in UTF-8.
-        if (!StandardCharsets.UTF_8.newEncoder().canEncode(out)) throw failure("a pair of surrogates");
+        if (!isText(out)) throw failure("a pair of surrogates");
         return out.toString();
     }
+
+    /** False for a surrogate without its pair, which has no form in UTF-8. */
+    static boolean isText(CharSequence text) { return StandardCharsets.UTF_8.newEncoder().canEncode(text); }
 
     private char escaped() throws ShopException {
         char c = next();

@@ -9,7 +9,7 @@ final class Outbox {
     static final String NAME = "outbox.json";
     /** The largest number of items that wait. */
     static final int MAXIMUM_COUNT = 1_000;
-    /** The number of rejected items that are kept for a listener. */
+    /** The number of rejected items that are kept for a listener, or for a caller that waits in another process. */
     private static final int MAXIMUM_REJECTED = 100;
     /** The server accepts 32 items of any kind in one request, and 2 MiB. */
     static final int BATCH_COUNT = 32;
@@ -18,8 +18,8 @@ final class Outbox {
     private final JsonObject json;
     /**
      * The items that wait, and those that the server has rejected. Members: {@code id}, {@code account} (null for
-     * none), {@code item}, {@code date} (the time of the report, for a purchase without a date) and {@code problem}
-     * (the server's answer; null while the item waits).
+     * none), {@code item} (null after a listener was told), {@code date} (the time of the report, for a purchase
+     * without a date) and {@code problem} (the server's answer; null while the item waits).
      */
     final List<JsonObject> entries;
 
@@ -53,20 +53,32 @@ final class Outbox {
         return waiting;
     }
 
-    /** The items that the server has rejected, and that no listener knows about. */
-    List<JsonObject> rejected() {
+    /** The items that the server has rejected. */
+    private List<JsonObject> rejected() {
         List<JsonObject> rejected = new ArrayList<>(entries);
         rejected.removeIf(entry -> entry.members().get("problem") == null);
         return rejected;
     }
 
-    /** The first items of an account that wait, as many as one request takes. */
-    List<JsonObject> batch(JsonObject account) throws ShopException {
+    /** Returns the rejected items that no listener knows about, without those whose callers wait. */
+    List<JsonObject> takeRejected(Set<Long> awaited) throws ShopException {
+        List<JsonObject> taken = new ArrayList<>();
+        for (JsonObject entry : rejected()) {
+            if (entry.optionalObject("item") == null || awaited.contains(entry.number("id"))) continue;
+            taken.add(entry.copy());
+            // A caller in another process may still wait for the problem.
+            entry.put("item", null);
+        }
+        return taken;
+    }
+
+    /** The first items of an account that wait, at most {@code size}, and as many as one request takes. */
+    List<JsonObject> batch(JsonObject account, int size) throws ShopException {
         List<JsonObject> batch = new ArrayList<>();
         int length = 0;
         for (JsonObject entry : waiting(account)) {
             length += Json.text(entry).length();
-            if (batch.size() == BATCH_COUNT || (length > BATCH_LENGTH && !batch.isEmpty())) break;
+            if (batch.size() == size || (length > BATCH_LENGTH && !batch.isEmpty())) break;
             batch.add(entry);
         }
         return batch;
@@ -76,16 +88,6 @@ final class Outbox {
     static JsonObject content(JsonObject entry) throws ShopException {
         JsonObject item = entry.object("item");
         return entry.optionalText("date") == null ? item : item.copy().put("date", entry.text("date"));
-    }
-
-    /** The number of units of an entitlement that are spent on this device, and not yet at the server. */
-    long spends(JsonObject account, String entitlement) throws ShopException {
-        long count = 0;
-        for (JsonObject entry : waiting(account)) {
-            Map<String, Object> item = entry.object("item").members();
-            if ("spend".equals(item.get("kind")) && entitlement.equals(item.get("entitlement"))) count++;
-        }
-        return count;
     }
 
     /** The entry with an id; null if it is not there. */

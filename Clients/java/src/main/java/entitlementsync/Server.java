@@ -2,14 +2,14 @@ package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
 import java.io.*;
-import java.util.LinkedHashMap;
-import java.util.Map;
-import java.util.function.LongSupplier;
+import java.util.*;
 import javax.net.ssl.SSLException;
 
 /** Requests to the server, with the token of a session that is refreshed when the server refuses it. */
 final class Server {
     private static final int MAXIMUM_LENGTH = 4 << 20;
+    /** The longest round trip, in milliseconds, whose answer corrects the clock. */
+    private static final long LONGEST_ROUND_TRIP = 120_000;
     /** Plain HTTP would show passwords and tokens to the network, so it is for servers on this device only. */
     private static final String ADDRESS =
         "(https://[^/?#@\\s]+|http://(localhost|127\\.0\\.0\\.1|\\[::1\\])(:[0-9]+)?)(/[^?#\\s]*)?";
@@ -18,16 +18,14 @@ final class Server {
 
     private final String url;
     private final ShopTransport transport;
-    private final LongSupplier clock;
     private final Store store;
 
-    Server(String url, ShopTransport transport, LongSupplier clock, Store store) throws ShopException {
+    Server(String url, ShopTransport transport, Store store) throws ShopException {
         if (!url.matches(ADDRESS)) {
             throw new ShopException(Kind.NO_SERVER, "the server must be https://HOST[:PORT], not " + url);
         }
         this.url = url.replaceAll("/+$", "");
         this.transport = transport;
-        this.clock = clock;
         this.store = store;
     }
 
@@ -51,9 +49,12 @@ final class Server {
         /** True for a wrong password, and for a refresh token that has ended. */
         boolean isInvalidGrant() { return "invalid_grant".equals(body.members().get("error")); }
 
-        ShopException failure() {
-            String detail = String.valueOf(body.members().get("detail"));
-            return new ShopException(isInvalidGrant() ? Kind.WRONG_PASSWORD : kind(), detail);
+        ShopException failure() { return new ShopException(isInvalidGrant() ? Kind.WRONG_PASSWORD : kind(), detail()); }
+
+        /** The reason of a refusal. */
+        String detail() {
+            Object detail = body.members().get("detail");
+            return detail instanceof String ? (String) detail : "the server answers with status " + status;
         }
 
         private Kind kind() {
@@ -82,16 +83,18 @@ final class Server {
         Map<String, String> headers = headers("application/json", token);
         headers.put(REQUEST_ID, id);
         if (body != null) headers.put("Content-Type", "application/json");
-        long sent = clock.getAsLong();
+        long sent = store.clock.getAsLong();
         try (ShopTransport.Response response =
             transport.send(method, url + path, headers, body == null ? null : Json.bytes(body))) {
             byte[] content = content(response.body());
             String echo = response.header(REQUEST_ID);
             if (echo != null && !echo.equals(id)) throw new IOException("the answer belongs to another request");
-            if (echo != null) correctClock(response.header(TIME), sent, clock.getAsLong());
+            if (echo != null) correctClock(response.header(TIME), sent);
             int status = response.status();
             if (status == 204 && echo != null) return new Answer(status, new JsonObject());
-            if (status >= 500 && !isProblem(response)) return new Answer(status, new JsonObject());
+            // A proxy may answer this in the server's place.
+            boolean isOfProxy = status == 413 || status == 429 || status >= 500;
+            if (isOfProxy && !isProblem(response)) return new Answer(status, new JsonObject());
             if (status < 200 || status >= 300 && status < 400 || status >= 400 && !isProblem(response)) {
                 throw new ShopException(Kind.NO_SERVER, "another kind of server has answered, with status " + status);
             }
@@ -187,12 +190,12 @@ final class Server {
         return content.toByteArray();
     }
 
-    private void correctClock(String text, long sent, long received) throws ShopException {
-        if (text == null || !text.matches("[0-9]{1,15}")) return;
+    private void correctClock(String text, long sent) throws ShopException {
+        long trip = store.clock.getAsLong() - sent;
+        if (text == null || !text.matches("[0-9]{1,15}") || trip < 0 || trip > LONGEST_ROUND_TRIP) return;
         long time = Long.parseLong(text);
-        // The copy is thrown away if the correction is not worth a write.
-        if (store.state().correctClock(time, sent, received)) {
-            store.update(state -> state.correctClock(time, sent, received));
-        }
+        State known = store.state();
+        boolean isNews = known.offset() == null || Math.abs(store.now(known) - time) > 1_000 + trip;
+        if (isNews) store.update(state -> state.correctClock(time, sent, trip));
     }
 }

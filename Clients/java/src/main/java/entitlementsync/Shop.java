@@ -1,11 +1,11 @@
 package entitlementsync;
 
+import entitlementsync.Access.Denial;
 import entitlementsync.Server.Answer;
 import entitlementsync.ShopException.Kind;
 import java.io.Closeable;
 import java.time.Instant;
 import java.util.*;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
@@ -43,36 +43,26 @@ public final class Shop implements Closeable {
         public LongSupplier clock = System::currentTimeMillis;
     }
 
-    /** Problems that the operator can solve, so that the items wait until then. */
-    private static final Set<String> SOLVABLE = new HashSet<>(Arrays.asList("not-configured", "ledger-full"));
-
     final Store store;
     final Server server;
-    final LongSupplier clock;
-    volatile ShopException failure;
-    private final Trust trust;
-    private final String environment;
-    private final Watcher watcher = new Watcher(this);
+    final Sync sync;
+    final Trust trust;
+    final String environment;
+    final Watcher watcher = new Watcher(this);
     /** Log-ins, log-outs and deletions happen one after another. */
     private final ReentrantLock accountChanges = new ReentrantLock();
-    /** The items whose callers wait for the answer. Their rejections are not for the listeners. */
-    private final Set<Long> awaited = Collections.synchronizedSet(new HashSet<>());
-    /** The number of requests for the account's access, and the last one whose answer was stored. */
-    private final AtomicLong fetches = new AtomicLong();
-    private volatile long lastFetch;
 
     private Shop(String url, ShopStorage storage, Trust trust, Options options) throws ShopException {
-        store = new Store(storage);
-        clock = options.clock;
         environment = options.environment;
-        this.trust = trust;
         if (!environment.matches("[A-Za-z0-9._-]{1,64}")) {
             throw new ShopException(Kind.INVALID, "the environment has 1 to 64 letters and digits, not " + environment);
         }
-        server = new Server(url, options.transport, clock, store);
+        this.trust = trust;
+        store = new Store(storage, options.clock);
+        server = new Server(url, options.transport, store);
+        sync = new Sync(this);
         store.outbox();
-        store.update(
-            state -> state.json.put("device", state.device() == null ? Store.randomName() : state.device()));
+        store.update(state -> state.json.members().putIfAbsent("device", Store.randomName()));
     }
 
     /**
@@ -116,7 +106,7 @@ public final class Shop implements Closeable {
         return changingAccount(() -> {
             JsonObject body = server.send("POST", "/v1/accounts", request, null).success();
             enter(body, earlier);
-            attempt(this::refresh);
+            sync.attempt(this::refresh);
             return codes(body);
         });
     }
@@ -149,7 +139,7 @@ public final class Shop implements Closeable {
             .put("username", name).put("recovery_code", code).put("new_password", newPassword);
         return changingAccount(() -> {
             enter(server.send("POST", "/v1/sessions", request, null).success(), earlier);
-            attempt(this::refresh);
+            sync.attempt(this::refresh);
             return renewRecoveryCodes(newPassword);
         });
     }
@@ -166,10 +156,11 @@ public final class Shop implements Closeable {
      */
     public void logOut() throws ShopException {
         changingAccount(() -> {
-            JsonObject tokens = store.state().tokens();
-            store.update(state -> state.enter(null, null));
-            if (tokens == null) return null;
-            attempt(() -> server.send("DELETE", "/v1/sessions", null, tokens.text("access")).success());
+            State session = store.state();
+            if (session.tokens() != null) {
+                sync.attempt(() -> server.send(session, "DELETE", "/v1/sessions", null).success());
+            }
+            store.update(session, state -> state.enter(null, null));
             return null;
         });
     }
@@ -177,8 +168,9 @@ public final class Shop implements Closeable {
     /** Logs out on all devices. If the server cannot be reached, nothing changes. */
     public void logOutEverywhere() throws ShopException {
         changingAccount(() -> {
-            server.send(loggedIn(), "DELETE", "/v1/sessions?everywhere=true", null).success();
-            store.update(state -> state.enter(null, null));
+            State session = loggedIn();
+            server.send(session, "DELETE", "/v1/sessions?everywhere=true", null).success();
+            store.update(session, state -> state.enter(null, null));
             return null;
         });
     }
@@ -190,10 +182,10 @@ public final class Shop implements Closeable {
             Answer answer = server.send(
                 session, "POST", "/v1/accounts/self/erasure", new JsonObject().put("password", password));
             // An earlier attempt, whose answer was lost, may have deleted the account.
-            if (answer.status == 403) attempt(() -> fetch(session));
+            if (answer.status == 403) sync.attempt(() -> sync.fetch(session));
             if (store.state().generation() != session.generation()) return null;
             answer.success();
-            forget(session);
+            sync.forget(session);
             return null;
         });
     }
@@ -202,7 +194,7 @@ public final class Shop implements Closeable {
         accountChanges.lock();
         try {
             State before = store.state();
-            if (before.account() != null) attempt(() -> flush(before));
+            if (before.account() != null) sync.attempt(() -> sync.flush(before));
             return action.run();
         } finally {
             accountChanges.unlock();
@@ -220,18 +212,6 @@ public final class Shop implements Closeable {
             if (earlier == EarlierPurchases.ADOPT) store.save(store.outbox().adopted(account));
             state.enter(account, tokens);
         });
-    }
-
-    /** Logs a deleted account out, and drops what waits for it. */
-    private void forget(State session) throws ShopException {
-        store.update(session, state -> {
-            Outbox outbox = store.outbox();
-            JsonObject account = session.account();
-            outbox.entries.removeIf(entry -> account.equals(entry.members().get("account")));
-            store.save(outbox);
-            state.enter(null, null);
-        });
-        watcher.changed();
     }
 
     private State loggedIn() throws ShopException {
@@ -258,69 +238,60 @@ public final class Shop implements Closeable {
      *     {@code STORAGE}, {@code DAMAGED} or {@code NEWER_VERSION}
      */
     public Access access(String entitlement) throws ShopException {
-        State state = store.state();
-        long now = state.now(clock.getAsLong());
-        Access access = access(entitlement, state, grant(state), store.outbox(), now);
-        boolean hasEnded = !access.isGranted() && access.getDenial() != Access.Denial.LOG_IN_NEEDED;
-        if (state.passed(now, hasEnded)) store.update(stored -> stored.passed(now, hasEnded));
-        return access;
+        return decisions(store.state(), Collections.singleton(entitlement)).get(entitlement);
     }
 
     /** Returns the access to every entitlement of the server's catalogue; empty if it is not known. */
     public Map<String, Access> getAllAccess() throws ShopException {
         State state = store.state();
-        return allAccess(state, state.now(clock.getAsLong()));
+        JsonObject known = state.snapshot();
+        return decisions(state, known == null ? Collections.emptySet() : known.members().keySet());
     }
 
-    Map<String, Access> allAccess(State state, long now) throws ShopException {
-        Map<String, Access> all = new TreeMap<>();
-        if (state.snapshot() == null) return all;
+    private Map<String, Access> decisions(State state, Set<String> entitlements) throws ShopException {
+        Map<String, Access> decisions = new TreeMap<>();
+        long now = store.now(state);
+        Grant grant = sync.grant(state);
         Outbox outbox = store.outbox();
-        Grant grant = grant(state);
-        for (String name : state.snapshot().members().keySet()) all.put(name, access(name, state, grant, outbox, now));
-        return all;
+        for (String name : entitlements) decisions.put(name, access(name, state, grant, outbox, now));
+        if (state.isNews(now, decisions.values())) {
+            store.update(stored -> {
+                // A contact in the meantime may have put the clock back.
+                if (Objects.equals(stored.contact(), state.contact())) stored.passed(now);
+            });
+        }
+        return decisions;
     }
 
-    private Access access(String entitlement, State state, Grant grant, Outbox outbox, long now)
-        throws ShopException {
-        if (state.account() == null) return Access.denied(Access.Denial.LOG_IN_NEEDED, null);
-        if (state.snapshot() == null) return Access.denied(Access.Denial.RESTORE_NEEDED, null);
+    private Access access(String entitlement, State state, Grant grant, Outbox outbox, long now) throws ShopException {
+        if (state.account() == null) return Access.denied(Denial.LOG_IN_NEEDED, null);
+        if (state.snapshot() == null) return Access.denied(Denial.RESTORE_NEEDED, null);
         JsonObject answer = state.snapshot().optionalObject(entitlement);
-        if (answer == null) {
-            throw new ShopException(Kind.CATALOG, "the server's catalogue has no entitlement " + entitlement);
-        }
-        if (!answer.flag("granted")) {
-            String reason = answer.optionalText("reason");
-            return Access.denied(Access.Denial.of(reason), answer.optionalTime("date"));
-        }
+        if (answer == null) throw new ShopException(Kind.CATALOG, "the catalogue has no entitlement " + entitlement);
+        Denial denial = answer.flag("granted") ? null : Denial.of(answer.optionalText("reason"));
+        if (denial != null) return Access.denied(denial, answer.optionalTime("date"));
         Instant until = answer.optionalTime("until");
         Long units = answer.optionalNumber("units");
         if (trust.isSigned()) {
-            boolean isCurrent = grant != null && grant.isCurrent(now);
-            JsonObject entry = isCurrent ? grant.entitlements.optionalObject(entitlement) : null;
+            if (grant == null) return Access.denied(Denial.RESTORE_NEEDED, null);
+            if (!grant.isCurrent(now)) return Access.denied(Denial.RESTORE_NEEDED, Instant.ofEpochMilli(grant.expires));
+            JsonObject entry = grant.entitlements.optionalObject(entitlement);
             if (entry == null || (entry.optionalNumber("units") == null) != (units == null)) {
-                return Access.denied(Access.Denial.RESTORE_NEEDED, null);
+                return Access.denied(Denial.RESTORE_NEEDED, null);
             }
             if (units != null) units = Math.min(units, entry.number("units"));
             Instant end = entry.optionalTime("until");
             if (until == null || end != null && end.isBefore(until)) until = end;
         }
-        if (until != null && now >= until.toEpochMilli()) return Access.denied(Access.Denial.EXPIRED, until);
+        if (until != null && now >= until.toEpochMilli()) return Access.denied(Denial.EXPIRED, until);
         if (units == null) return Access.granted(until, null);
-        long left = units - outbox.spends(state.account(), entitlement);
-        return left > 0 ? Access.granted(until, left) : Access.denied(Access.Denial.USED_UP, null);
-    }
-
-    /** The stored grant; null for none, and for one that is not for this account, device and environment. */
-    private Grant grant(State state) throws ShopException {
-        if (!trust.isSigned() || state.account() == null || state.grant() == null) return null;
-        try {
-            return verified(state.grant(), state);
-        } catch (ShopException refused) { return null; }
-    }
-
-    private Grant verified(String grant, State state) throws ShopException {
-        return Grant.verified(grant, trust, state.account(), state.device(), environment);
+        for (JsonObject entry : outbox.waiting(state.account())) {
+            // Entitlements with the same source share its units.
+            String spent = entry.object("item").optionalText("entitlement");
+            JsonObject other = spent == null ? null : state.snapshot().optionalObject(spent);
+            if (other != null && Objects.equals(other.optionalText("because"), answer.optionalText("because"))) units--;
+        }
+        return units > 0 ? Access.granted(until, units) : Access.denied(Denial.USED_UP, null);
     }
 
     // Purchases.
@@ -337,10 +308,11 @@ public final class Shop implements Closeable {
      *     {@code INVALID}
      */
     public boolean report(Item item) throws ShopException {
-        JsonObject result = enqueue(null, item);
+        JsonObject result = sync.enqueue(null, item);
         if (result == null) return false;
-        if (problem(result) != null) throw error(problem(result));
-        attempt(() -> fetch(loggedIn()));
+        JsonObject problem = result.optionalObject("problem");
+        if (problem != null) throw Sync.error(problem);
+        sync.attempt(() -> sync.fetch(loggedIn()));
         return true;
     }
 
@@ -359,23 +331,24 @@ public final class Shop implements Closeable {
         boolean isFree = access.isGranted() && access.getUnits() == null;
         if (session.account() == null || isFree) return new Use(access, 0);
         if (access.isGranted()) {
-            JsonObject result = enqueue(session, item);
-            if (result != null) return used(session, entitlement, result);
-            return new Use(Access.granted(null, access.getUnits() - 1), 1);
+            JsonObject result = sync.enqueue(session, item);
+            Use offline = new Use(Access.granted(null, access.getUnits() - 1), 1);
+            return result == null ? offline : used(session, entitlement, result);
         }
         try {
-            flush(session);
-            return used(session, entitlement, post(session, Collections.singletonList(item.json()), false).get(0));
+            sync.flush(session);
+            List<JsonObject> results = sync.post(session, Collections.singletonList(item.json()), false);
+            return used(session, entitlement, results.get(0));
         } catch (ShopException error) {
             if (!error.isTransient()) throw error;
-            setFailure(error);
+            sync.setFailure(error);
             return new Use(access, 0);
         }
     }
 
     private Use used(State session, String entitlement, JsonObject result) throws ShopException {
-        attempt(() -> fetch(session));
-        JsonObject problem = problem(result);
+        sync.attempt(() -> sync.fetch(session));
+        JsonObject problem = result.optionalObject("problem");
         Access now = access(entitlement);
         if (problem == null) {
             Long remaining = result.optionalNumber("remaining");
@@ -384,8 +357,8 @@ public final class Shop implements Closeable {
             boolean isByUnits = remaining != null || !now.isGranted();
             return new Use(isByUnits ? Access.granted(null, remaining == null ? 0 : remaining) : now, isNew ? 1 : 0);
         }
-        if (!"none-left".equals(problem.members().get("code"))) throw error(problem);
-        return new Use(now.isGranted() ? Access.denied(Access.Denial.USED_UP, null) : now, 0);
+        if (!"none-left".equals(problem.members().get("code"))) throw Sync.error(problem);
+        return new Use(now.isGranted() ? Access.denied(Denial.USED_UP, null) : now, 0);
     }
 
     /** The number of items that the server has not answered yet, for the account that is logged in, or for none. */
@@ -394,20 +367,7 @@ public final class Shop implements Closeable {
     /**
      * Sends what waits, and reads the account. For a page that the user pulls down, or an app without an observation.
      */
-    public void refresh() throws ShopException {
-        State session = loggedIn();
-        ShopException failed = null;
-        try {
-            flush(session);
-        } catch (ShopException error) {
-            // Another request would fail too.
-            if (error.isTransient()) throw error;
-            failed = error;
-        }
-        fetch(session);
-        setFailure(failed);
-        if (failed != null) throw failed;
-    }
+    public void refresh() throws ShopException { sync.refresh(loggedIn()); }
 
     /**
      * Restores purchases because the user asks for it: sends evidence that the app has from the store, and refreshes.
@@ -418,208 +378,19 @@ public final class Shop implements Closeable {
      */
     public void restore(Item... evidence) throws ShopException {
         State session = loggedIn();
-        ShopException refused = null;
-        for (int start = 0; start < evidence.length; start += Outbox.BATCH_COUNT) {
-            List<JsonObject> batch = new ArrayList<>();
-            int end = Math.min(start + Outbox.BATCH_COUNT, evidence.length);
-            for (int i = start; i < end; i++) batch.add(evidence[i].json());
-            for (JsonObject result : post(session, batch, true)) {
-                if (problem(result) != null && refused == null) refused = error(problem(result));
-            }
-        }
-        refresh();
+        List<JsonObject> items = new ArrayList<>();
+        for (Item item : evidence) items.add(item.json());
+        ShopException refused = items.isEmpty() ? null : sync.restore(session, items);
+        sync.refresh(session);
         if (refused != null) throw refused;
     }
 
     /** The last failure of sending or reading that no later success has settled; null for none. */
-    public ShopException getFailure() { return failure; }
-
-    void setFailure(ShopException error) {
-        failure = error;
-        watcher.changed();
-    }
+    public ShopException getFailure() { return sync.failure; }
 
     /**
      * Follows the changes of the access, until the result is closed or the shop is. The shop then keeps a connection
      * to the server, and sends what waits when it is back. On Android observe only while the app shows something.
      */
     public Closeable observe(ShopListener listener) { return watcher.add(listener); }
-
-    // Requests.
-
-    /**
-     * Stores an item, and sends what waits. Returns the server's answer to the item; null if it waits.
-     *
-     * @param expected the state that the item was made for; null if it is for whichever account is logged in
-     */
-    private JsonObject enqueue(State expected, Item item) throws ShopException {
-        long[] id = new long[1];
-        State session = store.update(state -> {
-            if (expected != null) Store.checkSame(expected, state);
-            boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
-            // The clock of a device that has never reached the server proves nothing, and a date ahead of the server's
-            // clock would not count.
-            boolean isDated = needsDate && state.offset() != null;
-            Instant date = isDated ? Instant.ofEpochMilli(state.now(clock.getAsLong()) - state.slack()) : null;
-            Outbox outbox = store.outbox();
-            id[0] = outbox.add(state.account(), item, date);
-            awaited.add(id[0]);
-            store.save(outbox);
-        });
-        try {
-            if (session.account() == null) return null;
-            Map<Long, JsonObject> results = Collections.emptyMap();
-            ShopException failed = null;
-            try {
-                results = flush(session);
-            } catch (ShopException error) {
-                if (error.getKind() == Kind.ACCOUNT_DELETED) throw error;
-                failed = error;
-            }
-            setFailure(failed);
-            JsonObject result = results.containsKey(id[0]) ? results.get(id[0]) : stored(id[0]);
-            if (result != null && problem(result) != null) {
-                store.change(outbox -> outbox.entries.remove(outbox.entry(id[0])));
-            }
-            return result;
-        } finally {
-            awaited.remove(id[0]);
-            watcher.changed();
-        }
-    }
-
-    /** The answer to an item that another caller or process has sent; null if the item waits. */
-    private JsonObject stored(long id) throws ShopException {
-        JsonObject entry = store.outbox().entry(id);
-        return entry == null ? new JsonObject() : entry.optionalObject("problem") == null ? null : entry;
-    }
-
-    /**
-     * Sends what waits for the account, in order, while no other thread or process does. Returns the results by the
-     * ids of the items.
-     */
-    private Map<Long, JsonObject> flush(State session) throws ShopException {
-        Map<Long, JsonObject> results = new TreeMap<>();
-        if (store.outbox().waiting(session.account()).isEmpty()) return results;
-        return store.locked("send", () -> {
-            while (true) {
-                List<JsonObject> batch = store.outbox().batch(session.account());
-                if (batch.isEmpty()) return results;
-                List<JsonObject> items = new ArrayList<>();
-                for (JsonObject entry : batch) items.add(Outbox.content(entry));
-                List<JsonObject> answers = post(session, items, false);
-                ShopException unsolved = settle(batch, answers, results);
-                if (unsolved != null) throw unsolved;
-            }
-        });
-    }
-
-    /** Removes the items that are recorded. Returns the error of an item that must wait; null if none must. */
-    private ShopException settle(List<JsonObject> batch, List<JsonObject> answers, Map<Long, JsonObject> results)
-        throws ShopException {
-        return store.change(outbox -> {
-            ShopException unsolved = null;
-            for (int i = 0; i < batch.size(); i++) {
-                long id = batch.get(i).number("id");
-                JsonObject problem = problem(answers.get(i));
-                Object code = problem == null ? null : problem.members().get("code");
-                if (SOLVABLE.contains(code)) {
-                    if (unsolved == null) unsolved = error(problem);
-                } else if ("contradiction".equals(code) && batch.get(i).optionalText("date") != null) {
-                    // The server may know the purchase with a date that the app has not stated: send it without one.
-                    outbox.entry(id).put("date", null);
-                } else {
-                    results.put(id, answers.get(i));
-                    outbox.settle(id, problem);
-                }
-            }
-            return unsolved;
-        });
-    }
-
-    /** Sends items, and returns their results in the same order. */
-    private List<JsonObject> post(State session, List<JsonObject> items, boolean isRestore) throws ShopException {
-        JsonObject body = new JsonObject().put("evidence", items).put("account", session.account());
-        if (isRestore) body.put("restore", true);
-        Answer answer = server.send(session, "POST", "/v1/transactions", body);
-        // The reason may be that the account was deleted, which this request reports.
-        if (answer.status == 403) fetch(session);
-        List<JsonObject> results = answer.success().objects("results");
-        if (results.size() != items.size()) {
-            throw new ShopException(Kind.NO_SERVER, results.size() + " results for " + items.size() + " items");
-        }
-        return results;
-    }
-
-    /** Reads the account, and stores the answers if it is still logged in. */
-    private void fetch(State session) throws ShopException {
-        long number = fetches.incrementAndGet();
-        Answer answer = server.send(session, "GET", "/v1/entitlements?environment=" + environment, null);
-        if (answer.status == 410) forget(session);
-        JsonObject access = new JsonObject();
-        JsonObject all = answer.success().object("access");
-        for (String name : all.members().keySet()) {
-            // A later version of the server may add members that are not entitlements.
-            if (all.object(name).has("granted")) access.put(name, all.object(name));
-        }
-        String grant = trust.isSigned() ? fetchGrant(session) : null;
-        store.update(session, state -> {
-            // The answer to a later request may have arrived first.
-            if (number < lastFetch) return;
-            lastFetch = number;
-            state.json.put("snapshot", access).put("grant", grant);
-        });
-        watcher.changed();
-    }
-
-    private String fetchGrant(State session) throws ShopException {
-        String path = "/v1/grants?device=" + session.device() + "&environment=" + environment;
-        String text = server.send(session, "GET", path, null).success().text("grant");
-        Grant grant = verified(text, session);
-        long now = store.state().now(clock.getAsLong());
-        if (grant.isCurrent(now)) return text;
-        throw Grant.refused("time", "the grant is not valid at " + Instant.ofEpochMilli(now));
-    }
-
-    /** Removes the rejected items whose callers do not wait, and returns them. */
-    List<JsonObject> takeRejected() throws ShopException {
-        List<JsonObject> taken = new ArrayList<>();
-        if (store.outbox().rejected().isEmpty()) return taken;
-        store.change(outbox -> {
-            for (JsonObject entry : outbox.rejected()) if (!awaited.contains(entry.number("id"))) taken.add(entry);
-            return outbox.entries.removeAll(taken);
-        });
-        return taken;
-    }
-
-    /** The problem of one item; null if it is recorded. */
-    private static JsonObject problem(JsonObject result) {
-        Object problem = result.members().get("problem");
-        return problem == null || problem instanceof JsonObject ? (JsonObject) problem : result;
-    }
-
-    /** The error for the problem of one item. */
-    static ShopException error(JsonObject problem) {
-        String detail = problem.members().get("code") + ": " + problem.members().get("detail");
-        switch (String.valueOf(problem.members().get("code"))) {
-            case "unknown-product": case "unknown-entitlement": return new ShopException(Kind.CATALOG, detail);
-            case "not-configured": return new ShopException(Kind.NO_SERVER, detail);
-            case "invalid": return new ShopException(Kind.INVALID, detail);
-            case "evidence-required": case "evidence-refused": return new ShopException(Kind.UNVERIFIED, detail);
-            case "owned-by-another": return new ShopException(Kind.OWNED_BY_ANOTHER_ACCOUNT, detail);
-            default: return new ShopException(Kind.REFUSED_BY_SERVER, detail);
-        }
-    }
-
-    private interface Attempt {
-        void run() throws ShopException;
-    }
-
-    /** Runs an action whose failure fails no call. */
-    private void attempt(Attempt action) {
-        try {
-            action.run();
-            setFailure(null);
-        } catch (ShopException error) { setFailure(error); }
-    }
 }

@@ -1,7 +1,7 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
-import java.util.Objects;
+import java.util.*;
 
 /**
  * The account, the session, the last answers of the server and the clock of a device. A mutable copy of what is stored.
@@ -11,8 +11,6 @@ import java.util.Objects;
 final class State {
     static final String NAME = "shop.json";
     private static final long FORMAT = 1;
-    /** The longest round trip, in milliseconds, whose answer corrects the clock. */
-    private static final long LONGEST_ROUND_TRIP = 120_000;
 
     final JsonObject json;
 
@@ -58,36 +56,37 @@ final class State {
     /** The server's time minus the device's at the last contact, in milliseconds; null before the first. */
     Long offset() throws ShopException { return json.optionalNumber("offset"); }
 
+    /** The server's time at the last contact that has corrected the clock; null before the first. */
+    Long contact() throws ShopException { return json.optionalNumber("contact"); }
+
     /** The latest time since the last contact that has decided something. */
     private long mark() throws ShopException { return json.number("mark"); }
 
     /** The time when the device's clock shows {@code wall}. It never goes back, except by an answer of the server. */
-    long now(long wall) throws ShopException {
-        return offset() == null ? wall : Math.max(wall + offset(), mark());
-    }
+    long now(long wall) throws ShopException { return offset() == null ? wall : Math.max(wall + offset(), mark()); }
 
     /** The amount by which {@link #now} may be ahead of the server's clock, in milliseconds. */
     long slack() throws ShopException { return json.number("slack"); }
 
     /**
-     * Corrects the clock by the server's time. Request and answer happened at {@code sent} and {@code received} by the
-     * device's clock. The server has read its clock in between, so the corrected clock is never behind: access does not
-     * end late. It is ahead by at most the round trip.
-     *
-     * @return true if the correction is worth storing
+     * Corrects the clock by the server's time. The server has read its clock after {@code sent} by the device's clock,
+     * so the corrected clock is never behind: access does not end late. It is ahead by at most the round trip.
      */
-    boolean correctClock(long serverTime, long sent, long received) throws ShopException {
-        long trip = received - sent;
-        if (trip < 0 || trip > LONGEST_ROUND_TRIP) return false;
-        boolean isNews = offset() == null || Math.abs(now(received) - serverTime) > 1_000 + trip;
-        json.put("offset", serverTime - sent).put("slack", trip).put("mark", serverTime);
+    void correctClock(long serverTime, long sent, long trip) {
+        json.put("offset", serverTime - sent).put("slack", trip).put("mark", serverTime).put("contact", serverTime);
+    }
+
+    /** True if a time is worth storing: access has ended since the stored time, or a minute has passed. */
+    boolean isNews(long now, Collection<Access> decided) throws ShopException {
+        if (offset() == null || now <= mark()) return false;
+        boolean isNews = now - mark() >= 60_000;
+        for (Access access : decided) {
+            long end = access.isGranted() || access.getUntil() == null ? 0 : access.getUntil().toEpochMilli();
+            isNews |= mark() < end && end <= now;
+        }
         return isNews;
     }
 
-    /** Remembers a time that has decided something. Returns true if that is worth storing. */
-    boolean passed(long now, boolean hasEnded) throws ShopException {
-        if (offset() == null || now <= mark() || !hasEnded && now - mark() < 60_000) return false;
-        json.put("mark", now);
-        return true;
-    }
+    /** Remembers a time that has decided something. */
+    void passed(long now) throws ShopException { json.put("mark", Math.max(mark(), now)); }
 }

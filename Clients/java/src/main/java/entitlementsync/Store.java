@@ -1,18 +1,38 @@
 package entitlementsync;
 
 import entitlementsync.ShopException.Kind;
-import java.io.Closeable;
-import java.io.IOException;
-import java.nio.channels.ClosedByInterruptException;
-import java.nio.channels.FileLockInterruptionException;
-import java.util.Arrays;
-import java.util.UUID;
+import java.io.*;
+import java.nio.channels.*;
+import java.util.*;
+import java.util.function.LongSupplier;
 
 /** The state and the outbox in the storage of this device, which several threads and processes share. */
 final class Store {
+    /** The clock of the device. */
+    final LongSupplier clock;
     private final ShopStorage storage;
+    /** The last time that was returned, the monotonic clock at that moment, and the contact on which it was based. */
+    private long last, lastRunning;
+    private Long lastContact;
 
-    Store(ShopStorage storage) { this.storage = storage; }
+    Store(ShopStorage storage, LongSupplier clock) {
+        this.storage = storage;
+        this.clock = clock;
+    }
+
+    /**
+     * The server's time, as far as this device knows it. After a contact it runs on even if the device's clock is set
+     * back.
+     */
+    synchronized long now(State state) throws ShopException {
+        long running = System.nanoTime() / 1_000_000;
+        boolean isSameContact = state.contact() != null && state.contact().equals(lastContact);
+        long least = isSameContact ? last + running - lastRunning : Long.MIN_VALUE;
+        last = Math.max(state.now(clock.getAsLong()), least);
+        lastRunning = running;
+        lastContact = state.contact();
+        return last;
+    }
 
     /** An action with its result. */
     interface Action<Result> {
@@ -84,12 +104,6 @@ final class Store {
 
     /** A random name. */
     static String randomName() { return UUID.randomUUID().toString(); }
-
-    static String hexadecimal(byte[] bytes) {
-        StringBuilder text = new StringBuilder();
-        for (byte b : bytes) text.append(String.format("%02x", b));
-        return text.toString();
-    }
 
     private byte[] read(String name) throws ShopException {
         try {

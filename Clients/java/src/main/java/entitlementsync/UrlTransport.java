@@ -1,8 +1,7 @@
 package entitlementsync;
 
 import java.io.*;
-import java.net.HttpURLConnection;
-import java.net.URL;
+import java.net.*;
 import java.util.Map;
 
 /** Sends requests with {@link HttpURLConnection}, which every Java and every Android has. */

@@ -1,6 +1,5 @@
 package entitlementsync;
 
-import entitlementsync.ShopException.Kind;
 import java.io.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
@@ -50,9 +49,7 @@ final class Watcher {
     }
 
     /** Called after each change of the state, the outbox or the failure. */
-    synchronized void changed() {
-        if (executor != null) executor.execute(this::run);
-    }
+    synchronized void changed() { if (executor != null) executor.execute(this::run); }
 
     /** The executor would swallow an exception of a listener. */
     private void run() {
@@ -66,22 +63,20 @@ final class Watcher {
 
     private void notifyListeners() {
         try {
-            State state = shop.store.state();
-            long now = state.now(shop.clock.getAsLong());
-            Map<String, Access> access = shop.allAccess(state, now);
+            Map<String, Access> access = shop.getAllAccess();
             if (!access.equals(last)) for (ShopListener listener : listeners) listener.onChange(access);
             last = access;
-            for (JsonObject entry : shop.takeRejected()) {
+            for (JsonObject entry : shop.sync.takeRejected()) {
                 Item item = new Item(entry.object("item"));
-                for (ShopListener listener : listeners) listener.onRejected(item, Shop.error(entry.object("problem")));
+                for (ShopListener listener : listeners) listener.onRejected(item, Sync.error(entry.object("problem")));
             }
-            wake(access, now);
+            wake(access, shop.store.now(shop.store.state()));
         } catch (ShopException error) {
             // Reporting it as a change would call this method again at once.
-            shop.failure = error;
+            shop.sync.failure = error;
             wake(Collections.emptyMap(), 0);
         }
-        ShopException failure = shop.failure;
+        ShopException failure = shop.sync.failure;
         if (failure != null && failure != lastFailure) {
             for (ShopListener listener : listeners) listener.onFailure(failure);
         }
@@ -114,7 +109,7 @@ final class Watcher {
                 if (session.tokens() != null) read(session, executor);
                 pause = SHORTEST_PAUSE;
             } catch (ShopException error) {
-                if (error.getKind() != Kind.CANCELLED) shop.setFailure(error);
+                shop.sync.setFailure(error);
                 pause = Math.max(SHORTEST_PAUSE, Math.min(pause * 2, LONGEST_PAUSE));
             }
         }

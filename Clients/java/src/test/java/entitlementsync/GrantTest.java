@@ -56,8 +56,8 @@ public class GrantTest {
     public GrantTest() throws Exception {}
 
     private static String sha256(String text) throws Exception {
-        return Store.hexadecimal(java.security.MessageDigest.getInstance("SHA-256")
-            .digest(text.getBytes(StandardCharsets.UTF_8)));
+        return String.format("%064x", new java.math.BigInteger(1, java.security.MessageDigest.getInstance("SHA-256")
+            .digest(text.getBytes(StandardCharsets.UTF_8))));
     }
 
     private JsonObject keyHeader() {
@@ -80,8 +80,15 @@ public class GrantTest {
             .put("entitlements", new JsonObject().put("owl", new JsonObject().put("until", null)));
     }
 
+    /** A device with the account of the grants. */
+    private State device() throws ShopException {
+        State state = new State(null);
+        state.json.put("account", ann).put("device", "d1");
+        return state;
+    }
+
     private Grant verified(String text) throws ShopException {
-        return Grant.verified(text, Trust.signedBy(root.publicKey()), ann, "d1", "production");
+        return Grant.verified(text, Trust.signedBy(root.publicKey()), device(), "production");
     }
 
     @Test
@@ -178,17 +185,17 @@ public class GrantTest {
             phone.shop.signUp("ann", "correct horse", EarlierPurchases.ADOPT);
             State state = phone.shop.store.state();
             Trust trust = Trust.signedBy(new Signer().publicKey(), server.root);
-            Grant.verified(state.grant(), trust, state.account(), state.device(), "production");
+            Grant.verified(state.grant(), trust, state, "production");
             String grant = state.grant();
             for (int i = 0; i < grant.length(); i++) {
                 char[] text = grant.toCharArray();
                 text[i] ^= 1 << (i % 7);
                 assertThrows(
                     "character " + i, ShopException.class,
-                    () -> Grant.verified(new String(text), trust, state.account(), state.device(), "production"));
+                    () -> Grant.verified(new String(text), trust, state, "production"));
             }
             assertThrows(ShopException.class, () -> Grant.verified(
-                grant, Trust.signedBy(new Signer().publicKey()), state.account(), state.device(), "production"));
+                grant, Trust.signedBy(new Signer().publicKey()), state, "production"));
             JsonObject body = decoded(state.grant().split("\\.")[1]);
             assertEquals(state.device(), body.text("dev"));
         }
@@ -208,6 +215,6 @@ public class GrantTest {
         Trust trust = Trust.signedBy((signature, message, key) -> {
             throw new java.security.NoSuchAlgorithmException("Ed25519");
         }, root.publicKey());
-        assertThrows(ShopException.class, () -> Grant.verified(good, trust, ann, "d1", "production"));
+        assertThrows(ShopException.class, () -> Grant.verified(good, trust, device(), "production"));
     }
 }

@@ -68,7 +68,7 @@ public class ShopTest {
         phone.shop.refresh();
         State state = phone.shop.store.state();
         long end = Grant.verified(
-            state.grant(), Trust.signedBy(server.root), state.account(), state.device(), "production").expires;
+            state.grant(), Trust.signedBy(server.root), state, "production").expires;
         phone.link.isDown = true;
         phone.clock.set(Instant.ofEpochMilli(end - 60_000).toString());
         assertEquals(Access.granted(null, null), phone.shop.access("owl"));
@@ -266,7 +266,7 @@ public class ShopTest {
         assertEquals(Instant.parse("2027-06-03T00:00:00Z"), bought.get("nights").getUntil());
         phone.link.isDown = true;
         phone.clock.set("2027-06-03T00:00:00Z");
-        phone.shop.setFailure(null);
+        phone.shop.watcher.changed();
         assertEquals(Denial.EXPIRED, changes.take().get("nights").getDenial());
         phone.shop.logOut();
         assertTrue(changes.take().isEmpty());
