@@ -371,7 +371,8 @@ public final class Shop implements Closeable {
 
     /**
      * Restores purchases because the user asks for it: sends evidence that the app has from the store, and refreshes.
-     * Under the server's rule {@code transfer} purchases move from another account to this one.
+     * Under the server's rule {@code transfer} a purchase of another account moves to this one if its store has signed
+     * the evidence since that account sent it.
      *
      * @param evidence all purchases that the store reports on this device; none to only refresh
      * @throws ShopException also if the server refuses an item; the other items are recorded

@@ -12,10 +12,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 
-/** The link of a device to the server, with the faults of the scenarios. It records the requests that were answered. */
+/**
+ * The link of a device to the server, with the faults of the scenarios. {@code mix-up} is the answer to another
+ * request, {@code proxy-413} and {@code proxy-429} are answers in the server's place.
+ */
 final class Link implements ShopTransport {
-    /** The requests, as method, path and body. */
+    /** The requests that were answered, as method, path and body. */
     final List<String> requests = Collections.synchronizedList(new ArrayList<>());
+    /** The times of those answers, in nanoseconds. */
+    final List<Long> times = Collections.synchronizedList(new ArrayList<>());
+    /** The answers, as status, method and path. */
+    final List<String> answers = Collections.synchronizedList(new ArrayList<>());
     volatile boolean isDown;
     private final ShopTransport transport = new UrlTransport();
     private volatile boolean addsUnknownMembers;
@@ -56,9 +63,11 @@ final class Link implements ShopTransport {
         return true;
     }
 
-    long count(String start) {
-        synchronized (requests) {
-            return requests.stream().filter(request -> request.startsWith(start)).count();
+    long count(String start) { return count(requests, start); }
+
+    static long count(List<String> lines, String start) {
+        synchronized (lines) {
+            return lines.stream().filter(line -> line.startsWith(start)).count();
         }
     }
 
@@ -80,6 +89,9 @@ final class Link implements ShopTransport {
             case "refuse-token":
                 return answer(401, "application/problem+json", "{\"status\":401,\"detail\":\"refused\"}", null);
             case "foreign": return answer(200, "text/html", "<html>Welcome to this hotel</html>", null);
+            case "proxy-413": case "proxy-429":
+                answers.add(fault.substring(6) + " " + method + " " + path);
+                return answer(Integer.parseInt(fault.substring(6)), "text/html", "<html>a proxy</html>", null);
             default: break;
         }
         boolean isHeld = takeGate(path);
@@ -89,6 +101,8 @@ final class Link implements ShopTransport {
             String text = new String(readAll(response.body()), StandardCharsets.UTF_8);
             if (addsUnknownMembers && !text.isEmpty()) text = withUnknownMembers(text);
             requests.add(request);
+            times.add(System.nanoTime());
+            answers.add(response.status() + " " + method + " " + path);
             if (isHeld) {
                 arrival.countDown();
                 gate.await();

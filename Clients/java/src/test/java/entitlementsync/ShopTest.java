@@ -7,6 +7,8 @@ import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import com.sun.net.httpserver.HttpServer;
+import com.sun.net.httpserver.HttpsConfigurator;
+import com.sun.net.httpserver.HttpsServer;
 import entitlementsync.Access.Denial;
 import entitlementsync.Shop.EarlierPurchases;
 import entitlementsync.ShopException.Kind;
@@ -17,6 +19,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.KeyStore;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,6 +31,8 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
 import org.junit.After;
 import org.junit.Test;
 
@@ -126,7 +131,62 @@ public class ShopTest {
         assertNull(phone.shop.getAccount());
     }
 
+    @Test
+    public void aClockThatIsSetBackWhileTheAppRunsDelaysNoEnd() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "month", "m1", "2027-05-04T00:00:00Z");
+        phone.shop.refresh();
+        phone.link.isDown = true;
+        phone.clock.set("2027-06-02T23:59:59Z");
+        assertTrue(phone.shop.access("nights").isGranted());
+        phone.clock.set("2027-06-01T00:00:00Z");
+        long limit = System.nanoTime() + 60_000_000_000L;
+        while (phone.shop.access("nights").isGranted()) assertTrue("access has not ended", System.nanoTime() < limit);
+        assertEquals(Denial.EXPIRED, phone.shop.access("nights").getDenial());
+        phone.link.isDown = false;
+        phone.shop.refresh();
+        assertTrue("the server has corrected the clock", phone.shop.access("nights").isGranted());
+    }
+
+    @Test
+    public void anEndThatOnlyAListOfAllAccessHasShownIsNotRevived() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        server.purchase("ann", "month", "m1", "2027-05-04T00:00:00Z");
+        phone.shop.refresh();
+        phone.link.isDown = true;
+        phone.clock.set("2027-06-03T00:00:01Z");
+        assertEquals(Denial.EXPIRED, phone.shop.getAllAccess().get("nights").getDenial());
+        phone.clock.set("2027-06-02T00:00:00Z");
+        phone.reopen();
+        assertEquals(Denial.EXPIRED, phone.shop.access("nights").getDenial());
+    }
+
     // Sessions.
+
+    @Test
+    public void aLostAnswerToARefreshOfTheTokensEndsNoSession() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
+        phone.link.fail("lose-answer", "/v1/sessions");
+        assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.refresh()));
+        phone.shop.refresh();
+        assertEquals("ann", phone.shop.getAccount());
+    }
+
+    @Test
+    public void aLogOutWithAnExpiredTokenEndsTheSessionAtTheServer() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
+        phone.shop.logOut();
+        assertNull(phone.shop.getAccount());
+        assertEquals(1, Link.count(phone.link.answers, "204 DELETE /v1/sessions"));
+    }
 
     @Test
     public void tokensAreRefreshedOnceForAllCallsInAllProcesses() throws Exception {
@@ -362,6 +422,44 @@ public class ShopTest {
     }
 
     @Test
+    public void anUntrustedCertificateIsNamed() throws Exception {
+        Path folder = Files.createTempDirectory("entitlementsync-java");
+        String file = folder.resolve("keys.p12").toString();
+        Process keytool = new ProcessBuilder(
+            System.getProperty("java.home") + "/bin/keytool", "-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost",
+            "-keystore", file, "-storepass", PASSWORD, "-storetype", "PKCS12").inheritIO().start();
+        assertEquals(0, keytool.waitFor());
+        KeyStore keys = KeyStore.getInstance(new java.io.File(file), PASSWORD.toCharArray());
+        KeyManagerFactory managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        managers.init(keys, PASSWORD.toCharArray());
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(managers.getKeyManagers(), null, null);
+        HttpsServer server = HttpsServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setHttpsConfigurator(new HttpsConfigurator(context));
+        server.start();
+        try {
+            Shop shop = Shop.open(
+                "https://localhost:" + server.getAddress().getPort(), new FileStorage(folder.resolve("shop").toFile()),
+                Trust.server());
+            assertEquals(Kind.UNTRUSTED, kindOf(() -> shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT)));
+        } finally {
+            server.stop(0);
+            TestServer.delete(folder);
+        }
+    }
+
+    @Test
+    public void aBusyProxyIsNoMistakeOfTheApp() throws Exception {
+        TestDevice phone = device(server(), "phone");
+        phone.link.fail("proxy-429", "/v1/sessions");
+        ShopException error = assertThrows(
+            ShopException.class, () -> phone.shop.logIn("ann", PASSWORD, EarlierPurchases.ADOPT));
+        assertEquals(Kind.TOO_MANY_ATTEMPTS, error.getKind());
+        assertTrue(error.isTransient());
+        assertEquals("tooManyAttempts: the server answers with status 429", error.getMessage());
+    }
+
+    @Test
     public void anUnusableStorageIsAnErrorAndNeverAnAbsence() throws Exception {
         TestServer server = server();
         TestDevice phone = device(server, "phone");
@@ -381,8 +479,11 @@ public class ShopTest {
         Files.write(file, content);
         assertEquals("ann", phone.shop.getAccount());
         Path notAFolder = Files.write(server.folder.resolve("file"), new byte[1]);
-        assertEquals(
-            Kind.STORAGE, kindOf(() -> Shop.open(server.url, new FileStorage(notAFolder.toFile()), Trust.server())));
+        // The kernel lets nobody create a folder in /proc.
+        for (String folder : new String[] {notAFolder.toString(), "/proc/entitlementsync"}) {
+            FileStorage storage = new FileStorage(new java.io.File(folder));
+            assertEquals(Kind.STORAGE, kindOf(() -> Shop.open(server.url, storage, Trust.server())));
+        }
     }
 
     @Test
@@ -390,22 +491,11 @@ public class ShopTest {
         TestServer server = server();
         Path folder = server.folder.resolve("device");
         boolean[] isFull = {false};
-        FileStorage files = new FileStorage(folder.toFile());
-        ShopStorage storage = new ShopStorage() {
-            @Override
-            public byte[] read(String name) throws IOException {
-                return files.read(name);
-            }
-
+        ShopStorage storage = new WrappedStorage(folder.toFile()) {
             @Override
             public void write(String name, byte[] value) throws IOException {
                 if (isFull[0]) throw new IOException("No space left on device");
-                files.write(name, value);
-            }
-
-            @Override
-            public Closeable lock(String name) throws IOException {
-                return files.lock(name);
+                super.write(name, value);
             }
         };
         Shop shop = closing(Shop.open(server.url, storage, Trust.server()));

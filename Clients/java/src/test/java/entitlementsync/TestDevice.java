@@ -26,8 +26,13 @@ final class TestDevice implements Closeable {
 
     /** Opens another shop on the storage, as another process does. */
     Shop open() throws ShopException {
+        return open(new FileStorage(folder.toFile()));
+    }
+
+    /** Opens another shop on a storage that wraps that of the device. */
+    Shop open(ShopStorage storage) throws ShopException {
         Trust trust = server.root == null ? Trust.server() : Trust.signedBy(server.root);
-        return Shop.open(server.url, new FileStorage(folder.toFile()), trust, options(link, clock));
+        return Shop.open(server.url, storage, trust, options(link, clock));
     }
 
     static Shop.Options options(ShopTransport transport, LongSupplier clock) {

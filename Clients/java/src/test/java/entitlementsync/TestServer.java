@@ -58,6 +58,11 @@ final class TestServer implements Closeable {
         return server;
     }
 
+    /** Adds options for the next start. */
+    void addOptions(String... more) {
+        options.addAll(Arrays.asList(more));
+    }
+
     /** Starts the server, again at the same address if it ran before. */
     void run(String at) throws IOException {
         String address = url == null ? "127.0.0.1:0" : "127.0.0.1:" + URI.create(url).getPort();
