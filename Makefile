@@ -48,7 +48,7 @@ dist: ## Write the release tarball, its SBOM and SHA256SUMS to .build/packages
 	Packaging/dist
 
 test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands, verifiers of grants, short benchmarks
-	@.ci/setup apache2-bin chromium curl nginx nodejs openssl protobuf-compiler python3 python3-cryptography python3-protobuf python3-venv $(DATABASE)
+	@.ci/setup apache2-bin chromium curl default-jdk-headless junit4 nginx nodejs openssl protobuf-compiler python3 python3-cryptography python3-protobuf python3-venv $(DATABASE)
 	.ci/mutants check
 	@echo "test: building everything in debug mode, which takes about 12 minutes on two cores the first time,"
 	@echo "test: then running all tests and checks in three lanes, which takes longer"
@@ -81,7 +81,7 @@ mutants: setup ## Insert one deliberate bug at a time into the engine and the se
 	.ci/mutants
 
 nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state; run mutants, threads, packages
-	@.ci/setup apache2-bin chromium curl nginx nodejs openssl protobuf-compiler python3 python3-cryptography python3-protobuf python3-venv $(DATABASE)
+	@.ci/setup apache2-bin chromium curl default-jdk-headless junit4 nginx nodejs openssl protobuf-compiler python3 python3-cryptography python3-protobuf python3-venv $(DATABASE)
 	.ci/nightly
 
 threads: setup ## Run the tests of stores, service and server with ThreadSanitizer
