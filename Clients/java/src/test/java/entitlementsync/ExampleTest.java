@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.After;
@@ -29,9 +28,7 @@ public class ExampleTest {
 
     /** Runs a command of the shop. Returns its exit status, and its output with that of errors. */
     private String shop(String device, String... command) throws Exception {
-        List<String> line = new ArrayList<>(Arrays.asList(
-            System.getProperty("java.home") + "/bin/java", "-cp", System.getProperty("java.class.path"), "ConsoleShop",
-            server.url, server.folder.resolve(device).toString()));
+        List<String> line = TestServer.java("ConsoleShop", server.url, server.folder.resolve(device).toString());
         line.addAll(Arrays.asList(command));
         Path output = server.folder.resolve("output");
         ProcessBuilder builder = new ProcessBuilder(line).redirectErrorStream(true).redirectOutput(output.toFile());

@@ -82,10 +82,8 @@ public class OutboxTest {
     }
 
     private Process reporter(String server, String name, int count) throws IOException {
-        String java = System.getProperty("java.home") + "/bin/java";
-        List<String> command = Arrays.asList(
-            java, "-cp", System.getProperty("java.class.path"), Reporter.class.getName(), server,
-            phone.folder.toString(), name, String.valueOf(count));
+        List<String> command = TestServer.java(
+            Reporter.class.getName(), server, phone.folder.toString(), name, String.valueOf(count));
         return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     }
 

@@ -112,6 +112,15 @@ final class TestServer implements Closeable {
         return value;
     }
 
+    /** The command line of another Java process with the classes of this one. */
+    static List<String> java(String... arguments) {
+        List<String> command = new ArrayList<>(Arrays.asList(
+            System.getProperty("java.home") + "/bin/java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
+            System.getProperty("java.class.path")));
+        command.addAll(Arrays.asList(arguments));
+        return command;
+    }
+
     private static Process syncd(String... arguments) throws IOException {
         List<String> command = new ArrayList<>();
         command.add(new File(property("syncd")).getAbsolutePath());
