@@ -7,9 +7,11 @@ import java.io.InputStream;
 import java.net.ConnectException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
 
 /**
@@ -17,6 +19,9 @@ import java.util.concurrent.CountDownLatch;
  * request, {@code proxy-413} and {@code proxy-429} are answers in the server's place.
  */
 final class Link implements ShopTransport {
+    private static final List<String> FAULTS = Arrays.asList(
+        "lose-request", "lose-answer", "refuse-token", "foreign", "mix-up", "proxy-413", "proxy-429");
+
     /** The requests that were answered, as method, path and body. */
     final List<String> requests = Collections.synchronizedList(new ArrayList<>());
     /** The times of those answers, in nanoseconds. */
@@ -35,9 +40,10 @@ final class Link implements ShopTransport {
     synchronized void fail(String fault, String path) {
         if (fault.equals("unknown-fields")) addsUnknownMembers = true;
         else if (fault.equals("down") || fault.equals("up")) isDown = fault.equals("down");
+        else if (!FAULTS.contains(fault)) throw new IllegalArgumentException("unknown fault: " + fault);
         else {
             this.fault = fault;
-            faultPath = path;
+            faultPath = Objects.requireNonNull(path, "path");
         }
     }
 

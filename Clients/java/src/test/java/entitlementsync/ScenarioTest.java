@@ -9,9 +9,12 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.Test;
@@ -21,7 +24,17 @@ import org.junit.runners.Parameterized;
 /** Runs the scenarios that all clients share: see Tests/ClientScenarios/README.md. */
 @RunWith(Parameterized.class)
 public class ScenarioTest {
+    private static final Set<String> SCENARIO_MEMBERS = setOf("about at catalog policy ownership signed only steps");
+    private static final Set<String> ACTIONS = setOf("call clock link reopen server");
+    private static final Set<String> STEP_MEMBERS = setOf(
+        "call clock link reopen server device path at name password adopt everywhere item entitlement id expect error "
+            + "only");
+
     private final Path file;
+
+    private static Set<String> setOf(String names) {
+        return new TreeSet<>(Arrays.asList(names.split(" ")));
+    }
 
     public ScenarioTest(Path file, String name) {
         this.file = file;
@@ -41,6 +54,7 @@ public class ScenarioTest {
     @Test
     public void behavesAsTheScenarioSays() throws Exception {
         JsonObject scenario = Json.object(Files.readAllBytes(file), Kind.OTHER);
+        checkMembers(scenario, SCENARIO_MEMBERS);
         if (!concernsJava(scenario)) return;
         String catalog = scenario.optionalText("catalog");
         String policy = scenario.optionalText("policy");
@@ -57,9 +71,13 @@ public class ScenarioTest {
                 number++;
                 if (!concernsJava(step)) continue;
                 try {
+                    checkMembers(step, STEP_MEMBERS);
+                    assertEquals("actions", 1, ACTIONS.stream().filter(step::has).count());
                     if (step.has("server")) {
                         if (step.text("server").equals("stop")) server.stop();
-                        else server.run(step.has("at") ? step.text("at") : time.toString());
+                        else if (step.text("server").equals("start")) {
+                            server.run(step.has("at") ? step.text("at") : time.toString());
+                        } else fail("unknown action of the server");
                     } else {
                         String name = step.text("device");
                         if (!runners.containsKey(name)) runners.put(name, new Runner(server, name, at));
@@ -72,6 +90,13 @@ public class ScenarioTest {
         } finally {
             for (Runner runner : runners.values()) runner.device.close();
         }
+    }
+
+    /** Fails for members that this test does not know, so that no later scenario is run in part. */
+    private static void checkMembers(JsonObject object, Set<String> known) {
+        Set<String> unknown = new TreeSet<>(object.members().keySet());
+        unknown.removeAll(known);
+        assertTrue("unknown members " + unknown, unknown.isEmpty());
     }
 
     private static boolean concernsJava(JsonObject object) {
@@ -112,6 +137,7 @@ public class ScenarioTest {
             JsonObject expected = step.optionalObject("expect");
             if (expected == null) return;
             for (String name : expected.members().keySet()) {
+                assertTrue(name + " in " + Json.text(result), result.has(name));
                 Object value = expected.members().get(name);
                 if (name.equals("until") && value != null) value = Instant.parse((String) value).toString();
                 assertEquals(name + " in " + Json.text(result) + ", failure: " + device.shop.getFailure(), value,
