@@ -106,8 +106,7 @@ final class Outbox {
     }
 
     /** Gives the items that were reported without an account to an account. */
-    Outbox adopted(JsonObject account) throws ShopException {
+    void adopt(JsonObject account) throws ShopException {
         for (JsonObject entry : waiting(null)) entry.put("account", account);
-        return this;
     }
 }

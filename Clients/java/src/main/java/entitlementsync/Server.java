@@ -153,11 +153,11 @@ final class Server {
                 .put("refresh_token", tokens.text("refresh"));
             Answer answer = send("POST", "/v1/sessions", request, null);
             if (answer.isInvalidGrant()) {
-                store.update(session, state -> state.json.put("tokens", null));
+                store.update(session, (state, outbox) -> state.json.put("tokens", null));
                 throw new ShopException(Kind.LOG_IN_NEEDED, "the server has ended the session");
             }
             JsonObject next = tokens(answer.success(), tokens.number("number") + 1);
-            store.update(session, state -> state.json.put("tokens", next));
+            store.update(session, (state, outbox) -> state.json.put("tokens", next));
             return next;
         });
     }
@@ -196,6 +196,6 @@ final class Server {
         long time = Long.parseLong(text);
         State known = store.state();
         boolean isNews = known.offset() == null || Math.abs(store.now(known) - time) > 1_000 + trip;
-        if (isNews) store.update(state -> state.correctClock(time, sent, trip));
+        if (isNews) store.update((state, outbox) -> state.correctClock(time, sent, trip));
     }
 }

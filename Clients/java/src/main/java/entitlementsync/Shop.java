@@ -61,8 +61,7 @@ public final class Shop implements Closeable {
         store = new Store(storage, options.clock);
         server = new Server(url, options.transport, store);
         sync = new Sync(this);
-        store.outbox();
-        store.update(state -> state.json.members().putIfAbsent("device", Store.randomName()));
+        store.update((state, outbox) -> state.json.members().putIfAbsent("device", Store.randomName()));
     }
 
     /**
@@ -157,10 +156,8 @@ public final class Shop implements Closeable {
     public void logOut() throws ShopException {
         changingAccount(() -> {
             State session = store.state();
-            if (session.tokens() != null) {
-                sync.attempt(() -> server.send(session, "DELETE", "/v1/sessions", null).success());
-            }
-            store.update(session, state -> state.enter(null, null));
+            sync.attempt(() -> server.send(session, "DELETE", "/v1/sessions", null).success());
+            store.update(session, (state, outbox) -> state.enter(null, null));
             return null;
         });
     }
@@ -170,7 +167,7 @@ public final class Shop implements Closeable {
         changingAccount(() -> {
             State session = loggedIn();
             server.send(session, "DELETE", "/v1/sessions?everywhere=true", null).success();
-            store.update(session, state -> state.enter(null, null));
+            store.update(session, (state, outbox) -> state.enter(null, null));
             return null;
         });
     }
@@ -207,9 +204,9 @@ public final class Shop implements Closeable {
         JsonObject account = new JsonObject(Kind.DAMAGED).put("name", body.text("account"))
             .put("incarnation", body.text("incarnation"));
         JsonObject tokens = Server.tokens(body, 1);
-        store.update(state -> {
-            // First, so that after a crash the items wait for this account instead of for no account.
-            if (earlier == EarlierPurchases.ADOPT) store.save(store.outbox().adopted(account));
+        store.update((state, outbox) -> {
+            // Stored first, so that after a crash the items wait for this account instead of for no account.
+            if (earlier == EarlierPurchases.ADOPT) outbox.adopt(account);
             state.enter(account, tokens);
         });
     }
@@ -252,10 +249,11 @@ public final class Shop implements Closeable {
         Map<String, Access> decisions = new TreeMap<>();
         long now = store.now(state);
         Grant grant = sync.grant(state);
-        Outbox outbox = store.outbox();
-        for (String name : entitlements) decisions.put(name, access(name, state, grant, outbox, now));
+        // In this copy of the state only.
+        for (JsonObject entry : store.outbox().waiting(state.account())) state.spend(entry.object("item"));
+        for (String name : entitlements) decisions.put(name, access(name, state, grant, now));
         if (state.isNews(now, decisions.values())) {
-            store.update(stored -> {
+            store.update((stored, outbox) -> {
                 // A contact in the meantime may have put the clock back.
                 if (Objects.equals(stored.contact(), state.contact())) stored.passed(now);
             });
@@ -263,7 +261,7 @@ public final class Shop implements Closeable {
         return decisions;
     }
 
-    private Access access(String entitlement, State state, Grant grant, Outbox outbox, long now) throws ShopException {
+    private Access access(String entitlement, State state, Grant grant, long now) throws ShopException {
         if (state.account() == null) return Access.denied(Denial.LOG_IN_NEEDED, null);
         if (state.snapshot() == null) return Access.denied(Denial.RESTORE_NEEDED, null);
         JsonObject answer = state.snapshot().optionalObject(entitlement);
@@ -285,12 +283,6 @@ public final class Shop implements Closeable {
         }
         if (until != null && now >= until.toEpochMilli()) return Access.denied(Denial.EXPIRED, until);
         if (units == null) return Access.granted(until, null);
-        for (JsonObject entry : outbox.waiting(state.account())) {
-            // Entitlements with the same source share its units.
-            String spent = entry.object("item").optionalText("entitlement");
-            JsonObject other = spent == null ? null : state.snapshot().optionalObject(spent);
-            if (other != null && Objects.equals(other.optionalText("because"), answer.optionalText("because"))) units--;
-        }
         return units > 0 ? Access.granted(until, units) : Access.denied(Denial.USED_UP, null);
     }
 
@@ -328,8 +320,7 @@ public final class Shop implements Closeable {
         State session = store.state();
         Access access = access(entitlement);
         Item item = Item.spend(entitlement, id);
-        boolean isFree = access.isGranted() && access.getUnits() == null;
-        if (session.account() == null || isFree) return new Use(access, 0);
+        if (session.account() == null || access.isGranted() && access.getUnits() == null) return new Use(access, 0);
         if (access.isGranted()) {
             JsonObject result = sync.enqueue(session, item);
             Use offline = new Use(Access.granted(null, access.getUnits() - 1), 1);

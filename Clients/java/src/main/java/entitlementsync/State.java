@@ -44,6 +44,18 @@ final class State {
     /** The access of the last answer of {@code /v1/entitlements}; null for none. */
     JsonObject snapshot() throws ShopException { return json.optionalObject("snapshot"); }
 
+    /** Counts a spend that the last answer of the server lacks. Entitlements with the same source share its units. */
+    void spend(JsonObject item) throws ShopException {
+        String name = item.optionalText("entitlement");
+        JsonObject spent = name == null || snapshot() == null ? null : snapshot().optionalObject(name);
+        if (spent == null || spent.optionalNumber("units") == null) return;
+        for (String each : snapshot().members().keySet()) {
+            JsonObject access = snapshot().object(each);
+            boolean isShared = Objects.equals(access.optionalText("because"), spent.optionalText("because"));
+            if (isShared) access.put("units", access.number("units") - 1);
+        }
+    }
+
     /** The last grant; null for none. */
     String grant() throws ShopException { return json.optionalText("grant"); }
 

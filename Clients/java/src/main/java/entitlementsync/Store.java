@@ -39,39 +39,41 @@ final class Store {
         Result run() throws ShopException;
     }
 
-    /** A change of the state. */
+    /** A change of the state and the outbox. */
     interface Change {
-        void apply(State state) throws ShopException;
-    }
-
-    /** A change of the outbox, with its result. */
-    interface OutboxChange<Result> {
-        Result apply(Outbox outbox) throws ShopException;
+        void apply(State state, Outbox outbox) throws ShopException;
     }
 
     State state() throws ShopException { return new State(read(State.NAME)); }
 
     Outbox outbox() throws ShopException { return new Outbox(read(Outbox.NAME)); }
 
-    /** Reads the state, changes it and stores it, while nobody else does. Returns the new state. */
+    /**
+     * Reads the state and the outbox, changes them and stores what has changed, under a lock. The outbox is stored
+     * first.
+     *
+     * @return the new state
+     */
     State update(Change change) throws ShopException {
         return locked("shop", () -> {
             State state = state();
-            change.apply(state);
+            Outbox outbox = outbox();
+            change.apply(state, outbox);
+            write(Outbox.NAME, outbox.encoded());
             write(State.NAME, Json.bytes(state.json));
             return state;
         });
     }
 
     /**
-     * Changes the state only if {@code session} is still logged in.
+     * Changes the state and the outbox only if {@code session} is still logged in.
      *
      * @throws ShopException of the kind {@code CANCELLED} if the account has changed
      */
     State update(State session, Change change) throws ShopException {
-        return update(state -> {
+        return update((state, outbox) -> {
             checkSame(session, state);
-            change.apply(state);
+            change.apply(state, outbox);
         });
     }
 
@@ -80,19 +82,6 @@ final class Store {
             throw new ShopException(Kind.CANCELLED, "the account has changed meanwhile");
         }
     }
-
-    /** Reads the outbox, changes it and stores it, while nobody else does. */
-    <Result> Result change(OutboxChange<Result> change) throws ShopException {
-        return locked("shop", () -> {
-            Outbox outbox = outbox();
-            Result result = change.apply(outbox);
-            save(outbox);
-            return result;
-        });
-    }
-
-    /** Stores an outbox that was read under the lock {@code shop}. */
-    void save(Outbox outbox) throws ShopException { write(Outbox.NAME, outbox.encoded()); }
 
     /** Runs an action under a lock. The locks are taken in the order {@code send}, {@code session}, {@code shop}. */
     @SuppressWarnings("try")

@@ -61,17 +61,15 @@ final class Sync {
      */
     JsonObject enqueue(State expected, Item item) throws ShopException {
         long[] id = new long[1];
-        State session = store.update(state -> {
+        State session = store.update((state, outbox) -> {
             if (expected != null) Store.checkSame(expected, state);
             boolean needsDate = "reported".equals(item.json().members().get("kind")) && !item.json().has("date");
             // The clock of a device that has never reached the server proves nothing, and a date ahead of the server's
             // clock would not count.
             boolean isDated = needsDate && state.offset() != null;
             Instant date = isDated ? Instant.ofEpochMilli(store.now(state) - state.slack()) : null;
-            Outbox outbox = store.outbox();
             id[0] = outbox.add(state.account(), item, date);
             awaited.add(id[0]);
-            store.save(outbox);
         });
         try {
             if (session.account() == null) return null;
@@ -80,7 +78,7 @@ final class Sync {
             if (failed != null && failed.getKind() == Kind.ACCOUNT_DELETED) throw failed;
             JsonObject result = results.containsKey(id[0]) ? results.get(id[0]) : stored(id[0]);
             // The caller learns of a problem, so it is not for the listeners.
-            if (result != null) store.change(outbox -> outbox.entries.remove(outbox.entry(id[0])));
+            if (result != null) store.update((state, outbox) -> outbox.entries.remove(outbox.entry(id[0])));
             return result;
         } finally {
             awaited.remove(id[0]);
@@ -110,34 +108,37 @@ final class Sync {
                 for (JsonObject entry : batch) items.add(Outbox.content(entry));
                 List<JsonObject> answers = post(session, items, false);
                 size = answers == null ? items.size() / 2 : Math.min(size * 2, Outbox.BATCH_COUNT);
-                ShopException unsolved = answers == null ? null : settle(batch, answers, results);
+                ShopException unsolved = answers == null ? null : settle(session, batch, answers, results);
                 if (unsolved != null) throw unsolved;
             }
         });
     }
 
     /** Removes the items that are recorded. Returns the error of an item that must wait; null if none must. */
-    private ShopException settle(List<JsonObject> batch, List<JsonObject> answers, Map<Long, JsonObject> results)
-        throws ShopException {
-        return store.change(outbox -> {
-            ShopException unsolved = null;
+    private ShopException settle(
+        State session, List<JsonObject> batch, List<JsonObject> answers, Map<Long, JsonObject> results
+    ) throws ShopException {
+        ShopException[] unsolved = new ShopException[1];
+        store.update((state, outbox) -> {
             for (int i = 0; i < batch.size(); i++) {
                 long id = batch.get(i).number("id");
                 JsonObject problem = answers.get(i).optionalObject("problem");
                 Object code = problem == null ? null : problem.members().get("code");
                 if ("not-configured".equals(code) || "ledger-full".equals(code)) {
                     // The operator can solve this. The item waits until then.
-                    if (unsolved == null) unsolved = error(problem);
+                    if (unsolved[0] == null) unsolved[0] = error(problem);
                 } else if ("contradiction".equals(code) && batch.get(i).optionalText("date") != null) {
                     // The server may know the purchase with a date that the app has not stated: send it without one.
                     outbox.entry(id).put("date", null);
                 } else {
                     results.put(id, answers.get(i));
                     outbox.settle(id, problem);
+                    boolean isSpent = problem == null && state.generation() == session.generation();
+                    if (isSpent) state.spend(batch.get(i).object("item"));
                 }
             }
-            return unsolved;
         });
+        return unsolved[0];
     }
 
     /** Sends the evidence of a restore. Returns the error of the first item that the server refuses; null for none. */
@@ -177,7 +178,11 @@ final class Sync {
     }
 
     /** Returns the rejected items for the listeners, once. */
-    List<JsonObject> takeRejected() throws ShopException { return store.change(all -> all.takeRejected(awaited)); }
+    List<JsonObject> takeRejected() throws ShopException {
+        List<JsonObject> taken = new ArrayList<>();
+        store.update((state, outbox) -> taken.addAll(outbox.takeRejected(awaited)));
+        return taken;
+    }
 
     /** The error for the problem of one item. */
     static ShopException error(JsonObject problem) {
@@ -206,7 +211,7 @@ final class Sync {
             if (all.object(name).has("granted")) access.put(name, all.object(name));
         }
         String grant = shop.trust.isSigned() ? fetchGrant(session) : null;
-        store.update(session, state -> {
+        store.update(session, (state, outbox) -> {
             // The answer to a later request may have arrived first.
             if (number < lastFetch) return;
             lastFetch = number;
@@ -238,11 +243,9 @@ final class Sync {
 
     /** Logs a deleted account out, and drops what waits for it. */
     void forget(State session) throws ShopException {
-        store.update(session, state -> {
-            Outbox outbox = store.outbox();
-            JsonObject account = session.account();
+        JsonObject account = session.account();
+        store.update(session, (state, outbox) -> {
             outbox.entries.removeIf(entry -> account.equals(entry.members().get("account")));
-            store.save(outbox);
             state.enter(null, null);
         });
         shop.watcher.changed();

@@ -486,6 +486,18 @@ public class OutboxTest {
     }
 
     @Test
+    public void aSpendCountsOnThisDeviceAlsoIfItsNextAnswerIsLost() throws Exception {
+        phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
+        assertTrue(phone.shop.report(Item.purchase("pack", "p1")));
+        phone.link.fail("lose-answer", "/v1/entitlements");
+        assertEquals(1, phone.shop.use("random", "u1").getSpent());
+        assertEquals(Kind.OFFLINE, phone.shop.getFailure().getKind());
+        assertEquals(Long.valueOf(2), phone.shop.access("random").getUnits());
+        phone.shop.refresh();
+        assertEquals(Long.valueOf(2), phone.shop.access("random").getUnits());
+    }
+
+    @Test
     public void aRejectionThatAnotherProcessHasReceivedReachesTheCaller() throws Exception {
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
         CountDownLatch told = new CountDownLatch(1);

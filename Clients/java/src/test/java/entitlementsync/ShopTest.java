@@ -158,9 +158,11 @@ public class ShopTest {
         server.purchase("ann", "month", "m1", "2027-05-04T00:00:00Z");
         phone.shop.refresh();
         phone.link.isDown = true;
+        phone.clock.set("2027-06-02T23:59:50Z");
+        assertTrue(phone.shop.getAllAccess().get("nights").isGranted());
         phone.clock.set("2027-06-03T00:00:01Z");
         assertEquals(Denial.EXPIRED, phone.shop.getAllAccess().get("nights").getDenial());
-        phone.clock.set("2027-06-02T00:00:00Z");
+        phone.clock.set("2027-06-02T23:00:00Z");
         phone.reopen();
         assertEquals(Denial.EXPIRED, phone.shop.access("nights").getDenial());
     }
@@ -171,7 +173,7 @@ public class ShopTest {
     public void aLostAnswerToARefreshOfTheTokensEndsNoSession() throws Exception {
         TestDevice phone = device(server(), "phone");
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
+        phone.shop.store.update((state, outbox) -> state.tokens().put("access", "expired"));
         phone.link.fail("lose-answer", "/v1/sessions");
         assertEquals(Kind.OFFLINE, kindOf(() -> phone.shop.refresh()));
         phone.shop.refresh();
@@ -182,7 +184,7 @@ public class ShopTest {
     public void aLogOutWithAnExpiredTokenEndsTheSessionAtTheServer() throws Exception {
         TestDevice phone = device(server(), "phone");
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
+        phone.shop.store.update((state, outbox) -> state.tokens().put("access", "expired"));
         phone.shop.logOut();
         assertNull(phone.shop.getAccount());
         assertEquals(1, Link.count(phone.link.answers, "204 DELETE /v1/sessions"));
@@ -192,7 +194,7 @@ public class ShopTest {
     public void tokensAreRefreshedOnceForAllCallsInAllProcesses() throws Exception {
         TestDevice phone = device(server(), "phone");
         phone.shop.signUp("ann", PASSWORD, EarlierPurchases.ADOPT);
-        phone.shop.store.update(state -> state.tokens().put("access", "expired"));
+        phone.shop.store.update((state, outbox) -> state.tokens().put("access", "expired"));
         Shop other = closing(phone.open());
         ExecutorService threads = Executors.newFixedThreadPool(8);
         List<Callable<Void>> calls = new ArrayList<>();
