@@ -31,9 +31,7 @@ public final class ConsoleShop {
 
     public static void main(String[] arguments) throws Exception {
         if (arguments.length < 3) exit(USAGE, 2);
-        String root = System.getenv("SHOP_ROOT");
-        Trust trust = root == null ? Trust.server() : Trust.signedBy(root);
-        try (Shop shop = Shop.open(arguments[0], new FileStorage(new File(arguments[1])), trust)) {
+        try (Shop shop = Shop.open(arguments[0], new FileStorage(new File(arguments[1])), trust())) {
             String first = arguments.length > 3 ? arguments[3] : "";
             run(shop, arguments[2] + " " + (arguments.length - 3), first, arguments[arguments.length - 1]);
         } catch (ShopException error) {
@@ -42,8 +40,24 @@ public final class ConsoleShop {
         }
     }
 
+    private static Trust trust() {
+        String root = System.getenv("SHOP_ROOT");
+        if (root == null) return Trust.server();
+        try {
+            return Trust.signedBy(root);
+        } catch (IllegalArgumentException error) {
+            exit("SHOP_ROOT: " + error.getMessage(), 2);
+            throw error;
+        }
+    }
+
+    private static String password() {
+        String password = System.getenv("SHOP_PASSWORD");
+        if (password == null) exit("SHOP_PASSWORD is not set: set it to the password of the account", 2);
+        return password;
+    }
+
     private static void run(Shop shop, String command, String first, String last) throws Exception {
-        String password = String.valueOf(System.getenv("SHOP_PASSWORD"));
         switch (command) {
             case "show 0":
                 shop.refresh();
@@ -51,11 +65,11 @@ public final class ConsoleShop {
                 shop.getAllAccess().forEach((name, access) -> System.out.println(name + "  " + access));
                 break;
             case "sign-up 1":
-                List<String> codes = shop.signUp(first, password, EarlierPurchases.ADOPT);
+                List<String> codes = shop.signUp(first, password(), EarlierPurchases.ADOPT);
                 System.out.println("signed up: " + first + ", with " + codes.size() + " recovery codes");
                 break;
             case "log-in 1":
-                shop.logIn(first, password, EarlierPurchases.ADOPT);
+                shop.logIn(first, password(), EarlierPurchases.ADOPT);
                 System.out.println("logged in: " + first);
                 break;
             case "log-out 0":

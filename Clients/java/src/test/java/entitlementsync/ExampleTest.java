@@ -7,7 +7,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import org.junit.After;
 import org.junit.Before;
 import org.junit.Test;
@@ -28,11 +30,15 @@ public class ExampleTest {
 
     /** Runs a command of the shop. Returns its exit status, and its output with that of errors. */
     private String shop(String device, String... command) throws Exception {
+        return shop(Collections.singletonMap("SHOP_PASSWORD", "correct horse"), device, command);
+    }
+
+    private String shop(Map<String, String> environment, String device, String... command) throws Exception {
         List<String> line = TestServer.java("ConsoleShop", server.url, server.folder.resolve(device).toString());
         line.addAll(Arrays.asList(command));
         Path output = server.folder.resolve("output");
         ProcessBuilder builder = new ProcessBuilder(line).redirectErrorStream(true).redirectOutput(output.toFile());
-        builder.environment().put("SHOP_PASSWORD", "correct horse");
+        builder.environment().putAll(environment);
         int status = builder.start().waitFor();
         return status + " " + new String(Files.readAllBytes(output), StandardCharsets.UTF_8);
     }
@@ -61,5 +67,11 @@ public class ExampleTest {
                 + "wrongPassword: name or password is wrong\n",
             shop("phone", "log-in", "nobody"));
         assertEquals("2 usage: ConsoleShop SERVER FOLDER COMMAND", shop("phone", "sell").split("\n")[0]);
+        assertEquals(
+            "2 SHOP_ROOT: a root key must be 32 bytes in base64url, not abc\n",
+            shop(Collections.singletonMap("SHOP_ROOT", "abc"), "phone", "show"));
+        assertEquals(
+            "2 SHOP_PASSWORD is not set: set it to the password of the account\n",
+            shop(Collections.emptyMap(), "phone", "log-in", "nobody"));
     }
 }
