@@ -4,12 +4,13 @@ import java.io.*;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.*;
-import java.nio.file.attribute.PosixFilePermissions;
+import java.nio.file.attribute.*;
+import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Storage in a folder, which only the user can read where the file system has permissions. On Android pass a folder in
+ * Storage in a folder, in files that only the user can read. On Android pass a folder in
  * {@code Context.getNoBackupFilesDir()}: a copy on another device would share the session and the device's id.
  */
 public final class FileStorage implements ShopStorage {
@@ -31,11 +32,17 @@ public final class FileStorage implements ShopStorage {
         createFolder();
         // Only the holder of a lock writes, so no two writers share the temporary file.
         Path next = folder.resolve(name + ".next");
-        try (FileChannel file = FileChannel.open(
-            next, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE)) {
+        Set<OpenOption> options = new HashSet<>(Arrays.asList(
+            StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE));
+        try (FileChannel file = FileChannel.open(next, options, permissions("rw-------"))) {
             ByteBuffer bytes = ByteBuffer.wrap(value);
             while (bytes.hasRemaining()) file.write(bytes);
             file.force(true);
+        } catch (IOException error) {
+            // The text of the operating system may be in another language.
+            boolean isFull = folder.toFile().getUsableSpace() < value.length;
+            Files.deleteIfExists(next);
+            throw isFull ? new IOException("No space left: " + error.getMessage(), error) : error;
         }
         Files.move(next, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         if (File.separatorChar == '/') {
@@ -66,9 +73,11 @@ public final class FileStorage implements ShopStorage {
     }
 
     private void createFolder() throws IOException {
-        if (Files.isDirectory(folder)) return;
-        Files.createDirectories(folder);
-        if (File.separatorChar != '/') return;
-        Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwx------"));
+        if (!Files.isDirectory(folder)) Files.createDirectories(folder, permissions("rwx------"));
+    }
+
+    private static FileAttribute<?>[] permissions(String text) {
+        if (File.separatorChar != '/') return new FileAttribute<?>[0];
+        return new FileAttribute<?>[] {PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(text))};
     }
 }

@@ -19,6 +19,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.security.KeyStore;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -485,6 +486,21 @@ public class ShopTest {
         for (String folder : new String[] {notAFolder.toString(), "/proc/entitlementsync"}) {
             FileStorage storage = new FileStorage(new java.io.File(folder));
             assertEquals(Kind.STORAGE, kindOf(() -> Shop.open(server.url, storage, Trust.server())));
+        }
+    }
+
+    @Test
+    public void onlyTheUserCanReadTheStorage() throws Exception {
+        TestServer server = server();
+        TestDevice phone = device(server, "phone");
+        assertEquals("rwx------", PosixFilePermissions.toString(Files.getPosixFilePermissions(phone.folder)));
+        Path shared = Files.createDirectory(
+            server.folder.resolve("shared"),
+            PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwxr-xr-x")));
+        closing(Shop.open(server.url, new FileStorage(shared.toFile()), Trust.server()));
+        for (String name : new String[] {State.NAME, Outbox.NAME}) {
+            assertEquals(
+                "rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(shared.resolve(name))));
         }
     }
 
