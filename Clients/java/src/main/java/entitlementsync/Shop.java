@@ -156,7 +156,8 @@ public final class Shop implements Closeable {
     public void logOut() throws ShopException {
         changingAccount(() -> {
             State session = store.state();
-            sync.attempt(() -> server.send(session, "DELETE", "/v1/sessions", null).success());
+            Sync.Attempt end = () -> server.send(session, "DELETE", "/v1/sessions", null).success();
+            if (session.tokens() != null) sync.attempt(end);
             store.update(session, (state, outbox) -> state.enter(null, null));
             return null;
         });

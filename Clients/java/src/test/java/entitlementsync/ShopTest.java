@@ -189,6 +189,8 @@ public class ShopTest {
         phone.shop.logOut();
         assertNull(phone.shop.getAccount());
         assertEquals(1, Link.count(phone.link.answers, "204 DELETE /v1/sessions"));
+        phone.shop.logOut();
+        assertNull("a second log-out does nothing", phone.shop.getFailure());
     }
 
     @Test
