@@ -393,7 +393,7 @@ export class Shop {
     }
   }
 
-  /** Sends items. If the server refuses the request as a whole, sends its halves, down to an item that is invalid. */
+  /** Sends items. If they are too much for one request, sends its halves, down to an item that is too long. */
   async #post(evidence, session, options = {}) {
     const json = { evidence, account: { name: session?.account, incarnation: session?.incarnation }, ...options };
     try {
@@ -401,7 +401,7 @@ export class Shop {
       if (results.length !== evidence.length) throw notOurs(`an answer of ${results.length} results`);
       return results;
     } catch (error) {
-      if (![400, 413, 422].includes(error.status)) throw error;
+      if (error.status !== 413 && !(error.status === 400 && evidence.length > 100)) throw error;
       if (evidence.length === 1) return [{ problem: { code: "invalid", detail: error.description } }];
       const middle = Math.ceil(evidence.length / 2);
       const first = await this.#post(evidence.slice(0, middle), session, options);
