@@ -56,6 +56,9 @@ export class OwlView {
       const reason = {
         expired: access.until && `Your subscription ended on ${dateText(access.until)}. ${ways}`,
         usedUp: `You have used all your owls. ${hasPacks ? "Buy more, or subscribe, " : ways}`,
+        unverified: "The server has not confirmed your purchase yet. See your purchases ",
+        ownedByAnotherAccount: "Your purchase belongs to another account. Log in there, or see your purchases ",
+        refusedByServer: "The server did not accept your purchase. Ask for help, or see your purchases ",
       }[access.reason] || `No owls yet. ${ways}`;
       return { lead: [reason, link, "."], cost: "", label: "Show an owl" };
     }

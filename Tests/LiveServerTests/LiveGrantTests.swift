@@ -69,7 +69,7 @@ struct LiveGrantTests {
         let (session, local) = (try await session(), MemoryBackend())
         let device = try await device(session, local: local)
         try await device.record(.reported("m3", transaction: "t1"))
-        #expect(try await device.access(to: "nest") == .denied(.restoreNeeded))
+        #expect(try await device.access(to: "nest") == .denied(.unverified))
         try await device.sync()
         #expect(try await device.access(to: "nest").isGranted)
         #expect(try await device.access(to: "owl") == .denied(.notPurchased))
@@ -78,7 +78,7 @@ struct LiveGrantTests {
         // The app has another root: the same bytes prove nothing.
         let other = try Self.syncd("keys", "root", folder.path(of: "other.pem"), "--create")
         let foreign = try await self.device(session, local: local, root: other)
-        #expect(try await foreign.access(to: "nest") == .denied(.restoreNeeded))
+        #expect(try await foreign.access(to: "nest") == .denied(.unverified))
         let error = await #expect(throws: EntitlementError.self) { try await foreign.sync() }
         #expect(error?.message.contains("refused: root:") == true, "\(error?.message ?? "")")
     }

@@ -76,13 +76,17 @@ extension AccountSession {
     }
 
     /// Removes answered evidence from the device ledger. Evidence that was replaced meanwhile stays.
-    func removeEvidence(_ records: [Record]) async throws(EntitlementError) {
+    ///
+    /// - Parameter refusals: The server's refusals, which the same write adds. They explain later why a purchase does
+    ///   not count.
+    func removeEvidence(_ records: [Record], adding refusals: [Acceptance] = []) async throws(EntitlementError) {
         let removed = Set(records)
         try await entries.update(keys.device) { held in
             let all = held.ledger.records
             let rest = all.filter { !removed.contains($0) }
             guard !held.ledger.isErased, rest.count < all.count else { return nil }
-            return LedgerDocument(ledger: Ledger(rest), localSection: held.localSection)
+            let ledger = Ledger(rest).joined(with: Ledger(refusals.map { Fact.acceptance($0).record }))
+            return LedgerDocument(ledger: ledger, localSection: held.localSection)
         }
     }
 

@@ -15,7 +15,7 @@ public struct TrustSource: Sendable {
     /// A sync fetches a grant when it is the first of a store object, when the facts have changed or grant more than
     /// the server has confirmed, and when half of the grant's life has passed. Without a connection access ends when
     /// the grant expires and the grace has passed, although `Access.Grant.until` is the end of the purchase. Without an
-    /// account nothing is granted.
+    /// account nothing is granted. A purchase that no grant confirms is denied as `unverified`.
     ///
     /// The grant limits `Snapshot.access`, ``EntitlementStore/access(to:)`` and ``EntitlementStore/use(_:id:)``. The
     /// periods, products and balances of a `Snapshot`, and the rows of an ``EntitlementModel``, are those of the facts.

@@ -44,8 +44,8 @@ extension EntitlementStore {
 
     /// Sends the waiting evidence of the account to its server.
     ///
-    /// Evidence stays in the outbox until ``finishEvidence(_:of:knowing:)``: what it proves must not stop counting
-    /// before this device has the server's word.
+    /// Evidence stays in the outbox until ``finishEvidence(_:of:knowing:after:)``: what it proves must not stop
+    /// counting before this device has the server's word.
     ///
     /// - Parameter restored: The evidence that the user presented to a restore, by its keys.
     /// - Returns: The evidence with its answers, empty if nothing waits or if the server does not verify evidence; and
@@ -92,17 +92,23 @@ extension EntitlementStore {
     }
 
     /// Removes answered evidence from the outbox. Evidence that the server has accepted stays until this device's copy
-    /// of the server ledger has its purchases. Evidence that the server postponed stays too.
+    /// of the server ledger has its purchases. Evidence that the server postponed stays too. The device ledger keeps
+    /// the reasons of refusals, which explain denials under the policy `verified`.
     ///
-    /// - Parameter serverLedger: This device's copy of the server ledger.
+    /// - Parameters:
+    ///   - serverLedger: This device's copy of the server ledger.
+    ///   - state: The state before the answers.
     /// - Returns: `true` if there was any to remove.
     func finishEvidence(
-        _ answered: [AnsweredEvidence], of session: AccountSession, knowing serverLedger: Ledger
+        _ answered: [AnsweredEvidence], of session: AccountSession, knowing serverLedger: Ledger,
+        after state: LocalState
     ) async throws(EntitlementError) -> Bool {
         guard !answered.isEmpty else { return false }
         let finished = answered.filter { $0.isFinished(serverLedger) }
         guard !finished.isEmpty else { return false }
-        try await session.removeEvidence(finished.map { Fact.evidence($0.evidence).record })
+        let (now, time) = (now, state.facts.latestTime.next(at: now))
+        let refusals = finished.flatMap { $0.refusals(at: now, time) }
+        try await session.removeEvidence(finished.map { Fact.evidence($0.evidence).record }, adding: refusals)
         return true
     }
 }
@@ -130,8 +136,24 @@ struct AnsweredEvidence: Sendable {
     }
 
     var outcome: EvidenceOutcome {
-        EvidenceOutcome(
-            kind: evidence.kind, transactions: VerifiedStatement(evidence).transactions.sorted(), answer: answer)
+        EvidenceOutcome(kind: evidence.kind, transactions: transactions.sorted(), answer: answer)
+    }
+
+    private var transactions: [TransactionReference] { VerifiedStatement(evidence).transactions }
+
+    /// The server's refusals of the purchases that the evidence states.
+    fileprivate func refusals(at now: Timestamp, _ time: LogicalTime) -> [Acceptance] {
+        let (reason, refused): (String, [TransactionReference])
+        switch answer {
+        case .recorded, .postponed: return []
+        case .recordedInPart(let others):
+            let facts = VerifiedStatement(evidence).facts.filter { $0.concerns(Set(others)) }
+            (reason, refused) = (Acceptance.provedByAnother, facts.compactMap(\.purchase?.transaction))
+        case .refused(let code, let detail):
+            reason = code == "owned-by-another" ? Acceptance.provedByAnother : detail
+            refused = transactions
+        }
+        return refused.map { Acceptance(transaction: $0, decision: .refused(reason), date: now, logicalTime: time) }
     }
 }
 

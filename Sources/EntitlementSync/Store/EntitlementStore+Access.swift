@@ -5,10 +5,19 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
+        try await entitlementAccess(to: entitlement).access
+    }
+
+    /// Returns the current access to an entitlement with the period that grants it.
+    ///
+    /// - Throws: The errors of ``access(to:)``.
+    package func entitlementAccess(
+        to entitlement: EntitlementID
+    ) async throws(EntitlementError) -> Snapshot.EntitlementAccess {
         let session = session
         let state = try await load(session)
         let context = try context(of: state, in: session)
-        guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
+        guard let access = state.replay.entitlementAccess(to: entitlement, at: now, context: context) else {
             throw .unknown(entitlement)
         }
         return access

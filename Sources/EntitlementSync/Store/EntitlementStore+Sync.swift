@@ -127,7 +127,7 @@ extension EntitlementStore {
             known = serverLedger.ledger
             isChanged = true
         }
-        if try await finishEvidence(answered, of: session, knowing: known) { isChanged = true }
+        if try await finishEvidence(answered, of: session, knowing: known, after: before) { isChanged = true }
         if try await log(contradictions, after: before, in: session) { isChanged = true }
         // After the answer "unchanged" nothing was written: both sides hold the same facts.
         var held = report.remoteContent ?? report.content

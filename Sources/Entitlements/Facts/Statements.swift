@@ -90,7 +90,8 @@ public struct Assertion: Hashable, Sendable {
 
 /// A decision of the account's server about a purchase.
 ///
-/// Only the server writes decisions, into a ledger of its own. In any other ledger they have no effect.
+/// Only the server writes decisions, into a ledger of its own. In any other ledger they have no effect. A device keeps
+/// the refusals of evidence that it sent in its device ledger, where they only explain denied access.
 public struct Acceptance: Hashable, Sendable {
     /// The content of a decision.
     public enum Decision: Hashable, Sendable {
@@ -103,6 +104,13 @@ public struct Acceptance: Hashable, Sendable {
         /// The purchase counts as it stands.
         case accepted
     }
+
+    /// The reason of a refusal: another account's client reported the transaction first.
+    package static let recordedByAnother = "another account recorded this transaction first"
+    /// The reason of a refusal: another account has evidence of the purchase.
+    package static let provedByAnother = "another account has proved this purchase"
+    /// The reasons of refusals that end once no other account owns the purchase.
+    package static let ownershipRefusals = [recordedByAnother, provedByAnother]
 
     /// The transaction of the purchase.
     public var transaction: TransactionReference

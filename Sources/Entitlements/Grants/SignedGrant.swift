@@ -90,9 +90,10 @@ public struct AccessLimit: Hashable, Sendable {
         _ grant: Access.Grant, of entitlement: EntitlementID, at instant: Timestamp, isSignedIn: Bool
     ) -> Access {
         guard let end = ends[entitlement], instant < until else {
-            return .denied(isSignedIn ? .restoreNeeded : .signInNeeded)
+            return .denied(isSignedIn ? .unverified : .signInNeeded)
         }
-        guard instant < end else { return .denied(.expired(end)) }
+        // The facts grant more than the server has confirmed.
+        guard instant < end else { return .denied(.unverified) }
         var grant = grant
         if end < .latest { grant.until = min(grant.until ?? end, end) }
         return .granted(grant)

@@ -76,10 +76,11 @@ extension Access {
                     ("because", .string("\(grant.source)")),
                 ] + (grant.units.map { [("units", .number($0))] } ?? []))
         case .denied(let denial):
-            .object([
-                ("granted", .bool(false)), ("reason", .string(denial.name)),
-                ("date", JSON(denial.date?.description)),
-            ])
+            .object(
+                [
+                    ("granted", .bool(false)), ("reason", .string(denial.name)),
+                    ("date", JSON(denial.date?.description)),
+                ] + (denial.detail.map { [("detail", .string($0))] } ?? []))
         }
     }
 }

@@ -32,8 +32,6 @@ public enum Access: Hashable, Sendable {
         /// A product that grants access requires an account, and no account is signed in.
         case signInNeeded
         /// No purchase is known, and this store has never reached its remote. Restoring may find one.
-        ///
-        /// Also if ``AccessContext/limit`` does not confirm a purchase. A sync or a restore fetches a new confirmation.
         case restoreNeeded
         /// A purchase was requested and awaits approval.
         case pendingApproval
@@ -41,6 +39,15 @@ public enum Access: Hashable, Sendable {
         case expired(Timestamp)
         /// The purchase that granted access was revoked at this instant.
         case revoked(Timestamp)
+        /// A purchase is known, but the account's server has not confirmed it.
+        ///
+        /// The policy of the server is ``TrustPolicy/verified`` and it has no evidence of the purchase, or
+        /// ``AccessContext/limit`` does not confirm it. A sync or a restore asks the server.
+        case unverified
+        /// A purchase is known, and belongs to another account.
+        case ownedByAnotherAccount
+        /// A purchase is known, and the account's server refused it for this reason.
+        case refusedByServer(String)
     }
 
     /// A Boolean value that indicates whether access is granted.
@@ -60,6 +67,9 @@ extension Access.Denial: CustomStringConvertible {
         case .pendingApproval: "pendingApproval"
         case .expired: "expired"
         case .revoked: "revoked"
+        case .unverified: "unverified"
+        case .ownedByAnotherAccount: "ownedByAnotherAccount"
+        case .refusedByServer: "refusedByServer"
         }
     }
 
@@ -69,6 +79,11 @@ extension Access.Denial: CustomStringConvertible {
         case .expired(let date), .revoked(let date): date
         default: nil
         }
+    }
+
+    /// The reason that the account's server stated; `nil` if it stated none.
+    public var detail: String? {
+        if case .refusedByServer(let reason) = self { reason } else { nil }
     }
 
     /// The reason as readable text.
@@ -81,7 +96,27 @@ extension Access.Denial: CustomStringConvertible {
         case .pendingApproval: "pending approval"
         case .expired(let date): "expired at \(date)"
         case .revoked(let date): "revoked at \(date)"
+        case .unverified: "not verified by the account's server"
+        case .ownedByAnotherAccount: "owned by another account"
+        case .refusedByServer(let reason): "refused by the account's server: \(reason.singleLine)"
         }
+    }
+}
+
+extension Access.Denial {
+    /// Creates the denial for a purchase that the account's server set aside; `nil` for any other reason.
+    init?(_ reason: SetAside) {
+        switch reason {
+        case .unverified: self = .unverified
+        case .transferred: self = .ownedByAnotherAccount
+        case .refused(let reason): self.init(refusal: reason)
+        default: return nil
+        }
+    }
+
+    /// Creates the denial for a purchase that the account's server refused.
+    init(refusal reason: String) {
+        self = Acceptance.ownershipRefusals.contains(reason) ? .ownedByAnotherAccount : .refusedByServer(reason)
     }
 }
 

@@ -19,6 +19,16 @@ extension Facts {
         if let copies = copies[purchase.transaction] { copies.decision } else { acceptances[purchase.transaction] }
     }
 
+    /// Returns the reason for which the account's server refused this device's evidence of `purchase`; `nil` if it did
+    /// not.
+    func refusalOfEvidence(about purchase: Purchase) -> String? {
+        let refusals = transactions(of: purchase).compactMap { evidenceRefusals[$0] }
+        guard case .refused(let reason)? = refusals.max(by: { $0.logicalTime < $1.logicalTime })?.decision else {
+            return nil
+        }
+        return reason
+    }
+
     /// Returns the recordings of `purchase` under any of its transactions, in ascending order of replica. The first
     /// recording by each replica counts.
     package func recordings(of purchase: Purchase) -> [Recording] {

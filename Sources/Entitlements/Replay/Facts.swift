@@ -45,6 +45,9 @@ public struct Facts: Sendable {
     private var verifiedPurchases: Set<TransactionReference> = []
     /// Acceptances from ledgers that the server does not write. They were written by a client and have no effect.
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
+    /// The server's refusals of evidence that this device sent, from its device ledger. They only name the reason of a
+    /// denial.
+    private(set) var evidenceRefusals: [TransactionReference: Acceptance] = [:]
     /// The purchases with several transactions, by each of them.
     private(set) var copies: [TransactionReference: PurchaseCopies] = [:]
     /// The statements about ``copies`` as they were recorded, with their stated dates.
@@ -264,6 +267,7 @@ public struct Facts: Sendable {
         switch fact {
         case .purchase(let purchase): devicePurchases.insert(purchase.transaction)
         case .spend(let spend): deviceSpends.insert(spend.id)
+        case .acceptance(let refusal): evidenceRefusals[refusal.transaction] = refusal
         default: break
         }
     }

@@ -5,7 +5,8 @@ extension Replay {
     /// products, the one that lasts longest grants access.
     ///
     /// A denial gives the first reason that applies, in this order: pending approval, sign-in needed, restore needed,
-    /// the later of expiry and revocation, used up, not purchased.
+    /// the server's objection to a purchase that would grant access now, the later of expiry and revocation, used up,
+    /// the server's objection to any other purchase, not purchased.
     ///
     /// - Parameters:
     ///   - entitlement: The entitlement that content asks for.
@@ -28,7 +29,7 @@ extension Replay {
         if products.contains(where: { isPending($0.id) }) { return .denied(.pendingApproval) }
         if !context.isSignedIn, products.contains(where: \.requiresAccount) { return .denied(.signInNeeded) }
         if !context.hasRestored { return .denied(.restoreNeeded) }
-        return .denied(pastDenial(of: entitlement, at: instant))
+        return .denied(pastDenial(of: entitlement, products, at: instant))
     }
 
     private func grant(of entitlement: Entitlement, at instant: Timestamp) -> Access.Grant? {
@@ -54,7 +55,9 @@ extension Replay {
         return nil
     }
 
-    private func pastDenial(of entitlement: Entitlement, at instant: Timestamp) -> Access.Denial {
+    private func pastDenial(
+        of entitlement: Entitlement, _ products: [Product], at instant: Timestamp
+    ) -> Access.Denial {
         var expired: Timestamp?
         var revoked: Timestamp?
         var hadUnits = false
@@ -72,11 +75,43 @@ extension Replay {
                 hadUnits = hadUnits || hasGrantedUnits(of: id, at: instant)
             }
         }
+        let overruled = products.flatMap { overruledPurchases(of: $0.id, at: instant, after: expired) }
+        if let last = overruled.filter(\.wouldGrant).max(by: { $0.date < $1.date }) { return last.denial }
         switch (expired, revoked) {
         case (let expired?, let revoked?): return revoked >= expired ? .revoked(revoked) : .expired(expired)
         case (let expired?, nil): return .expired(expired)
         case (nil, let revoked?): return .revoked(revoked)
-        case (nil, nil): return hadUnits ? .usedUp : .notPurchased
+        case (nil, nil) where hadUnits: return .usedUp
+        case (nil, nil): return overruled.max { $0.date < $1.date }?.denial ?? .notPurchased
+        }
+    }
+
+    /// A purchase that the account's server set aside.
+    private struct OverruledPurchase {
+        let date: Timestamp
+        let denial: Access.Denial
+        /// True if the purchase would grant access now if it counted.
+        let wouldGrant: Bool
+    }
+
+    /// Returns the purchases of `product` that the account's server set aside.
+    ///
+    /// - Parameter end: The end of the time that counts, to which further time would be added.
+    private func overruledPurchases(
+        of product: ProductID, at instant: Timestamp, after end: Timestamp?
+    ) -> [OverruledPurchase] {
+        let pass = ReplayPass(facts: facts, catalog: catalog, environment: environment)
+        return facts.purchases(of: product).compactMap { purchase in
+            guard case .setAside(let reason)? = verdict(on: purchase.transaction),
+                let denial = Access.Denial(reason)
+            else { return nil }
+            if let revokedAt = facts.revocationDate(of: purchase), revokedAt <= instant {
+                return OverruledPurchase(date: purchase.date, denial: .revoked(revokedAt), wouldGrant: false)
+            }
+            let refusal = reason == .unverified ? facts.refusalOfEvidence(about: purchase) : nil
+            return OverruledPurchase(
+                date: purchase.date, denial: refusal.map(Access.Denial.init(refusal:)) ?? denial,
+                wouldGrant: purchase.date <= instant && instant < pass.end(of: purchase, after: end))
         }
     }
 

@@ -76,6 +76,24 @@ struct ReplayPass {
 
     private func value(_ purchase: Purchase) -> Replay.Verdict {
         if let reason = objection(to: purchase) { return .setAside(reason) }
+        return worth(of: purchase)
+    }
+
+    /// Returns the end of what `purchase` would give if it counted; `.earliest` if it gives nothing.
+    ///
+    /// - Parameter end: The end of the time that counts, to which a non-renewing product would add.
+    func end(of purchase: Purchase, after end: Timestamp?) -> Timestamp {
+        guard case .counts(let kind) = worth(of: purchase) else { return .earliest }
+        switch kind {
+        case .consumable, .nonConsumable: return .latest
+        case .nonRenewing(_, let duration):
+            return sold(purchase, duration: duration, revokedAt: nil).end(from: max(purchase.date, end ?? .earliest))
+        case .autoRenewable(_, _, let duration, let offer): return renewalEnd(of: purchase, duration, offer)
+        }
+    }
+
+    /// The verdict on a purchase to which nothing objects.
+    private func worth(of purchase: Purchase) -> Replay.Verdict {
         guard let terms = purchase.terms ?? catalog.terms(of: purchase.product) else {
             return .setAside(.unknownProduct)
         }
@@ -118,14 +136,19 @@ struct ReplayPass {
         case .nonRenewing(let group, let duration):
             soldTime[group, default: []].append(sold(purchase, duration: duration, revokedAt: revokedAt))
         case .autoRenewable(let group, let level, let duration, let introductory):
-            let isOffer = purchase.isIntroductory
-            let sold = sold(purchase, duration: isOffer ? introductory?.duration ?? duration : duration, revokedAt: nil)
             renewals[group, default: []].append(
                 SoldRenewal(
-                    purchase: purchase, level: level,
-                    end: purchase.storeExpiry ?? sold.end(from: facts.termsStart(of: purchase)),
+                    purchase: purchase, level: level, end: renewalEnd(of: purchase, duration, introductory),
                     revokedAt: revokedAt, upgradedAt: status?.upgradedAt))
         }
+    }
+
+    private func renewalEnd(
+        of purchase: Purchase, _ duration: CalendarDuration, _ offer: IntroductoryOffer?
+    ) -> Timestamp {
+        if let storeExpiry = purchase.storeExpiry { return storeExpiry }
+        let duration = purchase.isIntroductory ? offer?.duration ?? duration : duration
+        return sold(purchase, duration: duration, revokedAt: nil).end(from: facts.termsStart(of: purchase))
     }
 
     /// The recordings in ascending order of replica. Under `verified`, clients' recordings have no effect, because an

@@ -58,6 +58,11 @@ public struct Snapshot: Hashable, Sendable {
         public var entitlement: EntitlementID
         /// The access decision.
         public var access: Access
+        /// The period or ownership that grants access: of several, the one with the highest level, then the one that
+        /// lasts longest. `nil` if units or a flag grant access, or nothing does.
+        public var period: Period?
+        /// A Boolean value that indicates whether ``period`` is a free introductory offer.
+        public var isTrial = false
     }
 
     /// The access to `entitlement`; `nil` if the catalogue does not contain it.
@@ -88,11 +93,41 @@ extension Replay {
             subscriptions: timelines.keys.sorted().map { subscription($0, at: instant) },
             owned: ownerships.keys.filter { isOwned($0, at: instant) }.sorted(),
             balances: consumables.map { Snapshot.Balance(product: $0, units: balance(of: $0, at: instant)) },
-            access: catalog.entitlements.map {
-                Snapshot.EntitlementAccess(
-                    entitlement: $0.id, access: access(to: $0, at: instant, context: context))
-            },
+            access: catalog.entitlements.map { entitlementAccess(to: $0, at: instant, context: context) },
             pending: facts.pending.keys.filter(isPending).sorted())
+    }
+
+    /// Returns the access to `entitlement` at `instant`, with the period that grants it; `nil` if the catalogue does
+    /// not contain it.
+    package func entitlementAccess(
+        to entitlement: EntitlementID, at instant: Timestamp, context: AccessContext = AccessContext()
+    ) -> Snapshot.EntitlementAccess? {
+        catalog[entitlement: entitlement].map { entitlementAccess(to: $0, at: instant, context: context) }
+    }
+
+    private func entitlementAccess(
+        to entitlement: Entitlement, at instant: Timestamp, context: AccessContext
+    ) -> Snapshot.EntitlementAccess {
+        let access = access(to: entitlement, at: instant, context: context)
+        guard case .granted(let grant) = access, let period = period(of: grant.source, at: instant) else {
+            return Snapshot.EntitlementAccess(entitlement: entitlement.id, access: access)
+        }
+        return Snapshot.EntitlementAccess(
+            entitlement: entitlement.id, access: access, period: period, isTrial: isTrial(period))
+    }
+
+    private func period(of source: Entitlement.Source, at instant: Timestamp) -> Period? {
+        if let timeline = timeline(of: source) { return leadingPeriod(of: timeline, at: instant) }
+        guard case .product(let product) = source, let ownership = ownerships[product] else { return nil }
+        return ownership.holdings.filter { $0.contains(instant) }.max { $0.end < $1.end }
+    }
+
+    private func isTrial(_ period: Period) -> Bool {
+        guard case .purchase(let transaction, let product) = period.origin,
+            let purchase = facts.index(of: transaction).map({ facts.purchases[$0] }), purchase.isIntroductory,
+            case .autoRenewable(_, _, _, let offer?) = (purchase.terms ?? catalog.terms(of: product))?.kind
+        else { return false }
+        return offer.mode == .free
     }
 
     private func subscription(_ group: GroupID, at instant: Timestamp) -> Snapshot.Subscription {

@@ -16,7 +16,7 @@ struct DecodedServerLedger: Sendable {
         policy = ServerLedger(ledger).policy
         refused = ledger.records.compactMap { record in
             guard case .acceptance(let acceptance) = Fact(record), case .refused(let reason) = acceptance.decision,
-                [Ownership.recordedByAnother, Ownership.provedByAnother].contains(reason)
+                Acceptance.ownershipRefusals.contains(reason)
             else { return nil }
             return acceptance.transaction
         }.sorted()

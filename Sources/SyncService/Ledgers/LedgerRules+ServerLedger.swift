@@ -96,7 +96,7 @@ extension LedgerRules {
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
-                decisions[purchase.transaction] = .refused(Ownership.recordedByAnother)
+                decisions[purchase.transaction] = .refused(Acceptance.recordedByAnother)
             } else if purchase.date.milliseconds - now > Self.tolerance {
                 decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
             } else if refused.contains(purchase.transaction) {

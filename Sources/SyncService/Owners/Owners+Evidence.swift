@@ -83,7 +83,7 @@ extension Owners {
             switch ledger.decision(about: transaction) {
             case .refused, .transferred: break
             case .accepted, .countsAsOf, nil:
-                ledger.decide(.refused(Ownership.provedByAnother), about: CollectionOfOne(transaction), at: now)
+                ledger.decide(.refused(Acceptance.provedByAnother), about: CollectionOfOne(transaction), at: now)
             }
         }
     }

@@ -62,10 +62,6 @@ struct Ownership: Codable, Hashable, Sendable {
     static let restorePeriod: Int64 = 3_600_000
     /// The time between two transfers of one line, in milliseconds.
     static let transferPause: Int64 = 86_400_000
-    /// The reasons of refusals that end once the other account does not own the transaction.
-    static let (recordedByAnother, provedByAnother) = (
-        "another account recorded this transaction first", "another account has proved this purchase"
-    )
 
     /// True if nothing is left to store.
     var isEmpty: Bool { claim == nil && owners.isEmpty && line == nil && transfer == nil }

@@ -47,7 +47,7 @@ struct LevelTrustTests {
         #expect(try await device.access(to: "all") == .denied(.notPurchased))
         household.machine.set(household.machine.milliseconds + 3 * Self.day)
         try await buy("all", "2", on: device)
-        #expect(try await device.access(to: "all") == .denied(.restoreNeeded))
+        #expect(try await device.access(to: "all") == .denied(.unverified))
         // The grant of before confirms the time until the 8th.
         #expect(try await device.access(to: "one") == granted(until: "2026-01-08", .level("selfies", 2)))
         #expect(try await device.access(to: "badge") == .denied(.expired(Timestamp("2026-01-04"))))

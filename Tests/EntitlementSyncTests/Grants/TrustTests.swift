@@ -45,7 +45,7 @@ struct TrustTests {
     @Test("A purchase counts when the server has signed it")
     func confirmed() async throws {
         let device = try await buyer()
-        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
         try await device.sync()
         let end = try #require(try await device.end())
         guard case .granted(let grant) = try await device.access(to: Owls.access) else {
@@ -68,11 +68,11 @@ struct TrustTests {
         // A restart of the app needs no connection.
         #expect(try await self.device(local).access(to: Owls.access).isGranted)
         household.machine.set(end)
-        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
-        #expect(try await self.device(local).access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
+        #expect(try await self.device(local).access(to: Owls.access) == .denied(.unverified))
         // A clock that is set back revives nothing.
         household.machine.set(end - 3 * Self.day)
-        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
         try await device.sync()
         #expect(try await device.access(to: Owls.access).isGranted)
     }
@@ -92,6 +92,21 @@ struct TrustTests {
         #expect(try await device.access(to: Owls.access) == .denied(.expired(end)))
     }
 
+    @Test("A renewal that the server has not confirmed is not reported as expired")
+    func unconfirmedRenewal() async throws {
+        let device = try await device()
+        try await device.record(.reported(Owls.threeMonths, transaction: "t1"))
+        let end = try #require(try await device.end())
+        household.machine.set(end.milliseconds - 3_600_000)
+        try await device.sync()
+        try await device.record(.reported(Owls.threeMonths, transaction: "t2"))
+        #expect(try await device.access(to: Owls.access).isGranted)
+        household.machine.set(end.milliseconds)
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
+        try await device.sync()
+        #expect(try await device.access(to: Owls.access).isGranted)
+    }
+
     @Test("Facts that the server does not confirm grant nothing")
     func tampered() async throws {
         let local = MemoryBackend()
@@ -100,8 +115,8 @@ struct TrustTests {
         let device = try await self.device(local)
         try await device.record(.reported(Owls.nightOwl, transaction: "t2"))
         try await device.sync()
-        #expect(try await device.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
-        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.nightOwlAccess) == .denied(.unverified))
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
     }
 
     @Test("Bytes that the server has not signed grant nothing, and the next sync replaces them")
@@ -111,9 +126,9 @@ struct TrustTests {
         try await first.sync()
         let key = try await grantKey(in: local)
         _ = try await local.write(Array("forged".utf8), to: key, if: .any)
-        #expect(try await first.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await first.access(to: Owls.access) == .denied(.unverified))
         let device = try await device(local)
-        #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await device.access(to: Owls.access) == .denied(.unverified))
         try await device.sync()
         #expect(try await device.access(to: Owls.access).isGranted)
     }
@@ -130,7 +145,7 @@ struct TrustTests {
             throw BackendError(.missing, message: "")
         }
         _ = try await other.write(entry.value, to: key, if: .any)
-        #expect(try await second.access(to: Owls.access) == .denied(.restoreNeeded))
+        #expect(try await second.access(to: Owls.access) == .denied(.unverified))
     }
 
     @Test("A grant that the server signed for another account, device, environment or time is refused by its name")
@@ -147,7 +162,7 @@ struct TrustTests {
             let error = await #expect(throws: EntitlementError.self) { try await device.sync() }
             #expect(error?.kind == .sync)
             #expect(error?.message.contains("refused: \(check.rawValue):") == true, "\(error?.message ?? "")")
-            #expect(try await device.access(to: Owls.access) == .denied(.restoreNeeded))
+            #expect(try await device.access(to: Owls.access) == .denied(.unverified))
         }
     }
 
@@ -234,7 +249,7 @@ struct TrustTests {
         household.machine.set(household.machine.milliseconds + GrantServer.lifetime / 2)
         try await first.sync()
         server.update { $0.change = { _ in } }
-        #expect(try await first.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
+        #expect(try await first.access(to: Owls.nightOwlAccess) == .denied(.unverified))
         try await first.sync()
         #expect(try await first.access(to: Owls.nightOwlAccess).isGranted)
         #expect(try await first.access(to: Owls.access).isGranted)

@@ -141,6 +141,28 @@ struct OutboxTests {
                 == [.refused(code: "owned-by-another", detail: "it belongs to another account")])
         #expect(try await store.waitingEvidenceCount() == 0)
         #expect(try await store.end() == nil)
+        #expect(try await store.access(to: Owls.access) == .denied(.ownedByAnotherAccount))
+    }
+
+    @Test("The reason of a refusal survives a restart, the last one counts, and it ends when the server verifies")
+    func refusalIsKept() async throws {
+        try await server.set(.verified)
+        server.update { $0.refusal = .refused(code: "evidence-refused", detail: "the app is another one") }
+        let store = try await device()
+        try await store.record(try evidence("1"))
+        #expect(try await store.access(to: Owls.access).isGranted)
+        try await store.sync()
+        let first = Access.denied(.refusedByServer("the app is another one"))
+        #expect(try await store.access(to: Owls.access) == first)
+        #expect(try await device().access(to: Owls.access) == first)
+        #expect(try await device().use(Owls.access) == .denied(.refusedByServer("the app is another one")))
+        server.update { $0.refusal = .refused(code: "evidence-refused", detail: "the signature is wrong") }
+        try await store.restore(presenting: [try evidence("1")])
+        #expect(try await store.access(to: Owls.access) == .denied(.refusedByServer("the signature is wrong")))
+        server.update { $0.refusal = nil }
+        try await store.restore(presenting: [try evidence("1")])
+        #expect(try await store.access(to: Owls.access).isGranted)
+        #expect(try await device().end() == date("2026-04-10"))
     }
 
     @Test("An unreachable server and one without verifiers leave the evidence where it is")
@@ -280,6 +302,9 @@ struct OutboxTests {
             return
         }
         #expect(others.map(\.id) == ["theirs"])
+        // Its three months would have followed those that count.
+        household.machine.set(try date("2026-06-01").milliseconds)
+        #expect(try await store.access(to: Owls.access) == .denied(.ownedByAnotherAccount))
         #expect(try await store.waitingEvidenceCount() == 0)
         #expect(try await store.end() == date("2026-04-10"))
     }
