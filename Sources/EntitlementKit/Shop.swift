@@ -14,7 +14,8 @@ import SyncCore
 /// try await shop.logIn(name, password: password, earlierPurchases: .adopt)    // once
 /// try await shop.buy("owls.3months")
 /// if try await shop.access(to: "night-owls").isGranted { … }                  // asks, also offline
-/// List(shop.rows) { row in … }                                                // observes
+/// try await shop.use("random-owls")                                           // spends a unit, if units grant it
+/// List(shop.rows) { row in … }                                                // observes, as shop.access does
 /// ```
 ///
 /// `phase` is SwiftUI's `scenePhase`. Creating a shop reads nothing, throws nothing and returns at once. The first call
@@ -95,7 +96,7 @@ public final class Shop {
     init(_ settings: ShopSettings) { self.settings = settings }
 
     /// Keeps the purchases current until the task is cancelled: opens them, records what the App Store reports, syncs
-    /// with the server, and updates ``rows`` and prices.
+    /// with the server, and updates ``rows``, ``access`` and prices.
     ///
     /// Run it while the app shows something. Nothing happens in the background otherwise: no request is made, and no
     /// timer runs. A new run catches up at once. If several windows run the same shop, one of the runs works, and
@@ -135,8 +136,8 @@ public final class Shop {
         }
     }
 
-    /// Syncs with the server, if an account is logged in, and updates ``rows`` and prices once. For a page that the
-    /// user pulls down, or a program without ``run()``.
+    /// Syncs with the server, if an account is logged in, and updates ``rows``, ``access`` and prices once. For a
+    /// page that the user pulls down, or a program without ``run()``.
     ///
     /// - Throws: ``ShopError``, after everything that could be updated is.
     public func refresh() async throws(ShopError) {
@@ -151,15 +152,6 @@ public final class Shop {
         do { try await loadOffers() } catch { failure = failure ?? error }
         if let error = opened.model.failure { throw ShopError(error) }
         if let failure { throw failure }
-    }
-
-    /// Returns the access to an entitlement, now and without a network.
-    ///
-    /// A thrown error is not a denial: an app that cannot read the purchases keeps its last answer.
-    ///
-    /// - Throws: ``ShopError``.
-    public func access(to entitlement: String) async throws(ShopError) -> ShopAccess {
-        try await whileOpen { ShopAccess(try await $0.store.access(to: EntitlementID(entitlement))) }
     }
 
     /// The store behind this shop, for everything that a shop does not offer.

@@ -52,6 +52,8 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         public static let appStore = Kind(name: "appStore")
         /// The purchase belongs to another environment of the App Store than the shop counts. A mistake of the app.
         public static let otherEnvironment = Kind(name: "otherEnvironment")
+        /// Access is denied, so nothing was used. ``ShopError/denial`` has the reason.
+        public static let denied = Kind(name: "denied")
         /// The calling task was cancelled, or the user cancelled. Show nothing.
         public static let cancelled = Kind(name: "cancelled")
         /// Any other error.
@@ -64,9 +66,17 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
     public let description: String
     /// True if the same call may succeed later.
     public let isTransient: Bool
+    /// The reason for which access is denied, for ``Kind/denied``; otherwise `nil`.
+    public let denial: ShopAccess.Denial?
 
     init(_ kind: Kind, _ description: String, isTransient: Bool = false) {
-        (self.kind, self.description, self.isTransient) = (kind, description, isTransient)
+        (self.kind, self.description, self.isTransient, denial) = (kind, description, isTransient, nil)
+    }
+
+    /// The error of a use that `denial` prevents.
+    init(_ denial: ShopAccess.Denial, of entitlement: String) {
+        (kind, isTransient, self.denial) = (.denied, false, denial)
+        description = "\(entitlement.singleLine) cannot be used: \(denial)"
     }
 
     /// The same text as ``message``, for `localizedDescription`.
@@ -74,7 +84,8 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
 
     /// The problem and the next step for the user, in English. An app in another language words it by ``kind``.
     public var message: String {
-        switch kind {
+        if let denial { return denial.message }
+        return switch kind {
         case .catalog, .noServer, .notRunning, .otherEnvironment:
             "The shop of this app does not work. Please look for an update of the app."
         case .offline: "There is no connection to the server. Purchases on this device are safe. Try again later."
@@ -96,6 +107,24 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         case .appStore: "This cannot be bought here. Use a device with the App Store, or ask the app's support."
         case _ where isTransient: "This did not work. Try again later."
         default: "This did not work. Please look for an update of the app, or ask the app's support."
+        }
+    }
+}
+
+extension ShopAccess.Denial {
+    /// The reason and the next step for the user, in English.
+    fileprivate var message: String {
+        switch self {
+        case .notPurchased: "You have not bought this yet. Buy it, and try again."
+        case .usedUp: "You have used all of them. Buy more, and try again."
+        case .logInNeeded: "You are not logged in. Log in, and try again."
+        case .restoreNeeded: "This device does not know your purchases yet. Restore them, and try again."
+        case .pendingApproval: "Your purchase awaits approval. Try again when it is approved."
+        case .expired: "The time that you bought has ended. Buy more time, and try again."
+        case .revoked: "Your purchase was refunded. Buy it again, or ask the app's support."
+        case .unverified: "Your purchase is not confirmed yet. Connect to the internet, and restore your purchases."
+        case .ownedByAnotherAccount: "Your purchase belongs to another account. Log in to that account."
+        case .refusedByServer: "Your purchase could not be confirmed. Ask the app's support."
         }
     }
 }
@@ -157,7 +186,7 @@ extension ShopError {
     private static func kind(of error: EntitlementError) -> Kind {
         switch error.kind {
         case .unknownProduct, .unknownEntitlement: .catalog
-        case .invalid: .invalid
+        case .invalid, .contradiction: .invalid
         case .signInNeeded: .logInNeeded
         case .noRemote: .noServer
         case .accountErased, .unknownAccount: .accountDeleted

@@ -20,15 +20,15 @@ struct ShopStage {
     let folder: TemporaryFolder
     let catalogue: URL
 
-    init() throws {
+    init(catalogue text: String = Self.catalogue) throws {
         folder = try TemporaryFolder()
         catalogue = URL(filePath: folder.path(of: "catalog.json"))
-        try Data(Self.catalogue.utf8).write(to: catalogue)
+        try Data(text.utf8).write(to: catalogue)
     }
 
-    func server() throws -> ServerProcess {
+    func server(_ options: [String] = []) throws -> ServerProcess {
         try ServerProcess(
-            store: "sqlite:\(folder.path(of: "server.sqlite"))", options: ["--catalog", catalogue.path])
+            store: "sqlite:\(folder.path(of: "server.sqlite"))", options: ["--catalog", catalogue.path] + options)
     }
 
     /// A shop on a device.

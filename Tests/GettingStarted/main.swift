@@ -3,8 +3,9 @@ import Foundation
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 let command = arguments.count == 3 ? arguments[2] : nil
-guard (2...3).contains(arguments.count), [nil, "sign-up", "log-in", "buy", "restore", "sync"].contains(command) else {
-    print("usage: owls SERVER DEVICE [sign-up | log-in | buy | restore | sync]")
+let commands = ["sign-up", "log-in", "buy", "buy-pack", "use", "restore", "sync"]
+guard (2...3).contains(arguments.count), command.map(commands.contains) ?? true else {
+    print("usage: owls SERVER DEVICE [\(commands.joined(separator: " | "))]")
     exit(2)
 }
 let device = arguments[1]
@@ -18,6 +19,8 @@ do {
     case "buy":
         try await shop.record("com.example.owls.3months", transaction: "order-1")
         try await shop.refresh()
+    case "buy-pack": try await shop.record("com.example.owls.pack", transaction: "order-2")
+    case "use": print("\(device): random owls left:", try await shop.use("random-owls").units ?? 0)
     case "restore": print("restored: \(try await shop.restore())")
     case "sync": try await shop.refresh()
     default: break
