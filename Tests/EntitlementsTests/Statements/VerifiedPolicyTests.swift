@@ -48,7 +48,7 @@ struct VerifiedPolicyTests {
         let replay = try Self.replay(story.ledger, Self.server())
         let now = try Timestamp(Self.now)
         for entitlement in replay.catalog.entitlements {
-            #expect(replay.access(to: entitlement.id, at: now) == .denied(.notPurchased), "\(entitlement.id)")
+            #expect(replay.access(to: entitlement.id, at: now) == .denied(.unverified), "\(entitlement.id)")
         }
         #expect(replay.balance(of: Shop.coins, at: now) == 0)
         #expect(replay.facts.purchases.count == 4)

@@ -141,7 +141,8 @@ struct AsServerTests {
         _ = try device("record purchase \(Owls.night) --transaction t1 --store app-store", "alice")
         #expect(try !has("night-owl", "alice"))
         let unverified = try support("check night-owl", onServer, reason: nil)
-        #expect(unverified.exitCode == 10 && unverified.output == "denied: not purchased\n", "\(unverified)")
+        let denial = "denied: not verified by the account's server\n"
+        #expect(unverified.exitCode == 10 && unverified.output == denial, "\(unverified)")
         #expect(unverified.error == "syncd: alice: the server ledger counts (1 record)\n")
         let ignored = try support("conflicts", onServer, reason: nil)
         #expect(ignored.output.hasPrefix("  unverified  purchase t1  "), "\(ignored)")
