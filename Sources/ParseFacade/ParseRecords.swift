@@ -38,15 +38,26 @@ struct RequestMark: Codable, Hashable, Sendable {
     var id: String?
     /// The time of the request or of its last repetition, in milliseconds since 1970 UTC.
     var at: Int64
+    /// The time of the request, if it was repeated; `nil` if it was not, or if an earlier version wrote the mark.
+    var first: Int64?
 
     /// The time for which an equal request is a repetition, in milliseconds. The SDK of iOS repeats a request up to 62
     /// seconds after it began: it waits 60 seconds for the answer, and up to two seconds more. The remaining 3 s allow
     /// for the network.
     static let window: Int64 = 65_000
     /// The time for which an equal request with the same id of its own is a repetition, in milliseconds: five attempts.
+    /// Without an id, a series of repetitions ends after this time too, so that a regular request counts again.
     static let windowWithID: Int64 = 5 * window
     /// The number of requests that are kept: more than a batch has.
     static let capacity = 64
+
+    /// Returns `true` if an equal request at the time of `mark` may be a repetition of this one.
+    func isRepeated(by mark: RequestMark, within window: Int64) -> Bool {
+        mark.at - at <= window && mark.at - (first ?? at) <= Self.windowWithID
+    }
+
+    /// Notes a repetition at `time`.
+    mutating func noteRepetition(at time: Int64) { (first, at) = (first ?? at, time) }
 }
 
 extension [RequestMark] {
@@ -59,7 +70,7 @@ extension [RequestMark] {
         return indices.last { index in
             let known = self[index]
             return known.digest == mark.digest && (!isMeaningful || known.id == mark.id)
-                && mark.at - known.at <= window
+                && known.isRepeated(by: mark, within: window)
         }
     }
 
@@ -68,7 +79,7 @@ extension [RequestMark] {
         var newest = mark
         if let index = index(repeatedBy: mark) {
             newest = remove(at: index)
-            newest.at = mark.at
+            newest.noteRepetition(at: mark.at)
         }
         removeAll { mark.at - $0.at > RequestMark.windowWithID }
         self = suffix(RequestMark.capacity - 1) + [newest]
@@ -91,7 +102,9 @@ struct ParseObjects: Codable, Hashable, Sendable {
         var fields: String
 
         /// The mark of the request that created it.
-        var mark: RequestMark { RequestMark(digest: digest, id: request, at: repeatedAt ?? createdAt) }
+        var mark: RequestMark {
+            RequestMark(digest: digest, id: request, at: repeatedAt ?? createdAt, first: createdAt)
+        }
     }
 
     var items: [Item] = []
