@@ -71,6 +71,19 @@ struct NumericIdentifierTests {
         }
     }
 
+    @Test("A line item of a signed transaction is an id like any other, and 0 stands for none")
+    func signedLineItem() throws {
+        func lineItem(_ json: String) throws -> TransactionID? {
+            let jws = try AppStoreFoundry.valid.get().transaction(["webOrderLineItemId": .json(json)])
+            return try AppStoreStage.transaction(jws).purchases.first?.lineItemID
+        }
+        #expect(try lineItem("\"7000000000000001\"") == "7000000000000001")
+        #expect(try lineItem("7000000000000001") == "7000000000000001")
+        for none in ["0", "\"0\"", "\"\"", "null"] { #expect(try lineItem(none) == nil, "\(none)") }
+        let error = #expect(throws: EvidenceError.self) { try lineItem("9007199254740992") }
+        #expect(error?.reason.hasSuffix("no program rounds, not 9007199254740992") == true)
+    }
+
     @Test("Orders of Google Play and objects of Stripe")
     func others() throws {
         let play = try PlayStage.purchase(PlayStage.data(order: "17").replacing("\"17\"", with: "17"))

@@ -46,7 +46,7 @@ struct SignedTransaction {
 
     /// The id of a period of a subscription on all devices. Xcode states 0 for every transaction.
     private static func lineItem(in body: StoreObject) throws(EvidenceError) -> TransactionID? {
-        guard let id = try body.string("webOrderLineItemId"), !id.isEmpty, id != "0" else { return nil }
+        guard let id = try body.id("webOrderLineItemId"), id != "0" else { return nil }
         return try TransactionID(id).checked("webOrderLineItemId")
     }
 

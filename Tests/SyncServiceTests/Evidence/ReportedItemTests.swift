@@ -61,6 +61,25 @@ struct ReportedItemTests {
         #expect(await stage.stage.rights(of: stage.alice, environment: "sandbox") == ["nights", "coin"])
     }
 
+    @Test("A transaction id that is a JSON number is the id with its digits")
+    func numbers() async throws {
+        let stage = try await ReportingStage()
+        let bought: [String: any Sendable] = [
+            "kind": "reported", "product": "month", "transaction": 2_000_000_123, "original": 2_000_000_001,
+            "expires": "\(Timestamp(milliseconds: stage.stage.now + 20 * day))",
+        ]
+        #expect(await stage.report(bought) == ["purchase, recording"])
+        let facts = Facts(account: try LedgerDocument(decoding: await stage.alice.get().body).ledger)
+        #expect(facts[TransactionReference(store: .reported, id: "2000000123")]?.originalID == "2000000001")
+        var text = bought
+        (text["transaction"], text["original"]) = ("2000000123", "2000000001")
+        #expect(await stage.report(text) == [""])
+        #expect(await stage.report(["kind": "refunded", "transaction": 2_000_000_123]) == ["revocation"])
+        let rounded = await stage.send([["kind": "refunded", "transaction": 9_007_199_254_740_992]])
+        #expect(rounded.reported == ["invalid"])
+        #expect(rounded.details[0].contains("transaction: an id is a text, or a whole number below 2^53"))
+    }
+
     @Test("The same request again writes nothing and returns no facts, after a restart and at another server too")
     func idempotent() async throws {
         let stage = try await ReportingStage()

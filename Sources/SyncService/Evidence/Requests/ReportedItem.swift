@@ -47,7 +47,7 @@ package enum ReportedItem: Sendable {
             ProductID(try item.required("product").string()), transaction: transaction.id,
             date: try item["date"]?.timestamp(), quantity: try item["quantity"]?.integer() ?? 1,
             expires: try item["expires"]?.timestamp(),
-            original: try item["original"].map { (id) throws(InputError) in TransactionID(try id.string()) },
+            original: try item["original"].map { (id) throws(InputError) in TransactionID(try id.identifier()) },
             store: transaction.store, environment: transaction.environment)
     }
 
@@ -55,7 +55,7 @@ package enum ReportedItem: Sendable {
         TransactionReference(
             store: StoreID(try item["store"]?.string() ?? StoreID.reported.rawValue),
             environment: EnvironmentID(try item["environment"]?.string() ?? EnvironmentID.production.rawValue),
-            id: TransactionID(try item.required("transaction").string()))
+            id: TransactionID(try item.required("transaction").identifier()))
     }
 
     /// True if the item may grant access. Under the policy `verified` only evidence of a store can.
