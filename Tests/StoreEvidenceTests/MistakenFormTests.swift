@@ -137,6 +137,26 @@ struct MistakenFormTests {
                 == "header: the transaction must have 3 certificates (x5c), not 1: this is a message " + explanation)
     }
 
+    @Test("A receipt of Xcode's test environment has indefinite lengths", arguments: [true, false])
+    func xcodeLengths(_ hasPurchase: Bool) throws {
+        let purchases = hasPurchase ? [MintedPurchase("0", "owl", at: "2024-01-01T00:00:00Z")] : []
+        let receipt = MintedReceipt(purchases) { ($0.environment, $0.hasIndefiniteLengths) = ("Xcode", true) }
+        let bytes = try receipt.bytes(by: try ReceiptAuthority(.init { $0.foreignRoot = true }))
+        #expect(bytes.starts(with: [0x30, 0x80]) && bytes.suffix(2) == [0, 0])
+        let explanation =
+            "format: the receipt has an indefinite length, which DER does not allow: this is a receipt of Xcode's test "
+            + "environment: Apple does not sign it; buy with a sandbox account instead, or record the purchase without "
+            + "evidence"
+        #expect(asReceipt(bytes) == explanation)
+        #expect(asReceipt(try receiptBytes(base64: Data(bytes).base64EncodedString())) == explanation)
+        // Without the environment nothing tells it from a receipt that was re-encoded.
+        var other = receipt
+        other.environment = "Production"
+        #expect(
+            asReceipt(try other.bytes(by: try ReceiptAuthority.valid.get()))
+                == "format: the receipt has an indefinite length, which DER does not allow")
+    }
+
     @Test("Apple's own examples of Xcode's test environment", .enabled(if: AppStoreVectors.exist))
     func xcodeExamples() throws {
         for name in ["xcode-app-receipt-empty", "xcode-app-receipt-with-transaction"] {

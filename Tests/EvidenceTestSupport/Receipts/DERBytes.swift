@@ -5,6 +5,9 @@ package enum DERBytes {
         [tag] + length(content.count) + content
     }
 
+    /// A constructed element with the indefinite length of BER, which ends at two zero bytes.
+    package static func indefinite(_ tag: UInt8, _ content: [UInt8]) -> [UInt8] { [tag, 0x80] + content + [0, 0] }
+
     package static func sequence(_ elements: [UInt8]...) -> [UInt8] { element(0x30, elements.flatMap(\.self)) }
     package static func set(_ elements: [[UInt8]]) -> [UInt8] { element(0x31, elements.flatMap(\.self)) }
     package static func octets(_ content: [UInt8]) -> [UInt8] { element(0x04, content) }

@@ -63,6 +63,8 @@ package struct MintedReceipt: Sendable {
     package var isStripped = false
     package var version = 1
     package var contentType: [UInt8] = signedDataType
+    /// True for a container whose outer elements have indefinite lengths, as StoreKit Testing in Xcode writes it.
+    package var hasIndefiniteLengths = false
     /// Overrides the certificates; by default leaf, intermediate and root.
     package var certificates: [Certificate]?
 
@@ -105,11 +107,15 @@ package struct MintedReceipt: Sendable {
         let certificates = try (certificates ?? [authority.leaf, authority.intermediate, authority.root]).flatMap {
             try Self.serialized($0)
         }
-        let signedData = DERBytes.sequence(
-            DERBytes.integer(version), DERBytes.set([digestAlgorithm]),
-            DERBytes.sequence(Self.dataType, DERBytes.context(0, DERBytes.octets(content))),
-            DERBytes.context(0, certificates), DERBytes.set(signers))
-        return DERBytes.sequence(contentType, DERBytes.context(0, signedData))
+        let element = hasIndefiniteLengths ? DERBytes.indefinite : DERBytes.element
+        // An octet string of indefinite length consists of octet strings.
+        let octets = DERBytes.octets(content)
+        let signed = element(0xA0, hasIndefiniteLengths ? DERBytes.indefinite(0x24, octets) : octets)
+        let signedData = element(
+            0x30,
+            DERBytes.integer(version) + DERBytes.set([digestAlgorithm]) + element(0x30, Self.dataType + signed)
+                + DERBytes.context(0, certificates) + DERBytes.set(signers))
+        return element(0x30, contentType + element(0xA0, signedData))
     }
 
     private func signer(of content: [UInt8], by authority: ReceiptAuthority) throws -> [UInt8] {
