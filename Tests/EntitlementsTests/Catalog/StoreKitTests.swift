@@ -109,6 +109,70 @@ struct StoreKitTests {
         #expect(catalog.entitlements == current.entitlements)
     }
 
+    /// The layouts that Xcode 12, 13 and 14 write for one product of each kind, with all their members.
+    private static let xcodeLayouts: [(major: Int, settings: String, product: String, subscription: String)] = [
+        (1, "{}", "", #""introductoryOffer":null"#),
+        (
+            2, #"{"_failTransactionsEnabled":false,"_locale":"en_US","_storefront":"USA","_timeRate":0}"#,
+            #""familyShareable":true,"#,
+            #""codeOffers":[],"introductoryOffer":{"internalID":"7A","paymentMode":"free","subscriptionPeriod":"P1W"}"#
+        ),
+        (
+            3,
+            #"""
+            {"_applicationInternalID":"1500000000","_developerTeamID":"TEAM","_lastSynchronizedDate":702654321.5,
+             "_storeKitErrors":[{"current":null,"enabled":false,"name":"Load Products"},
+                                {"current":{"index":2,"type":"purchase"},"enabled":true,"name":"Purchase"}]}
+            """#,
+            #""familyShareable":false,"#,
+            #"""
+            "codeOffers":[{"displayPrice":"0.99","eligibility":["existing"],"internalID":"7B","isStackable":true,
+              "paymentMode":"payUpFront","referenceName":"half","subscriptionPeriod":"P1M"}],
+            "introductoryOffer":{"displayPrice":"1.99","internalID":"7C","numberOfPeriods":2,"paymentMode":"payAsYouGo",
+              "subscriptionPeriod":"P1M"}
+            """#
+        ),
+    ]
+
+    @Test("The layouts of Xcode 12 to 14 are read with all their members", arguments: 0..<3)
+    func earlierLayouts(_ index: Int) throws {
+        let layout = Self.xcodeLayouts[index]
+        func product(_ id: String, _ type: String) -> String {
+            """
+            {"displayPrice":"2.99",\(layout.product)"internalID":"5D\(id)","localizations":[{"description":"About it",
+             "displayName":"The \(id)","locale":"en_US"}],"productID":"\(id)","referenceName":null,"type":"\(type)"}
+            """
+        }
+        let file = """
+            {"identifier":"C0FFEE12","nonRenewingSubscriptions":[\(product("quarter", "NonRenewingSubscription"))],
+             "products":[\(product("coins", "Consumable")),\(product("owl", "NonConsumable"))],
+             "settings":\(layout.settings),
+             "subscriptionGroups":[{"id":"B00C","localizations":[],"name":"Selfies","subscriptions":[
+               {"adHocOffers":[],"displayPrice":"4.99","familyShareable":false,"groupNumber":1,"internalID":"5E",
+                \(layout.subscription),"localizations":[],"productID":"monthly","recurringSubscriptionPeriod":"P1M",
+                "referenceName":"Monthly","subscriptionGroupID":"B00C","type":"RecurringSubscription"}]}],
+             "version":{"major":\(layout.major),"minor":0}}
+            """
+        let catalog = try Catalog(anyJSON: Array(file.utf8), supplement: Self.quarterLasts)
+        let month = CalendarDuration(months: 1)
+        let offers: [IntroductoryOffer?] = [
+            nil, IntroductoryOffer(mode: .free, duration: CalendarDuration(days: 7)),
+            IntroductoryOffer(mode: .payAsYouGo, duration: CalendarDuration(months: 2)),
+        ]
+        #expect(
+            catalog.products == [
+                Product(id: "coins", kind: .consumable(units: 1), names: ["en": "The coins"]),
+                Product(id: "owl", kind: .nonConsumable, names: ["en": "The owl"]),
+                Product(
+                    id: "quarter", kind: .nonRenewing(group: "quarter", duration: CalendarDuration(months: 3)),
+                    names: ["en": "The quarter"]),
+                Product(
+                    id: "monthly",
+                    kind: .autoRenewable(group: "B00C", level: 1, duration: month, introductory: offers[index])),
+            ])
+        #expect(catalog[entitlement: "Selfies"]?.grantedBy == [.group("B00C")])
+    }
+
     @Test("A file without products is an error that says so")
     func withoutProducts() {
         let none = "the file has no products: add them in Xcode, or let Xcode sync the file with App Store Connect"

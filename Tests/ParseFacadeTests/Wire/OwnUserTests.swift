@@ -139,6 +139,28 @@ struct OwnUserTests {
         #expect(!next.id.isEmpty && next.id != user.id)
     }
 
+    @Test(
+        "An anonymous user that JavaScript 2.3 to 3.1 deletes in logIn or logOut is erased, and its id gives a new one",
+        arguments: SDK.allCases)
+    func anonymousDeletion(_ sdk: SDK) async throws {
+        let stage = try await ParseStage()
+        let keys = try await serverKeys(stage)
+        let data = #""authData":{"anonymous":{"id":"\#(Self.uuid)"}}"#
+        let made = await sdk.ask(stage, "POST", "/users", data)
+        let (id, token) = (made["objectId"] ?? "", made["sessionToken"])
+        _ = await sdk.ask(stage, "POST", "/classes/Purchase", #""p":1"#, token: token)
+        let deleted = await sdk.ask(stage, "DELETE", "/classes/_User/\(id)", token: token)
+        #expect(deleted.status == 200 && stage.text(deleted) == "{}")
+        #expect(await sdk.ask(stage, "GET", "/users/me", token: token).code == 209)
+        let left = try await serverKeys(stage).subtracting(keys)
+        let kinds = ["server/names/", "server/parse/", "server/holdings/"]
+        #expect(left.filter { key in kinds.contains { key.hasPrefix($0) } } == [])
+        #expect(stage.text(await sdk.ask(stage, "POST", "/logout", token: token)) == "{}")
+        let next = await sdk.ask(stage, "POST", "/users", data, number: 1)
+        #expect(next.status == 201 && next["objectId"] != id && next["sessionToken"] != token)
+        #expect(await sdk.count(stage, next["sessionToken"]) == 0)
+    }
+
     private func serverKeys(_ stage: ParseStage) async throws -> Set<String> {
         Set(try await stage.store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items.map(\.key.text))
     }
