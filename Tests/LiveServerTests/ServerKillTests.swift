@@ -25,7 +25,7 @@ struct ServerKillTests {
 
     @Test(
         "A server killed again and again keeps every acknowledged write of 16 writers, which recover on their own",
-        .timeLimit(.minutes(10)))
+        .timeLimit(.minutes(60)))
     func killing() async throws {
         let folder = try TemporaryFolder()
         let store = "sqlite:\(folder.path(of: "store.sqlite"))"

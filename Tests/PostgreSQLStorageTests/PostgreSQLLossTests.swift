@@ -54,7 +54,7 @@ struct PostgreSQLLossTests {
     @Test("answers other writes while one waits for its row")
     func neighbours() async throws {
         let store = try TestStore()
-        let backend = try store.open { $0.busyTimeout = .seconds(25) }
+        let backend = try store.open { $0.busyTimeout = Patience.limit }
         let held = try EntryKey("held")
         _ = try await backend.write([1], to: held, if: .absent)
         let holder = try await store.holdRows()

@@ -46,12 +46,14 @@ struct CurlStreamTests {
             if number == 0 { connection.reset() } else if number != 3 { connection.ignore() }
         }
         let client = try CurlClient()
+        let start = ContinuousClock.now
         var iterator = try await client.open(server).makeAsyncIterator()
         await expectError(.interrupted, mayHaveArrived: true) {
             while try await iterator.next() != nil {}
             return "an end"
         }
-        var silent = try await client.open(server, idleTimeout: .seconds(2)).makeAsyncIterator()
+        let timeout = Patience.timeout(scaledBy: start)
+        var silent = try await client.open(server, idleTimeout: timeout).makeAsyncIterator()
         #expect(try await silent.next() == [0x31])
         await expectError(.timedOut, mayHaveArrived: true) { try await silent.next() }
         await expectError(.interrupted, mayHaveArrived: true) { try await client.open(server) }

@@ -132,15 +132,17 @@ struct URLSessionTests {
             note.yield("closed")
         }
         let client = URLSessionClient()
+        let start = ContinuousClock.now
         var stream: TransportStream? = try await client.open(server)
         var iterator = stream?.makeAsyncIterator()
         #expect(try await iterator?.next() == Array("one".utf8))
+        let timeout = Patience.timeout(scaledBy: start)
         server.takeTurn()
         #expect(try await iterator?.next() == Array("two".utf8))
         (stream, iterator) = (nil, nil)
         var ends = events.makeAsyncIterator()
         #expect(await ends.next() == "closed")
-        var short = try await client.open(server, idleTimeout: .seconds(2)).makeAsyncIterator()
+        var short = try await client.open(server, idleTimeout: timeout).makeAsyncIterator()
         #expect(try await short.next() == Array("one".utf8))
         await expectError(.timedOut, mayHaveArrived: true) { try await short.next() }
         server.takeTurn()

@@ -83,7 +83,7 @@ struct OverloadTests {
                 connection.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\(length)\r\n\r\n" + first)
             }
             var ready = connections.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
-            try #require(poll(&ready, nfds_t(ready.count), 20_000) == 1)
+            try #require(poll(&ready, nfds_t(ready.count), Patience.milliseconds) == 1)
             let refused = connections.remove(at: try #require(ready.firstIndex { $0.revents != 0 }))
             #expect(refused.answer()?.status == 503)
             for path in ["/healthz", "/readyz", "/metrics"] { #expect(try ask(port, "GET", path)?.status == 200) }

@@ -55,7 +55,7 @@ struct ShareTests {
         var statuses: [Int] = []
         while statuses.count < count {
             var ready = rest.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
-            guard poll(&ready, nfds_t(ready.count), 20_000) > 0 else { break }
+            guard poll(&ready, nfds_t(ready.count), Patience.milliseconds) > 0 else { break }
             for (index, entry) in ready.enumerated().reversed() where entry.revents != 0 {
                 statuses.append(rest.remove(at: index).answer()?.status ?? 0)
             }

@@ -77,7 +77,7 @@ struct ShutdownTests {
         var open = Set(connections.indices)
         while !open.isEmpty {
             var polls = open.sorted().map { pollfd(fd: connections[$0].descriptor, events: Int16(POLLIN), revents: 0) }
-            guard poll(&polls, nfds_t(polls.count), 60_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
+            guard poll(&polls, nfds_t(polls.count), Patience.milliseconds) > 0 else { throw POSIXError(.ETIMEDOUT) }
             for index in open.sorted()
             where polls.contains(where: {
                 $0.fd == connections[index].descriptor && $0.revents != 0

@@ -23,7 +23,7 @@ struct SameAnswerTests {
         """
 
     @Test(
-        "After random reports, evidence, refunds, claims and acts of support all three agree", .timeLimit(.minutes(5)))
+        "After random reports, evidence, refunds, claims and acts of support all three agree", .timeLimit(.minutes(60)))
     func agreement() async throws {
         var tally: [String: Int] = [:]
         try await forAll("server, device and support agree", cases: 200) { random, place in
