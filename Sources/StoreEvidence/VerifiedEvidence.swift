@@ -63,7 +63,7 @@ public struct VerifiedEvidence: Hashable, Sendable {
     package var event: String
     /// The store's id of a notification or event; empty for other evidence.
     package var eventID: String
-    /// The parts of unsigned evidence that were left out, and the reasons, one line each.
+    /// The parts of unsigned evidence that were left out, and what an event of Stripe does not say, one line each.
     package var warnings: [String] = []
 
     /// Creates a result.

@@ -128,16 +128,17 @@ package final class EntitlementService: RequestHandler {
         try await hub.begin()
     }
 
-    /// Follows the changes of the store, for event streams and for what another server has changed, and repeats
-    /// erasures. Returns when the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for what another server has changed, repeats erasures,
+    /// and drops forgotten evidence. Returns when the task is cancelled; the streams end then.
     ///
     /// Records the policy in the store, for programs that work on it.
     package func run() async {
         await withTaskGroup(of: Void.self) { group in
-            let (clockGuard, sweeper, onError) = (clockGuard, sweeper, onError)
+            let (clockGuard, sweeper, evidenceSweeper, onError) = (clockGuard, sweeper, evidenceSweeper, onError)
             group.addTask { await self.statePolicy() }
             group.addTask { await clockGuard.run(onError: onError) }
             group.addTask { await sweeper.run() }
+            group.addTask { await evidenceSweeper.run() }
             await hub.run()
             group.cancelAll()
         }

@@ -39,7 +39,14 @@ extension StripeReader {
         // The buyer may have changed the number of units, each of which stands for the stated quantity.
         let unit = try object.object("metadata")?.quantity(StripeVerifier.quantityKey) ?? 1
         let chosen = try lines.first?.quantity()
-        let count = if let chosen { chosen } else { try unitCount() }
+        let stated: Int64? = if let chosen { chosen } else { try unitCount() }
+        if stated == nil {
+            evidence.warnings.append(
+                "the event does not say how many units were bought, so one is recorded, of the quantity \(unit); if "
+                    + "the buyer can adjust the quantity, set metadata \(StripeVerifier.unitAmountKey) of the session "
+                    + "to the price of one unit")
+        }
+        let count = stated ?? 1
         try checkQuantity(unit * count, "\(count) times \(StripeVerifier.quantityKey) \(unit)")
         let payment = try object.reference("payment_intent")
         let id = if let payment { payment } else { try object.requiredID("id") }
@@ -52,10 +59,10 @@ extension StripeReader {
     }
 
     /// The number of units of a session without line items: its subtotal, which precedes discounts and taxes, divided
-    /// by the price of a unit in the metadata. 1 without that price.
-    private func unitCount() throws(EvidenceError) -> Int64 {
+    /// by the price of a unit in the metadata. `nil` without that price.
+    private func unitCount() throws(EvidenceError) -> Int64? {
         let key = StripeVerifier.unitAmountKey
-        guard let price = try object.object("metadata")?.integer(key) else { return 1 }
+        guard let price = try object.object("metadata")?.integer(key) else { return nil }
         guard price > 0 else { throw EvidenceError(.content, "\(key) must be positive, not \(price)") }
         // If the buyer pays in another currency, the session also states the amount in the currency of the price.
         let converted = try object.object("currency_conversion")?.integer("amount_subtotal")

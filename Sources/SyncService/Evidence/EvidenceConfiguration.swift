@@ -154,7 +154,9 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     /// True if an operator may want to know about it.
     package var isRefusal: Bool {
         switch outcome {
-        case .recorded, .parked, .ignored: false
+        // With a warning.
+        case .recorded, .parked: !reason.isEmpty
+        case .ignored: false
         default: true
         }
     }

@@ -9,9 +9,19 @@ extension EvidenceRecorder {
     ///   ``EvidenceNote/Outcome/ignored``.
     func receive(_ evidence: VerifiedEvidence) async throws(BackendError) -> EvidenceNote.Outcome {
         if !evidence.unknownProduct.isEmpty, try await !isKnown(evidence) { return .unknownProduct }
-        guard !evidence.facts.isEmpty || evidence.line != nil || !evidence.aliases.isEmpty else { return .ignored }
+        // A line without a fact only tells the account of the token.
+        let hasOwner = evidence.line != nil && evidence.accountToken != nil
+        guard !evidence.facts.isEmpty || hasOwner || !evidence.aliases.isEmpty else { return .ignored }
         let outcome = try await record(evidence, from: nil, isRestore: false)
         return outcome.unowned.isEmpty ? .recorded : .parked
+    }
+
+    /// The warnings of the evidence, unless it sells only products of which one unit counts.
+    func warning(about evidence: VerifiedEvidence) -> String {
+        let hasUnits = evidence.facts.compactMap(\.purchase).contains { purchase in
+            writer.catalog?[product: purchase.product]?.kind != .nonConsumable
+        }
+        return hasUnits ? evidence.warnings.joined(separator: "; ") : ""
     }
 
     /// Returns `true` if the evidence states facts about a line with purchases, whose product was known once.

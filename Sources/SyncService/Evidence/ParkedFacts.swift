@@ -64,13 +64,7 @@ package final class ParkedFacts: Sendable {
         let page = try await records.backend.list(prefix: Self.prefix, after: cursor, limit: limit).outcome
         var items: [Item] = []
         for item in page.items {
-            let parts = item.key.text.dropFirst(Self.prefix.count).split(separator: "/").map {
-                String($0).replacing("%2F", with: "/").replacing("%25", with: "%")
-            }
-            guard parts.count == 3, case .found(let entry) = try await records.backend.read(item.key).outcome else {
-                continue
-            }
-            let line = LineName(store: parts[0], environment: parts[1], id: parts[2]).reference
+            guard let line = Self.line(of: item.key), let entry = try await entry(item.key) else { continue }
             items.append(
                 Item(line: line, facts: try Self.facts(in: entry, item.key), byteCount: entry.value.count))
         }
@@ -95,6 +89,7 @@ package final class ParkedFacts: Sendable {
             let newToken = token.flatMap { document.tokens.contains($0) ? nil : $0 }
             if let newToken { document.tokens.append(newToken) }
             if document == known { return }
+            document.waitingSince = nil
             let bytes = document.encoded()
             let growth = bytes.count - (stored?.value.count ?? 0) + (newToken == nil ? 0 : waiting.count)
             try await makeRoom(growth, key)
@@ -164,6 +159,36 @@ package final class ParkedFacts: Sendable {
         release(entry.value.count)
     }
 
+    /// Removes what has waited for a purchase at Stripe since `oldest` or earlier, as facts about payments of other
+    /// apps do. The wait begins with the first call that finds the facts, and again when facts or tokens are added.
+    ///
+    /// - Parameter onError: Receives the error of damaged facts, which stay.
+    func dropForgotten(
+        since oldest: Int64, now: Int64, onError: (BackendError) -> Void
+    ) async throws(BackendError) {
+        let prefix = "\(Self.prefix)\(StoreID.stripe)/"
+        try await records.backend.forEachPage(under: prefix, limit: 1_000) { (page) async throws(BackendError) in
+            for item in page.items {
+                guard let line = Self.line(of: item.key), let entry = try await entry(item.key) else { continue }
+                var document: LedgerDocument
+                do throws(BackendError) { document = try Self.document(in: entry, item.key) } catch {
+                    onError(error)
+                    continue
+                }
+                guard !document.ledger.records.contains(where: { Fact($0).purchase != nil }) else { continue }
+                if let since = document.waitingSince {
+                    if since <= oldest { _ = try await remove(line, if: entry.version) }
+                    continue
+                }
+                document.waitingSince = now
+                let bytes = document.encoded()
+                let outcome = try await records.backend.write(bytes, to: item.key, if: .matches(entry.version)).outcome
+                // Needs no room, so that a full one is freed.
+                if case .written = outcome { release(entry.value.count - bytes.count) }
+            }
+        }
+    }
+
     private func makeRoom(_ count: Int, _ key: EntryKey) async throws(BackendError) {
         if reserve(count) { return }
         // Another process may have removed facts.
@@ -201,6 +226,14 @@ package final class ParkedFacts: Sendable {
         }
     }
 
+    private static func line(of key: EntryKey) -> TransactionReference? {
+        let parts = key.text.dropFirst(prefix.count).split(separator: "/").map {
+            String($0).replacing("%2F", with: "/").replacing("%25", with: "%")
+        }
+        guard parts.count == 3 else { return nil }
+        return LineName(store: parts[0], environment: parts[1], id: parts[2]).reference
+    }
+
     private static func key(of line: TransactionReference) throws(BackendError) -> EntryKey {
         try EntryKey(prefix + line.path)
     }
@@ -211,10 +244,22 @@ package final class ParkedFacts: Sendable {
 }
 
 extension LedgerDocument {
-    /// The tokens whose accounts may own the line of parked facts, one on each line of the local section.
-    fileprivate var tokens: [String] {
+    /// The lines of the local section: one for each token, and one for ``waitingSince``.
+    private var lines: [String] {
         get { String(decoding: localSection, as: UTF8.self).split(separator: "\n").map(String.init) }
         set { localSection = Array(newValue.joined(separator: "\n").utf8) }
+    }
+
+    /// The tokens whose accounts may own the line of parked facts.
+    fileprivate var tokens: [String] {
+        get { lines.filter { !$0.hasPrefix("@") } }
+        set { lines = newValue + lines.filter { $0.hasPrefix("@") } }
+    }
+
+    /// The time since which the facts are known to wait for a purchase, in milliseconds since 1970 UTC.
+    fileprivate var waitingSince: Int64? {
+        get { lines.first { $0.hasPrefix("@") }.flatMap { Int64($0.dropFirst()) } }
+        set { lines = tokens + (newValue.map { ["@\($0)"] } ?? []) }
     }
 }
 

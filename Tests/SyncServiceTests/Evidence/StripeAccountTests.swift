@@ -151,6 +151,10 @@ struct StripeAccountTests {
             + "\"livemode\":true,\"created\":\"2027-01-15T08:00:00.000Z\"}"
         #expect(try await send(body: thin) == 200)
         #expect(stage.notes.all.map(\.outcome) == Array(repeating: .unknownProduct, count: 4))
+        let unnamed =
+            "{\"id\":\"cs_2\",\"mode\":\"subscription\",\"subscription\":\"sub_3\",\"payment_status\":\"paid\"}"
+        #expect(try await send("checkout.session.completed", unnamed) == 200)
+        #expect(stage.notes.all.last?.outcome == .ignored)
         #expect(try await stage.store.keys() == before)
         let lines = stage.notes.all.map(\.description)
         #expect(

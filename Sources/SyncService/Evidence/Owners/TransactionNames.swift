@@ -9,6 +9,8 @@ import SyncCore
 struct TransactionNames: Sendable {
     let records: RecordStore
 
+    private static let prefix = KeyScope.serverPrefix + "names/"
+
     struct Name: Codable, Hashable, Sendable {
         /// The transactions for which this name stands.
         var aliases: [LineName]?
@@ -20,6 +22,9 @@ struct TransactionNames: Sendable {
         var endedAt: Int64?
         /// The first statement with the current purchases that ended the others of the subscription with this name.
         var ending: Ending?
+        /// The time since which the name is known to wait for a purchase, in milliseconds since 1970 UTC. A change of
+        /// the name removes it.
+        var waitingSince: Int64?
     }
 
     /// A ``SubscriptionEnding``, with dates in milliseconds since 1970 UTC.
@@ -180,6 +185,42 @@ struct TransactionNames: Sendable {
         return transactions.isEmpty ? [name] : transactions
     }
 
+    /// Removes the names at Stripe that have waited for a purchase since `oldest` or earlier, as those of payments of
+    /// other apps do. The wait begins with the first call that finds the name, and again when the name changes.
+    ///
+    /// - Parameter onError: Receives the error of a damaged name, which stays.
+    func dropForgotten(
+        since oldest: Int64, now: Int64, onError: (BackendError) -> Void
+    ) async throws(BackendError) {
+        let prefix = "\(Self.prefix)\(StoreID.stripe)/"
+        try await records.forEach(under: prefix, as: Name.self, onError: onError) {
+            (key, held) async throws(BackendError) in
+            var name = held.value
+            // An end of a subscription counts for purchases that arrive later.
+            guard name.line == nil, name.endedAt == nil, name.ending == nil, try await !hasPurchase(name) else {
+                return
+            }
+            guard let since = name.waitingSince else {
+                name.waitingSince = now
+                _ = try await records.replace(key, with: name, if: held.version)
+                return
+            }
+            if since <= oldest { _ = try await records.replace(key, with: Name?.none, if: held.version) }
+        }
+    }
+
+    /// Returns `true` if `name` stands for a known purchase. A payment stands for an invoice, which may stand for
+    /// products.
+    private func hasPurchase(_ name: Name) async throws(BackendError) -> Bool {
+        for alias in name.aliases ?? [] {
+            for transaction in try await transactions(named: alias.reference)
+            where try await knownLine(of: transaction) != nil {
+                return true
+            }
+        }
+        return false
+    }
+
     /// The keys under which facts about `transaction` may be parked; empty for the App Store.
     private func names(of transaction: TransactionReference) async throws(BackendError) -> Set<TransactionReference> {
         guard transaction.store != .appStore else { return [] }
@@ -229,7 +270,7 @@ struct TransactionNames: Sendable {
     }
 
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
-        try EntryKey(KeyScope.serverPrefix + "names/" + transaction.path)
+        try EntryKey(prefix + transaction.path)
     }
 }
 

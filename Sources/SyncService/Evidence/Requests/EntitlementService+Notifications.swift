@@ -34,8 +34,16 @@ extension EntitlementService {
                 guard let evidence = try await verified(store, request, now: Timestamp(milliseconds: now)) else {
                     return Self.accepted
                 }
-                let outcome = try await recorder.receive(evidence)
-                report(kind, outcome, request.peer, nil, outcome == .unknownProduct ? evidence.unknownProduct : "")
+                let outcome: EvidenceNote.Outcome
+                do throws(BackendError) { outcome = try await recorder.receive(evidence) } catch {
+                    guard store == .stripe, error.cause is ParkingFull else { throw error }
+                    // Stripe disables an endpoint that keeps failing, for the events of all purchases.
+                    report(kind, .full, request.peer, nil, error.message + Self.resending(evidence))
+                    return Self.accepted
+                }
+                let isUnknown = outcome == .unknownProduct
+                let reason = isUnknown ? evidence.unknownProduct : recorder.warning(about: evidence)
+                report(kind, outcome, request.peer, nil, reason)
                 guard outcome == .recorded || outcome == .parked else { return Self.accepted }
                 hub.wakeUp()
                 try await acknowledge(evidence)
@@ -55,6 +63,13 @@ extension EntitlementService {
     }
 
     private static let accepted = ServiceResponse(HTTPResponse(status: .ok))
+
+    /// The remedy for an event of Stripe that was answered and not kept.
+    private static func resending(_ event: VerifiedEvidence) -> String {
+        "; what waits for a purchase at Stripe is dropped after \(EvidenceSweeper.patience / 86_400_000) days; if this "
+            + "event is about a purchase of yours, send it again when there is room: stripe events resend "
+            + event.eventID.singleLine
+    }
 
     /// The verified content of a notification; `nil` if there is nothing to do.
     private func verified(
