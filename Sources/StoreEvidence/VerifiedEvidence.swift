@@ -55,6 +55,8 @@ public struct VerifiedEvidence: Hashable, Sendable {
     package var subscription: TransactionReference?
     /// The end of all purchases of ``subscription`` but the current ones; `nil` if the evidence states none.
     package var ending: SubscriptionEnding?
+    /// The purchase at Google Play that a device has sent; `nil` for other evidence.
+    package var playPurchase: PlayPurchase?
     /// The purchase that the server must acknowledge once it is recorded; `nil` if there is none.
     package var unacknowledged: UnacknowledgedPurchase?
     /// The reason why an authentic event is about no known product, with the remedy; empty for other evidence.
@@ -108,6 +110,16 @@ package struct SubscriptionEnding: Hashable, Sendable {
     package init(current: Set<TransactionReference> = [], endedAt: Timestamp, statedAt: Timestamp) {
         (self.current, self.endedAt, self.statedAt) = (current, endedAt, statedAt)
     }
+}
+
+/// A purchase at Google Play by which its state can be looked up.
+package struct PlayPurchase: Hashable, Sendable {
+    /// The package of the app.
+    package var packageName: String
+    /// The token of the purchase.
+    package var purchaseToken: String
+    /// True if the purchase was acknowledged when Google Play signed it.
+    package var isAcknowledged: Bool
 }
 
 /// A purchase at Google Play that is not acknowledged. Google refunds it after three days.

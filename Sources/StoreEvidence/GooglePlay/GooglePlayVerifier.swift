@@ -98,6 +98,9 @@ public struct GooglePlayVerifier: Sendable {
             evidence.facts.append(.purchase(purchase))
         }
         evidence.subscription = try PlayIdentity(order: nil, purchaseToken: identity.purchaseToken).name()
+        evidence.playPurchase = PlayPurchase(
+            packageName: try object.required("packageName"), purchaseToken: identity.purchaseToken,
+            isAcknowledged: try object.bool("acknowledged"))
         return evidence
     }
 

@@ -62,6 +62,26 @@ extension PlayLookup {
             purchaseToken: purchase.purchaseToken, isSubscription: purchase.isSubscription)
     }
 
+    /// Looks up a purchase of either kind and reads the answer.
+    ///
+    /// A token does not say if it is that of a subscription, so it is tried as that of a one-time product too.
+    func state(
+        packageName: String, purchaseToken: String, _ verifier: any GooglePlayVerification, statedAt: Timestamp
+    ) async throws -> VerifiedEvidence {
+        do {
+            return try await state(
+                of: .subscription, packageName: packageName, purchaseToken: purchaseToken, verifier, statedAt: statedAt)
+        } catch let error as any PlayLookupError where error.isNotFound || error.isRejected {
+            do {
+                return try await state(
+                    of: .oneTimeProduct, packageName: packageName, purchaseToken: purchaseToken, verifier,
+                    statedAt: statedAt)
+            } catch let other as any PlayLookupError {
+                throw other.isNotFound ? error : other
+            }
+        }
+    }
+
     /// Looks up a purchase and reads the answer.
     func state(
         of subject: PlayNotification.Subject, packageName: String, purchaseToken: String,

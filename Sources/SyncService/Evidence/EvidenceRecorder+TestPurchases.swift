@@ -35,4 +35,16 @@ extension EvidenceRecorder {
         }
         return evidence
     }
+
+    /// Returns `true` unless all purchases of `evidence` are known, in `production` or in `test`.
+    func hasNewPurchase(_ evidence: VerifiedEvidence) async throws(BackendError) -> Bool {
+        for purchase in evidence.facts.compactMap(\.purchase) {
+            var twin = purchase.transaction
+            twin.environment = .test
+            if try await names.knownLine(of: purchase.transaction) == nil, try await names.knownLine(of: twin) == nil {
+                return true
+            }
+        }
+        return false
+    }
 }

@@ -33,7 +33,7 @@ extension EvidenceRecorder {
     /// Returns `evidence` without the facts that are known already and differ in their dates only.
     ///
     /// An answer of Google is dated with the time of the question, so each answer would change the ledger.
-    fileprivate func withoutKnownFacts(_ evidence: VerifiedEvidence) async throws(BackendError) -> VerifiedEvidence {
+    func withoutKnownFacts(_ evidence: VerifiedEvidence) async throws(BackendError) -> VerifiedEvidence {
         var evidence = evidence
         var known: Set<Fact> = []
         for line in Set(evidence.facts.compactMap(\.statedLine)) {
@@ -138,27 +138,13 @@ package struct NotificationIntake: Sendable {
     /// Looks up a purchase at Google Play, records its state and acknowledges it. A state that is known changes
     /// nothing.
     ///
-    /// A token does not say if it is that of a subscription, so it is tried as that of a one-time product too.
-    ///
     /// - Returns: As ``receive(signedPayload:)``.
     /// - Throws: As ``receive(signedPayload:)``, the error of the look-up, or ``AcknowledgementFailure``.
     package func lookUp(packageName: String, purchaseToken: String) async throws -> EvidenceNote.Outcome {
         guard let verifier = evidence.googlePlay, let lookup = evidence.lookup else { return .notConfigured }
         // The state is at least as new as the question.
-        let statedAt = now
-        let stated: VerifiedEvidence
-        do {
-            stated = try await lookup.state(
-                of: .subscription, packageName: packageName, purchaseToken: purchaseToken, verifier, statedAt: statedAt)
-        } catch let error as any PlayLookupError where error.isNotFound || error.isRejected {
-            do {
-                stated = try await lookup.state(
-                    of: .oneTimeProduct, packageName: packageName, purchaseToken: purchaseToken, verifier,
-                    statedAt: statedAt)
-            } catch let other as any PlayLookupError {
-                throw other.isNotFound ? error : other
-            }
-        }
+        let stated = try await lookup.state(
+            packageName: packageName, purchaseToken: purchaseToken, verifier, statedAt: now)
         let outcome = try await record(try await recorder.withoutKnownFacts(try await recorder.withEnds(stated)))
         if outcome == .recorded || outcome == .parked, let purchase = stated.unacknowledged {
             do { try await lookup.acknowledge(purchase) } catch {

@@ -1,5 +1,5 @@
-import CryptoExtras
 import Entitlements
+import EvidenceTestSupport
 import StoreEvidence
 import Testing
 
@@ -90,7 +90,7 @@ struct GooglePlayPurchaseTests {
 
     @Test("The signature of another app's key is refused")
     func anotherKey() throws {
-        let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+        let key = try PlayKey()
         expectRefusal(.signature, PlayStage.data(), try PlayStage.sign(PlayStage.data(), by: key))
     }
 

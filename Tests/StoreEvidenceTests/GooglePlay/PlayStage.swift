@@ -1,24 +1,19 @@
-import Crypto
-import CryptoExtras
 import Entitlements
+import EvidenceTestSupport
 import Foundation
 import StoreEvidence
 import Testing
 
 /// Signs purchases and writes messages as Google Play does, and verifies them.
 enum PlayStage {
-    private static let key = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
     static let now = Timestamp(milliseconds: 1_780_000_000_000)
 
     static func verifier() throws -> GooglePlayVerifier {
-        let key = try key.get().publicKey.derRepresentation.base64EncodedString()
-        return try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: key)
+        try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: PlayKey.shared.get().publicKey)
     }
 
-    static func sign(_ data: String, by key: _RSA.Signing.PrivateKey? = nil) throws -> String {
-        let digest = Insecure.SHA1.hash(data: Data(data.utf8))
-        return try (key ?? Self.key.get()).signature(for: digest, padding: .insecurePKCS1v1_5).rawRepresentation
-            .base64EncodedString()
+    static func sign(_ data: String, by key: PlayKey? = nil) throws -> String {
+        try (key ?? PlayKey.shared.get()).signature(of: data)
     }
 
     /// The data of a purchase.

@@ -10,6 +10,8 @@ extension EntitlementService {
     private enum Cost {
         static let item = 1
         static let failure = 8
+        /// A request to a store.
+        static let lookUp = 8
         /// The number of facts that cost as much as a request.
         static let factsPerRequest = 16
     }
@@ -30,11 +32,13 @@ extension EntitlementService {
             var results: [EvidenceResult?] = Array(repeating: nil, count: evidence.items.count)
             // A renewal info counts only for a line that is known, which a transaction beside it may make known.
             let order = checked.filter { !$0.item.isRenewal } + checked.filter(\.item.isRenewal)
+            var failure: RequestError?
             for (index, item) in order {
-                results[index] = try await record(item, caller, evidence.isRestore, call.peer)
+                results[index] = try await record(item, caller, evidence.isRestore, call.peer, &failure)
             }
             try await recordReported(in: evidence, caller, &results)
             hub.wakeUp()
+            if let failure { throw failure }
             let json = JSON.object([("results", .array(results.compactMap { $0?.json }))])
             return try call.response(Array(json.text().utf8), to: caller)
         }
@@ -103,17 +107,29 @@ extension EntitlementService {
         return checked
     }
 
+    /// Records one item.
+    ///
+    /// - Parameter failure: Receives the error with which the request is answered once all items are recorded.
     private func record(
-        _ checked: Checked, _ caller: AccountCaller, _ isRestore: Bool, _ peer: String
+        _ checked: Checked, _ caller: AccountCaller, _ isRestore: Bool, _ peer: String, _ failure: inout RequestError?
     ) async throws -> EvidenceResult {
-        let evidence: VerifiedEvidence
         switch checked {
         case .result(let result, let note):
             onEvidence(note)
             return result
-        case .verified(let verified): evidence = verified
+        case .verified(let evidence):
+            charge(caller, evidence.facts.count / Cost.factsPerRequest)
+            guard try await needsLookUp(evidence) else { return try await record(evidence, caller, isRestore, peer) }
+            charge(caller, Cost.lookUp)
+            return try await recordWithState(evidence, failure: &failure) {
+                try await record(evidence, caller, isRestore, peer)
+            }
         }
-        charge(caller, evidence.facts.count / Cost.factsPerRequest)
+    }
+
+    private func record(
+        _ evidence: VerifiedEvidence, _ caller: AccountCaller, _ isRestore: Bool, _ peer: String
+    ) async throws(BackendError) -> EvidenceResult {
         do throws(BackendError) {
             let outcome = try await recorder.record(evidence, from: caller.account, isRestore: isRestore)
             if evidence.kind == .appStoreRenewal, !outcome.unowned.isEmpty {

@@ -116,7 +116,7 @@ extension EntitlementService {
     }
 
     /// Acknowledges a purchase that is recorded. If that fails, Google sends the notification again.
-    private func acknowledge(_ evidence: VerifiedEvidence) async throws {
+    func acknowledge(_ evidence: VerifiedEvidence) async throws {
         guard let purchase = evidence.unacknowledged, let lookup = configuration.evidence.lookup else { return }
         do { try await lookup.acknowledge(purchase) } catch {
             guard isUnknownPurchase(error, .write, "a purchase at Google Play is recorded, but cannot be acknowledged")
@@ -128,7 +128,7 @@ extension EntitlementService {
     }
 
     /// Reports an error of Google Play's API, and returns `true` if it says that the purchase is unknown.
-    private func isUnknownPurchase(_ error: any Error, _ operation: BackendError.Operation, _ message: String) -> Bool {
+    func isUnknownPurchase(_ error: any Error, _ operation: BackendError.Operation, _ message: String) -> Bool {
         let isUnknown = (error as? any PlayLookupError)?.isNotFound ?? false
         onError(
             BackendError(isUnknown ? .other : .unavailable, operation: operation, message: message, cause: error))

@@ -1,4 +1,5 @@
 import Entitlements
+import EvidenceTestSupport
 import Foundation
 import HTTPTypes
 import ServiceTestSupport
@@ -81,8 +82,10 @@ struct PlayStage {
 
     init(_ desk: PlayDesk = PlayDesk()) async throws {
         self.desk = desk
+        let verifier = try GooglePlayVerifier(
+            packageNames: ["com.example.owl"], publicKey: try PlayKey.shared.get().publicKey)
         stage = try await EvidenceStage(.verified) {
-            ($0.googlePlay, $0.push) = (GooglePlayVerifier(packageNames: ["com.example.owl"]), AnyPush())
+            ($0.googlePlay, $0.push) = (verifier, AnyPush())
             $0.lookup = desk
         }
         _ = await stage.service.ask(
@@ -114,6 +117,15 @@ struct PlayStage {
 
     static func date(_ hours: Double) -> Timestamp {
         Timestamp(milliseconds: EvidenceStage.start + Int64(hours * Double(hour)))
+    }
+
+    /// Sends the purchase of ``product(_:quantity:left:members:)`` as a device does that got it from Google Play.
+    func send(as account: LedgerAccount, order: String = "GPA.1-2", members: String = "") async throws -> Reply {
+        let data =
+            "{\"orderId\":\"\(order)\",\"packageName\":\"com.example.owl\",\"productId\":\"owl\","
+            + "\"purchaseToken\":\"token\",\"purchaseTime\":\(EvidenceStage.start),\"purchaseState\":0\(members)}"
+        let signature = try PlayKey.shared.get().signature(of: data)
+        return await stage.send([["kind": "google-play", "data": data, "signature": signature]], as: account)
     }
 
     /// Sends a developer notification and returns the status of the answer.
