@@ -11,8 +11,11 @@ import SyncProtocol
 /// ``kind`` is for the app, ``message`` for the user, and ``description`` for a log.
 public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedError {
     /// The kinds of errors. New kinds may be added, so a `switch` needs a default case.
-    public struct Kind: Hashable, Sendable {
+    public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private let name: String
+
+        /// The name of the kind, for example `offline`.
+        public var description: String { name }
 
         /// The catalogue cannot be read, lacks the product or the entitlement, or differs from the App Store. A mistake
         /// of the app.

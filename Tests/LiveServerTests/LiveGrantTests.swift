@@ -26,25 +26,12 @@ struct LiveGrantTests {
         folder = try TemporaryFolder()
         let (catalog, key) = (folder.path(of: "catalog.json"), folder.path(of: "root.pem"))
         try Data(Self.catalog.utf8).write(to: URL(filePath: catalog))
-        root = try Self.syncd("keys", "root", key, "--create")
+        root = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "root", key, "--create")
         server = try ServerProcess(
             store: "sqlite:\(folder.path(of: "server.sqlite"))",
             options: ["--catalog", catalog, "--root-key", key, "--grant-days", "1"])
         transport = try CurlClient()
         client = try AccountClient(server: server.url, transport: transport)
-    }
-
-    /// Runs `syncd`, and returns its output without the last newline.
-    private static func syncd(_ arguments: String...) throws -> String {
-        let process = Process()
-        process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))
-        process.arguments = arguments
-        let output = Pipe.closedOnExec()
-        process.standardOutput = output
-        try process.run()
-        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        try #require(ProcessEnd(of: process).wait() == 0)
-        return text.trimmingCharacters(in: .newlines)
     }
 
     private func session() async throws -> ServerSession {
@@ -76,7 +63,7 @@ struct LiveGrantTests {
         let restarted = try await self.device(session, local: local, isOnline: false)
         #expect(try await restarted.access(to: "nest").isGranted)
         // The app has another root: the same bytes prove nothing.
-        let other = try Self.syncd("keys", "root", folder.path(of: "other.pem"), "--create")
+        let other = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "root", folder.path(of: "other.pem"), "--create")
         let foreign = try await self.device(session, local: local, root: other)
         #expect(try await foreign.access(to: "nest") == .denied(.unverified))
         let error = await #expect(throws: EntitlementError.self) { try await foreign.sync() }
@@ -90,7 +77,7 @@ struct LiveGrantTests {
         try await device.record(.reported("owl", transaction: "t1"))
         try await device.sync()
         let before = try await keyID(in: local)
-        let shown = try Self.syncd("keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))")
+        let shown = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))")
         #expect(shown.split(separator: "\n").count == 2)
         #expect(try await device.access(to: "owl").isGranted)
         // Another purchase makes the device fetch a grant. The server notices the new key within two seconds.

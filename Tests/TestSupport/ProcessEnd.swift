@@ -21,13 +21,16 @@ public final class ProcessEnd: Sendable {
 
     /// Runs the program at the path `program` and waits for its end.
     ///
+    /// - Returns: The output, at most 64 KiB, without newlines at its ends.
     /// - Throws: ``Failure``, or an error if the program cannot be started.
-    public static func run(_ program: String, _ arguments: String...) throws {
+    @discardableResult
+    public static func run(_ program: String, _ arguments: String...) throws -> String {
         let process = Process()
         process.executableURL = URL(filePath: program)
         process.arguments = arguments
-        let errors = Pipe.closedOnExec()
+        let (output, errors) = (Pipe.closedOnExec(), Pipe.closedOnExec())
         process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
         process.standardError = errors
         try process.run()
         let complaint = errors.textToEnd()
@@ -36,6 +39,7 @@ public final class ProcessEnd: Sendable {
             throw Failure(
                 description: "\(program) \(arguments.joined(separator: " ")) ended with \(exitCode): \(complaint)")
         }
+        return output.textToEnd().trimmingCharacters(in: .newlines)
     }
 
     /// Sends `signal` unless the process has ended.

@@ -1,0 +1,162 @@
+import EntitlementSync
+import Entitlements
+import Foundation
+import SyncCore
+import Synchronization
+
+@testable import EntitlementKit
+
+/// A device of a scenario: a shop with a folder, a clock and a link of its own.
+@MainActor
+final class ScenarioDevice {
+    private let settings: ShopSettings
+    private let link: FaultyLink
+    private let clock: SkewedClock
+    private var opened: Shop?
+
+    /// Creates a device whose clock is `skew` milliseconds ahead of the real one.
+    init(catalog: URL, server: String, folder: URL, trust: TrustSource, skew: Int64) throws {
+        link = try FaultyLink()
+        clock = SkewedClock(skew)
+        var settings = ShopSettings(catalog: catalog, server: server, folder: folder, environment: .production)
+        settings.source = nil
+        settings.transport = link
+        settings.trust = trust
+        settings.host.now = { [clock] in clock.now }
+        self.settings = settings
+    }
+
+    func setClock(_ time: Timestamp) { clock.set(time) }
+
+    /// Ends the use of the shop, as the end of a process does.
+    func close() { opened = nil }
+
+    func setLink(_ change: String, path: String?) throws {
+        switch change {
+        case "down", "up": link.setDown(change == "down")
+        case "unknown-fields": link.addUnknownFields()
+        default:
+            guard let fault = FaultyLink.Fault(rawValue: change), let path else {
+                throw InputError(path: "link", reason: "unknown fault \(change), or no path")
+            }
+            link.fail(fault, path: path)
+        }
+    }
+
+    /// Performs a call, and returns its result.
+    func call(_ call: String, _ step: JSONObjectReader) async throws -> [String: JSON] {
+        let shop = opened ?? Shop(settings)
+        opened = shop
+        switch call {
+        case "signUp", "logIn":
+            let (name, password) = (try step.required("name").string(), try step.required("password").string())
+            let earlier: Shop.EarlierPurchases = try step["adopt"]?.bool() ?? false ? .adopt : .leaveOnDevice
+            if call == "signUp" {
+                try await shop.signUp(name, password: password, earlierPurchases: earlier)
+            } else {
+                try await shop.logIn(name, password: password, earlierPurchases: earlier)
+            }
+        case "logOut": try await logOut(shop, everywhere: step["everywhere"]?.bool() ?? false)
+        case "deleteAccount": try await shop.deleteAccount(password: try step.required("password").string())
+        case "account":
+            let store = try await shop.store()
+            return ["name": JSON(store.account.name)]
+        case "report":
+            let isRecorded = try await report(try step.required("item").object(), shop)
+            return ["recorded": .bool(isRecorded)]
+        case "refresh": try await shop.refresh()
+        case "restore": try await shop.restore()
+        case "access": return try await access(to: try step.required("entitlement").string(), shop)
+        case "use":
+            return try await use(try step.required("entitlement").string(), id: try step["id"]?.string(), shop)
+        default: throw InputError(path: "call", reason: "unknown call \(call)")
+        }
+        return [:]
+    }
+
+    private func logOut(_ shop: Shop, everywhere: Bool) async throws {
+        if everywhere {
+            let (client, tokens) = try await shop.open().accounts()
+            try await client.logOut(everywhere: true, token: tokens.token(refused:))
+        }
+        try await shop.logOut()
+    }
+
+    /// Records an item and syncs. Returns whether the server has it.
+    private func report(_ item: JSONObjectReader, _ shop: Shop) async throws -> Bool {
+        func text(_ name: String) throws -> String { try item.required(name).string() }
+        let date = try item["date"]?.timestamp()
+        let store = try await shop.store()
+        let kind = try text("kind")
+        if kind == "reported", try item["quantity"]?.integer() ?? 1 == 1 {
+            try await shop.record(
+                text("product"), transaction: text("transaction"), date: date.map { Date($0) })
+        } else {
+            let evidence: Evidence =
+                switch kind {
+                case "refunded":
+                    .refunded(
+                        TransactionReference(store: .reported, id: TransactionID(try text("transaction"))), at: date)
+                case "reinstated":
+                    .reinstated(TransactionReference(store: .reported, id: TransactionID(try text("transaction"))))
+                case "pending": .deferred(ProductID(try text("product")))
+                case "withdrawn": .withdrawn(ProductID(try text("product")))
+                default: throw InputError(path: "kind", reason: "unknown kind \(kind)")
+                }
+            try await store.record(evidence)
+        }
+        do { try await store.sync() } catch {
+            guard error.kind == .sync || error.kind == .accountErased else { throw error }
+            return false
+        }
+        return true
+    }
+
+    private func access(to entitlement: String, _ shop: Shop) async throws -> [String: JSON] {
+        let access = try await shop.access(to: entitlement)
+        var result: [String: JSON] = [
+            "granted": .bool(access.isGranted), "until": JSON(access.until.map { "\(Timestamp($0))" }),
+        ]
+        if let denial = access.denial { result["reason"] = .string(Self.name(of: denial)) }
+        if let units = access.units { result["units"] = .number(units) }
+        return result
+    }
+
+    private func use(_ entitlement: String, id: String?, _ shop: Shop) async throws -> [String: JSON] {
+        let before = try await shop.access(to: entitlement)
+        do throws(ShopError) {
+            let after = try await shop.use(entitlement, id: id)
+            let spent = before.units.map { $0 - (after.units ?? 0) } ?? 0
+            return ["granted": .bool(true), "spent": .number(spent)]
+        } catch {
+            guard let denial = error.denial else { throw error }
+            return ["granted": .bool(false), "reason": .string(Self.name(of: denial))]
+        }
+    }
+
+    private static func name(of denial: ShopAccess.Denial) -> String {
+        switch denial {
+        case .notPurchased: "notPurchased"
+        case .usedUp: "usedUp"
+        case .logInNeeded: "logInNeeded"
+        case .restoreNeeded: "restoreNeeded"
+        case .pendingApproval: "pendingApproval"
+        case .expired: "expired"
+        case .revoked: "revoked"
+        case .unverified: "unverified"
+        case .ownedByAnotherAccount: "ownedByAnotherAccount"
+        case .refusedByServer: "refusedByServer"
+        }
+    }
+}
+
+/// A clock that runs on from a time that a test sets.
+private final class SkewedClock: Sendable {
+    private let skew: Mutex<Int64>
+
+    init(_ skew: Int64) { self.skew = Mutex(skew) }
+
+    var now: Int64 { HostServices.system.now() + skew.withLock { $0 } }
+
+    func set(_ time: Timestamp) { skew.withLock { $0 = time.milliseconds - HostServices.system.now() } }
+}
