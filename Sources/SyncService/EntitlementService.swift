@@ -26,7 +26,7 @@ package final class EntitlementService: RequestHandler {
     let requests = RequestEpochs()
     let freshness: FeedFreshness
     let hub: ChangeHub
-    let sweeper: ErasureSweeper
+    let sweeper: Sweeper
     let limiter: RequestLimiter
     let usage: AccountUsage
     let health: StoreHealth
@@ -112,10 +112,8 @@ package final class EntitlementService: RequestHandler {
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         recorder = EvidenceRecorder(owners, configuration, host)
-        let erasure = Erasure(
-            store: store, records: records, owners: owners, tokens: recorder.tokens, parked: recorder.parked,
-            onError: onError)
-        sweeper = ErasureSweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
+        let erasure = Erasure(store: store, records: records, recorder: recorder, onError: onError)
+        sweeper = Sweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
             authenticator.notice(change.key)
@@ -128,8 +126,9 @@ package final class EntitlementService: RequestHandler {
         try await hub.begin()
     }
 
-    /// Follows the changes of the store, for event streams and for what another server has changed, repeats erasures,
-    /// and drops forgotten evidence. Returns when the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for what another server has changed, sweeps up
+    /// interrupted erasures and transfers, and drops forgotten evidence. Returns when the task is cancelled; the
+    /// streams end then.
     ///
     /// Records the policy in the store, for programs that work on it.
     package func run() async {

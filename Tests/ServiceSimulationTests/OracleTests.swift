@@ -179,6 +179,13 @@ struct OracleTests {
             subject("/v1/kv/") { $0.head.status == .unauthorized ? Self.json("{}", .notFound) : $0 })
     }
 
+    @Test("A valid token that is refused")
+    func refusedToken() {
+        expect(
+            .validity, "was refused with a valid token", scenario([.read(device: 0, key: 1)]),
+            subject("/v1/kv/") { _ in Self.json("{}", .unauthorized) })
+    }
+
     @Test("A stream that reports a key of another life of the name, and one that ends for ever")
     func streams() {
         let event = #"event: change\ndata: {"key":"accounts/amber/other/notes/1","version":"1"}\n\n"#

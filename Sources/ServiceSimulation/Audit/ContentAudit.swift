@@ -8,6 +8,8 @@ final class ContentAudit {
     private struct Pass {
         var holder: TokenHolder
         var asked: Int64
+        /// The time by the clock of the server that issued it, in milliseconds since 1970 UTC.
+        var serverTime: Int64
     }
 
     private unowned let world: ServiceWorld
@@ -28,7 +30,8 @@ final class ContentAudit {
         switch (delivery.path, status) {
         case ("/v1/content-sessions", 201):
             guard let holder, let token = body?["session"]?.string else { return }
-            passes[token] = Pass(holder: holder, asked: delivery.arrival)
+            passes[token] = Pass(
+                holder: holder, asked: delivery.arrival, serverTime: world.serverTime(of: delivery))
             world.reach(.contentSessionIssued)
             if let erased = world.audit.life(holder.incarnation)?.erasedAt,
                 delivery.arrival > erased + ServiceAudit.staleness
@@ -57,7 +60,10 @@ final class ContentAudit {
         if !isSetBack, delivery.arrival > pass.asked + Self.lifetime + Self.clockDifference {
             world.report(.content, "\(path) was opened by a content session after its end")
         }
-        if let refunded = refunds[sale], pass.asked > refunded + ServiceAudit.staleness {
+        // A refund counts from its date on, by the clock of the server.
+        if let refunded = refunds[sale], pass.asked > refunded + ServiceAudit.staleness,
+            !world.desk.counts(sale, at: min(pass.serverTime, world.serverTime(of: delivery)))
+        {
             world.report(.content, "\(path) was opened after the refund of the sale \(sale)")
         }
         let name = ServiceAudit.folded(pass.holder.name)

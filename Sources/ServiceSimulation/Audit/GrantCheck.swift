@@ -49,6 +49,22 @@ struct GrantCheck {
             entitlements: Set(payload["entitlements"]?.members?.keys.map { $0 } ?? []))
     }
 
+    /// The content of an access token, as far as it is checked. The times are in seconds since 1970 UTC.
+    struct Claims {
+        var issued: Int64
+        var expires: Int64
+        var keyID: String
+    }
+
+    /// Reads an access token without its signature.
+    ///
+    /// - Throws: ``ScenarioError`` with the check that failed.
+    static func claims(of accessToken: String) throws -> Claims {
+        let (header, payload) = try read(accessToken, type: "JWT")
+        return Claims(
+            issued: try number(payload, "iat"), expires: try number(payload, "exp"), keyID: try text(header, "kid"))
+    }
+
     /// The pseudonym of an account.
     static func pseudonym(server: String, _ life: Life) -> String {
         digest("entitlement-grant+jwt\n\(server)\n\(life.incarnation)\n\(life.name)")

@@ -115,12 +115,24 @@ final class PaidTimeAudit {
 
     // MARK: the end
 
-    /// Lets the store repeat the notifications about sales of which no server has accepted the last statement.
+    /// Lets the store repeat the notifications about sales of which no server has accepted the last statement, or whose
+    /// statement may have been erased with an account.
     func repeatNotifications() async {
-        for sale in desk.changed.keys.sorted() where !isConfirmed(sale) {
+        for sale in desk.changed.keys.sorted() where !isConfirmed(sale) || mayBeErased(sale) {
             world.reach(.notificationRepeated)
             _ = await world.notify(sale)
         }
+    }
+
+    /// Refunds outlive the account that has them.
+    private func mayBeErased(_ sale: Int) -> Bool {
+        sale >= StoreDesk.saleCount && !desk.isRefunded(sale) && isErased(StoreDesk.line(of: sale))
+    }
+
+    /// Returns `true` if an account that presented or reported the line was erased.
+    private func isErased(_ line: Int) -> Bool {
+        let accounts = presenters[line, default: []].union(reported[line] ?? [])
+        return accounts.contains { world.audit.life($0)?.erasureAsked != nil }
     }
 
     private func isConfirmed(_ sale: Int) -> Bool { (confirmed[sale] ?? -1) > desk.changed[sale] ?? 0 }
@@ -161,10 +173,13 @@ final class PaidTimeAudit {
     }
 
     private func checkSums(_ periods: [Period], of life: Life) {
+        // A mere report from the future of a server's clock counts as of the server's time. Evidence ends that.
+        func mayBeEarlier(_ sale: Int) -> Bool {
+            world.movesClocks && !world.isAlwaysVerified && !hasEvidence(StoreDesk.line(of: sale), for: life)
+        }
         var last: Int64 = .min
-        for period in periods where StoreDesk.seasons.contains(period.sale) {
-            // A report from the future of a server's clock counts as of the server's time, for good.
-            if world.movesClocks, !world.isAlwaysVerified { break }
+        let seasons = periods.filter { StoreDesk.seasons.contains($0.sale) }
+        for period in seasons where !seasons.contains(where: { mayBeEarlier($0.sale) }) {
             let start = max(last, desk.sold[period.sale] ?? 0)
             if period.start != start || !ends(of: period.sale, from: start, for: life).contains(period.end) {
                 return world.report(
@@ -173,12 +188,11 @@ final class PaidTimeAudit {
             }
             last = period.end
         }
-        if periods.count(where: { StoreDesk.seasons.contains($0.sale) }) > 1 { world.reach(.seasonsAdded) }
+        if seasons.count > 1 { world.reach(.seasonsAdded) }
         for period in periods where StoreDesk.renewals.contains(period.sale) {
             let expiry = desk.expiry(of: period.sale) ?? 0
             let end = min(expiry, desk.refundDate(of: period.sale) ?? expiry)
-            let mayBeEarlier = world.movesClocks && !world.isAlwaysVerified
-            if period.start != desk.sold[period.sale] && !mayBeEarlier || period.end != end {
+            if period.start != desk.sold[period.sale] && !mayBeEarlier(period.sale) || period.end != end {
                 world.report(
                     .paidTime,
                     "the renewal \(period.sale) of \(life.name) is paid from \(period.start) to \(period.end)")
@@ -206,8 +220,12 @@ final class PaidTimeAudit {
     }
 
     private func isRecorded(_ line: Int, for life: Life) -> Bool {
+        hasEvidence(line, for: life) || reported[line]?.contains(life.incarnation) != true
+    }
+
+    /// Returns `true` if an answer has recorded a statement about the line for the account.
+    private func hasEvidence(_ line: Int, for life: Life) -> Bool {
         recordings.contains { $0.incarnation == life.incarnation && StoreDesk.line(of: $0.sale) == line }
-            || reported[line]?.contains(life.incarnation) != true
     }
 
     /// Units are never more than were sold, and none is lost but by a spend.
@@ -241,10 +259,8 @@ final class PaidTimeAudit {
             world.report(.ownership, "the line \(line) counts for \(names)")
         }
         let sales = desk.sold.keys.filter { StoreDesk.line(of: $0) == line }
-        let others = presenters[line, default: []].union(reported[line] ?? [])
-        let isErased = others.contains { world.audit.life($0)?.erasureAsked != nil }
         // A line whose periods are all refunded is not in any answer.
-        guard sales.contains(where: { !desk.isRefunded($0) }), !isErased else { return }
+        guard sales.contains(where: { !desk.isRefunded($0) }), !isErased(line) else { return }
         let recorded = recordings.filter { StoreDesk.line(of: $0.sale) == line }.map(\.incarnation)
         let entitled = living.filter { recorded.contains($0.incarnation) }
         if let first = entitled.first, owners.isEmpty {

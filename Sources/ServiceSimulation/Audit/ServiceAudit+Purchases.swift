@@ -41,7 +41,10 @@ extension ServiceAudit {
     /// Called when a request with statements about sales was answered.
     func didRecord(_ delivery: Delivery, _ status: Int, _ body: JSON?) {
         guard let events = presented.removeValue(forKey: delivery.id) else { return }
-        if (400..<500).contains(status) { for (_, _, event) in events { event.end(.refused, at: now) } }
+        if (400..<500).contains(status) {
+            // A request of an account that is being erased may have moved a sale before it was refused.
+            for (_, _, event) in events where event.life?.erasureAsked == nil { event.end(.refused, at: now) }
+        }
         let (items, results) = (delivery.body?["evidence"]?.elements ?? [], body?["results"]?.elements ?? [])
         guard status == 200, items.count == results.count else { return }
         for (index, sale, event) in events {
@@ -111,7 +114,7 @@ extension ServiceAudit {
     func checkAccess(_ delivery: Delivery, _ granted: Set<Int>) {
         guard let life = chain(of: delivery)?.life, life.erasureAsked == nil else { return }
         // Sales and refunds count from their dates on, by the clock of the server.
-        let time = world.scheduler.trueTime - (now - delivery.arrival) / 1_000 + delivery.clockOffset
+        let time = world.serverTime(of: delivery)
         for sale in 0..<StoreDesk.saleCount {
             let history = sales[sale] ?? SaleHistory()
             let isGranted = granted.contains(sale)

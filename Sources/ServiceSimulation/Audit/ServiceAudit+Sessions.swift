@@ -34,7 +34,7 @@ extension ServiceAudit {
                 report(.revocation, "\(describe(delivery)) began a session of \(name) with a password it never had")
             }
         }
-        accessTokens[access] = (chain, now)
+        accessTokens[access] = (chain, delivery.arrival, now)
         didIssue(IssuedTokens(access: access, refresh: refresh, life: life, chain: chain, origin: origin(of: delivery)))
         refreshTokens[refresh] = chain
         if let password = chain.password, let known = passwords[password], let ended = known.ended {

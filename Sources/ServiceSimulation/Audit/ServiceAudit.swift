@@ -14,7 +14,8 @@ final class ServiceAudit {
     /// All lives, in the order of the first answers that name them.
     var lives: [Life] = []
     var chains: [Chain] = []
-    var accessTokens: [String: (chain: Chain, issued: Int64)] = [:]
+    /// The access tokens that were issued, with the arrivals of their requests and the times of the answers.
+    var accessTokens: [String: (chain: Chain, requested: Int64, issued: Int64)] = [:]
     var refreshTokens: [String: Chain] = [:]
     /// The refresh token that each one was exchanged for, and the time of the answer.
     var successors: [String: (token: String, at: Int64)] = [:]

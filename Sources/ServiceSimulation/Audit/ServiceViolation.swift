@@ -7,6 +7,8 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         /// No credential authorises anything after its revocation or change was answered, but for the time for which a
         /// server believes its caches.
         case revocation
+        /// A valid access token is never refused.
+        case validity
         /// No answer to an account contains anything of another one.
         case isolation
         /// Acknowledged writes are there, and no read shows an older state.

@@ -155,7 +155,9 @@ struct TradeGenerator {
         let sale = anySale(of: 0..<12)
         var actions: [ServiceAction] = [.notify(sale: sale), .refund(sale: sale)]
         if random.happens(perMille: 500) {
-            actions.insert(.present(device: anyDevice(), sale: sale, isRestore: false), at: 1)
+            let owner = anyDevice()
+            actions.insert(.present(device: owner, sale: sale, isRestore: false), at: 1)
+            if random.happens(perMille: 300) { actions.append(.erase(device: owner)) }
         }
         return actions + [.presentFormer(device: anyDevice(), sale: sale)]
     }

@@ -26,11 +26,6 @@ extension ServiceWorld {
             if marks[.reconfigured] != nil { machine.reconfigure() }
             machine.start()
         }
-        // A server that starts finishes the transfers that a killed program has begun.
-        if marks[.supportInterrupted] != nil {
-            machines[0].kill(restartAfter: nil)
-            machines[0].start()
-        }
         await pause(recovery * 1_000_000)
         await quiesce(atMost: 900)
         if workCount > 0 { report(.execution, "\(workCount) actions and messages do not end") }

@@ -6,6 +6,7 @@ extension ServiceWorld {
     /// Passes a request that arrives at a server to the oracles.
     func didArrive(_ delivery: Delivery) {
         paidTime.didArrive(delivery, from: holder(of: delivery))
+        tokens.didArrive(delivery)
     }
 
     /// Passes an answer of a server to the oracles.
@@ -18,6 +19,12 @@ extension ServiceWorld {
         paidTime.didAnswer(delivery, from: holder, status, body)
         limits.didAnswer(delivery, from: holder, lane: lane, status, body)
         content.didAnswer(delivery, request, from: holder, status, body)
+        tokens.didAnswer(delivery, status, body?["access_token"]?.string)
+    }
+
+    /// The time that the clock of the server showed when a request arrived, in milliseconds since 1970 UTC.
+    func serverTime(of delivery: Delivery) -> Int64 {
+        scheduler.trueTime - (scheduler.now - delivery.arrival) / 1_000 + delivery.clockOffset
     }
 
     /// The account whose token the request has.

@@ -26,6 +26,7 @@ final class ServiceWorld: @unchecked Sendable {
     private(set) lazy var paidTime = PaidTimeAudit(world: self)
     private(set) lazy var limits = LimitAudit(world: self)
     private(set) lazy var content = ContentAudit(world: self)
+    private(set) lazy var tokens = TokenAudit(world: self)
     /// The way of the store's notifications.
     private(set) lazy var storeLink = ClientLink(lane: storeLane, world: self)
     /// The knowledge of the owner of each name.
@@ -296,9 +297,11 @@ extension ServiceWorld {
 
     private func rotateKeys(removesFormer: Bool) async {
         let begun = scheduler.now
+        let rotation = tokens.didBeginRotation(removesFormer: removesFormer)
         do throws(BackendError) {
             _ = try await ServerKeys(of: store, host: clientHost).rotate(removesFormer: removesFormer)
             reach(.keysRotated)
+            tokens.didRotate(rotation)
             if removesFormer { audit.didRemoveKeys(signedBefore: begun) }
         } catch {
             recorder.record(storeLane, .other, 0, .note("the rotation failed: \(error)"))

@@ -5,18 +5,18 @@ import SyncCore
 /// Erases an account: replaces its ledger with the marker of an erasure, deletes everything else, and frees its name.
 ///
 /// The account's record is marked first and keeps the password until the end, so that an interrupted erasure can be
-/// repeated with the password. ``ErasureSweeper`` repeats every erasure later, also an interrupted one.
+/// repeated with the password. ``Sweeper`` repeats every erasure later, also an interrupted one.
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
-    let owners: Owners
-    let tokens: AccountTokens
-    let parked: ParkedFacts
-    /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its transactions stay
-    /// reserved.
+    let recorder: EvidenceRecorder
+    /// Receives the error of a ledger that cannot be read, and of a refund for which there is no room. The ledger is
+    /// erased nevertheless, but the transactions of one that cannot be read stay reserved.
     let onError: @Sendable (BackendError) -> Void
 
-    /// The prefix of the erasures that ``ErasureSweeper`` has to repeat.
+    var owners: Owners { recorder.owners }
+
+    /// The prefix of the erasures that ``Sweeper`` has to repeat.
     static let prefix = KeyScope.serverPrefix + "erasures/"
 
     /// Stores that the erasure of `account` must be repeated. Storing it again postpones the repetition.
@@ -63,20 +63,23 @@ struct Erasure: Sendable {
 
     /// Deletes all keys of this incarnation except its marker, its lines and tokens, and what names it elsewhere.
     func clear(_ account: Account) async throws(BackendError) {
-        let keys = try LedgerKeys(account)
+        let (keys, tokens, parked) = (try LedgerKeys(account), recorder.tokens, recorder.parked)
         try await AccountEntries(records: records).erase(account)
         // The server ledger goes last, because it names the transactions to release.
-        if let entry = try await store.read(keys.serverLedger).outcome.entry {
-            try await release(entry, keys.serverLedger, of: account)
+        if let entry = try await store.read(keys.serverLedger).outcome.entry,
+            let ledger = ledger(in: entry, keys.serverLedger)
+        {
+            try await recorder.keepRefunds(in: ledger, onError: onError)
+            try await owners.release(ledger.transactions, of: account)
         }
         for token in try await tokens.all(of: account) {
             for line in try await parked.lines(waitingFor: token) {
-                if try await owners.accounts(of: line).isEmpty { _ = try await parked.remove(line, if: nil) }
+                if try await owners.accounts(of: line).isEmpty { try await parked.removeAllButRefunds(of: line) }
                 try await parked.endWaiting(line, for: token)
             }
         }
         try await tokens.erase(account)
-        for line in try await owners.erase(account) { _ = try await parked.remove(line, if: nil) }
+        for line in try await owners.erase(account) { try await parked.removeAllButRefunds(of: line) }
         try await store.removeAll(under: Holdings.prefix(of: account))
         try await store.removeAll(under: keys.prefix, except: keys.ledger)
     }
@@ -87,20 +90,21 @@ struct Erasure: Sendable {
         let marker = LedgerDocument(ledger: .erased).encoded()
         try await store.update(key) { (entry) async throws(BackendError) in
             if entry?.value == marker { return nil }
-            if let entry { try await release(entry, key, of: account) }
+            if let entry, let ledger = ledger(in: entry, key) {
+                try await owners.release(ledger.transactions, of: account)
+            }
             return marker
         }
     }
 
-    private func release(_ entry: Entry, _ key: EntryKey, of account: Account) async throws(BackendError) {
-        let ledger: Ledger
-        do throws(LedgerFormatError) { ledger = try LedgerDocument(decoding: entry.value).ledger } catch {
+    /// The ledger in `entry`; `nil` if it cannot be read.
+    private func ledger(in entry: Entry, _ key: EntryKey) -> Ledger? {
+        do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
             onError(
                 BackendError(
                     .damaged, operation: .read, key: key,
                     message: "the claims of an erased ledger stay, because it cannot be read: \(error)"))
-            return
+            return nil
         }
-        try await owners.release(ledger.transactions, of: account)
     }
 }

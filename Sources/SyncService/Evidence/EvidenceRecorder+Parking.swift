@@ -33,4 +33,26 @@ extension EvidenceRecorder {
         }
         return found
     }
+
+    /// Records the refunds in the server ledger of an account that is being erased, for the other owners of their
+    /// lines, or for later ones. These may present a statement from before the refund.
+    ///
+    /// - Parameter onError: Receives the error of a refund for which there is no room.
+    func keepRefunds(in ledger: Ledger, onError: (BackendError) -> Void) async throws(BackendError) {
+        let facts = ledger.records.map { Fact($0) }
+        let lines = Dictionary(facts.compactMap(\.purchase).map { ($0.transaction, $0.line) }) { first, _ in first }
+        var refunds: [TransactionReference: [Fact]] = [:]
+        for fact in facts where fact.isRefund {
+            guard let transaction = fact.transaction else { continue }
+            refunds[lines[transaction] ?? transaction, default: []].append(fact)
+        }
+        for (line, facts) in refunds.sorted(by: { $0.key < $1.key }) {
+            do throws(BackendError) {
+                _ = try await record([TransactionNames.Group(line: line, facts: facts)], Request())
+            } catch {
+                guard error.cause is ParkingFull || error.cause is LedgerFull else { throw error }
+                onError(error)
+            }
+        }
+    }
 }

@@ -127,7 +127,7 @@ struct EvidenceRecorder: Sendable {
     }
 
     /// Settles and writes `groups`, in rounds: a line whose owner changes meanwhile is settled again.
-    private func record(
+    func record(
         _ groups: [TransactionNames.Group], _ request: Request
     ) async throws(BackendError) -> Outcome {
         var answers: [TransactionReference: Outcome] = [:]

@@ -2,7 +2,8 @@ package import Entitlements
 package import SyncCore
 import Synchronization
 
-/// Verified facts about lines that have no owner yet: one ledger document per line, `server/parked/STORE/ENV/LINE`.
+/// Verified facts about lines that have no owner yet, and refunds of lines whose owner was erased: one ledger document
+/// per line, `server/parked/STORE/ENV/LINE`.
 ///
 /// A store forgets a notification that was answered, so its facts are kept until the owner appears. Facts about one
 /// line are merged, so that replays need no room. The local section of the document lists the tokens whose accounts may
@@ -118,25 +119,45 @@ package final class ParkedFacts: Sendable {
         return (try Self.facts(in: entry, key), entry.version)
     }
 
-    /// Removes the facts about `line` if they still have `version`, or in any version if it is `nil`. Afterwards
-    /// the line waits for no token.
+    /// Removes the facts about `line` if they still have `version`. Afterwards the line waits for no token.
     ///
+    /// - Parameter keepsRefunds: True to keep the refunds among them.
     /// - Returns: `false` if there are other facts now.
-    func remove(_ line: TransactionReference, if version: EntryVersion?) async throws(BackendError) -> Bool {
+    func remove(
+        _ line: TransactionReference, if version: EntryVersion, keepsRefunds: Bool = false
+    ) async throws(BackendError) -> Bool {
         let key = try Self.key(of: line)
         guard let entry = try await entry(key) else { return true }
-        guard version == nil || entry.version == version else { return false }
-        guard case .deleted = try await records.backend.delete(key, if: .matches(entry.version)).outcome else {
-            return false
-        }
-        release(entry.value.count)
-        let document: LedgerDocument
+        guard entry.version == version else { return false }
+        // The tokens and refunds of a damaged document are unknown.
+        var document = LedgerDocument()
         do throws(BackendError) { document = try Self.document(in: entry, key) } catch {
-            // The tokens of a damaged document are unknown.
-            return true
+            guard error.kind == .damaged else { throw error }
         }
+        let kept = keepsRefunds ? document.ledger.records.filter { Fact($0).isRefund } : []
+        let (outcome, byteCount): (WriteOutcome, Int)
+        if kept.isEmpty {
+            (outcome, byteCount) = (try await records.backend.delete(key, if: .matches(version)).outcome, 0)
+        } else {
+            let bytes = LedgerDocument(ledger: Ledger(kept)).encoded()
+            outcome = try await records.backend.write(bytes, to: key, if: .matches(version)).outcome
+            byteCount = bytes.count
+        }
+        if case .conflict = outcome { return false }
+        release(entry.value.count - byteCount)
         for token in document.tokens { try await endWaiting(line, for: token) }
         return true
+    }
+
+    /// Removes everything about `line`, whose owner was erased, except refunds. They concern each later owner, who may
+    /// present a statement from before the refund.
+    func removeAllButRefunds(of line: TransactionReference) async throws(BackendError) {
+        let key = try Self.key(of: line)
+        for _ in 0..<32 {
+            guard let entry = try await entry(key) else { return }
+            if try await remove(line, if: entry.version, keepsRefunds: true) { return }
+        }
+        throw BackendError(.busy, operation: .write, key: key, message: "these facts keep changing; try again")
     }
 
     /// The lines that wait for the account with `token`.
@@ -261,6 +282,11 @@ extension LedgerDocument {
         get { lines.first { $0.hasPrefix("@") }.flatMap { Int64($0.dropFirst()) } }
         set { lines = tokens + (newValue.map { ["@\($0)"] } ?? []) }
     }
+}
+
+extension Fact {
+    /// True for the statement that a purchase was refunded.
+    var isRefund: Bool { if case .revocation(let revocation) = self { revocation.revokedAt != nil } else { false } }
 }
 
 /// The cause of the error of facts for which there is no room.

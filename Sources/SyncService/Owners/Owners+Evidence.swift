@@ -6,10 +6,10 @@ import SyncCore
 //
 // The compare-and-swap of the line's record is the transfer. After it the former owners' server ledgers get
 // `transferred` decisions without a name, then the new owner's gets the facts, and the audit list an entry. The record
-// contains the transfer until then, and `server/transfers/…` finds it from before the swap. A server that starts, and
-// each request for the line, finishes a transfer that was interrupted. Each step may be repeated, also by several
-// servers at the same time. The record contains the length of the audit list before the swap, so that a repetition
-// finds the entry of the transfer instead of appending another one.
+// contains the transfer until then, and `server/transfers/…` finds it from before the swap. A server that starts, each
+// request for the line, and the ``Sweeper`` finish a transfer that was interrupted. Each step may be repeated, also by
+// several servers at the same time. The record contains the length of the audit list before the swap, so that a
+// repetition finds the entry of the transfer instead of appending another one.
 extension Owners {
     static let transfersPrefix = KeyScope.serverPrefix + "transfers/"
 
@@ -113,11 +113,14 @@ extension Owners {
         }
     }
 
-    /// Performs the steps of a transfer that have not happened yet. Does nothing if `line` is not being transferred.
-    func finishTransfer(of line: TransactionReference) async throws(BackendError) {
-        guard let record = try await read(line)?.value, let transfer = record.transfer else { return }
-        // Read first: a later transfer of the line writes the entry again, so it is not removed below.
+    /// Performs the steps of a transfer that have not happened yet.
+    ///
+    /// - Returns: `false` if `line` is not being transferred.
+    @discardableResult
+    func finishTransfer(of line: TransactionReference) async throws(BackendError) -> Bool {
+        // Read before the record: a later transfer of the line writes the entry again, so it is not removed below.
         let entry = try await records.read(try transferKey(of: line), as: LineName.self)
+        guard let record = try await read(line)?.value, let transfer = record.transfer else { return false }
         let presented = try Self.facts(of: transfer)
         for loser in transfer.from.compactMap(\.account) { try await take(line, from: loser, presented) }
         let winner = record.owners.first
@@ -137,11 +140,14 @@ extension Owners {
             next.transfer = nil
             return next
         }
-        guard let entry else { return }
-        _ = try await records.replace(try transferKey(of: line), with: LineName?.none, if: entry.version)
+        if let entry {
+            _ = try await records.replace(try transferKey(of: line), with: LineName?.none, if: entry.version)
+        }
+        return true
     }
 
-    /// Finishes the transfers that were interrupted.
+    /// Finishes the transfers that were interrupted, except those whose swap has not happened: another server may be
+    /// about to swap, so they are left to ``endTransfer(_:)``.
     ///
     /// - Parameter onError: Receives the error of a transfer that is damaged, or whose facts are too large for a
     ///   server ledger. It stays for the operator to see, and the others are finished.
@@ -152,14 +158,31 @@ extension Owners {
                 do throws(BackendError) {
                     guard let held = try await records.read(item.key, as: LineName.self) else { continue }
                     try await finishTransfer(of: held.value.reference)
-                    // There was none: the swap did not happen.
-                    _ = try await records.replace(item.key, with: LineName?.none, if: held.version)
                 } catch {
                     guard error.kind == .damaged || error.kind == .tooLarge else { throw error }
                     onError(error)
                 }
             }
         }
+    }
+
+    /// Finishes the transfer that `item` announces, an entry under ``transfersPrefix``. If its swap has not happened,
+    /// cancels it.
+    ///
+    /// The server that announced it may be suspended before the swap. So the record is stored again before the entry is
+    /// removed: the swap fails then, because the record has another version, and that server begins again.
+    func endTransfer(_ item: KeyPage.Item) async throws(BackendError) {
+        guard let held = try await records.read(item.key, as: LineName.self), held.version == item.version else {
+            return
+        }
+        let line = held.value.reference
+        if try await finishTransfer(of: line) { return }
+        if let stored = try await read(line) {
+            guard stored.value.transfer == nil,
+                try await records.replace(try Self.key(of: line), with: stored.value, if: stored.version)
+            else { return }
+        }
+        _ = try await records.replace(item.key, with: LineName?.none, if: held.version)
     }
 
     /// The facts that the server ledgers of `accounts` have about `line`.

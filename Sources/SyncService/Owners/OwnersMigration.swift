@@ -263,7 +263,7 @@ extension OwnersMigration {
             // Another server may have moved the same transfer.
             _ = try await records.replace(newKey, with: next, if: nil)
         }
-        // Without a transfer the entry is removed when it is read.
+        // Without a transfer the sweeper removes the entry.
         _ = try await records.replace(key, with: journal.line, if: entry.version)
     }
 }

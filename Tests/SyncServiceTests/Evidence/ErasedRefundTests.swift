@@ -1,0 +1,71 @@
+import Entitlements
+import ServiceTestSupport
+import SyncCore
+import Testing
+
+@testable import SyncService
+
+@Suite("Refunds of erased accounts' purchases")
+struct ErasedRefundTests {
+    private func erase(_ stage: EvidenceStage, _ alice: LedgerAccount? = nil) async -> Int {
+        await AccountOwner(stage.service, "alice").erase(token: (alice ?? stage.alice).token).status
+    }
+
+    @Test("A refunded purchase stays refunded for the account that presents it after the erasure of its owner")
+    func refunded() async throws {
+        let (stage, sale) = try await EvidenceStage.owned(.verified)
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+        #expect(await erase(stage) == 204)
+        let kept = try await stage.service.recorder.parked.items()
+        #expect(kept.map(\.line) == [sale.line] && kept.flatMap(\.facts).allSatisfy(\.isRefund))
+        // A statement from before the refund.
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+        #expect(try await stage.service.recorder.parked.items().isEmpty)
+    }
+
+    @Test("A refunded renewal stays refunded for the account that presents the line after the erasure of its owner")
+    func renewal() async throws {
+        let (stage, first) = try await EvidenceStage.owned(.verified, isMonthly: true)
+        stage.clock.advance(seconds: 31 * 86_400)
+        let (alice, bob) = (await stage.alice.at(stage.service), await stage.bob.at(stage.service))
+        let second = Sale.month("2", of: "1", at: stage.now)
+        #expect(try await stage.send([second], as: alice).results == ["2"])
+        #expect(await stage.rights(of: alice) == ["owls"])
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(second.refunded(at: stage.now)).status == 200)
+        #expect(await erase(stage, alice) == 204)
+        #expect(try await stage.send([first, second], as: bob).results == ["2", "2"])
+        #expect(await stage.rights(of: bob).isEmpty)
+    }
+
+    @Test("A refund that is acknowledged while the owner is erased is not lost")
+    func meanwhile() async throws {
+        let (stage, sale) = try await EvidenceStage.owned(.verified)
+        stage.clock.advance(seconds: 60)
+        let refund = sale.refunded(at: stage.now)
+        let gate = stage.store.pause { $0.hasPrefix("owners/") }
+        let erased = try await withThrowingTaskGroup(of: Int.self) { group in
+            group.addTask { await erase(stage) }
+            await gate.reached.wait()
+            #expect(try await stage.notify(refund).status == 200)
+            gate.open()
+            return try await group.next()
+        }
+        #expect(erased == 204)
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
+    @Test("The other owners of a shared purchase keep its refund, and nothing waits")
+    func shared() async throws {
+        let (stage, sale) = try await EvidenceStage.owned(.verified, .share)
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+        #expect(await erase(stage) == 204)
+        #expect(try await stage.service.recorder.parked.items().isEmpty)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+}
