@@ -16,7 +16,7 @@ extension Catalog {
 
     init(_ root: JSONReader) throws(InputError) {
         let members = try root.object()
-        try members.allow("products", "entitlements", "policy", "content")
+        try members.allow("products", "entitlements", "policy", "content", "offerings")
         let products = try members.required("products").array().map { (reader) throws(InputError) in
             try Product(reader)
         }
@@ -27,7 +27,10 @@ extension Catalog {
         try self.init(
             products: products, entitlements: entitlements ?? [],
             policy: try members["policy"].map(Policy.init) ?? Policy(),
-            content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [])
+            content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [],
+            offerings: try members["offerings"]?.array().map { (reader) throws(InputError) in
+                try Offering(reader)
+            } ?? [])
     }
 }
 
@@ -123,6 +126,16 @@ extension Entitlement.Source {
             CatalogChecker.levelRange.contains(level), suffix == "\(level)"
         else { return .group(text) }
         return .level(group, level)
+    }
+}
+
+extension Offering {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("id", "products")
+        var products: [ProductID] = []
+        for product in try members.required("products").array() { products.append(ProductID(try product.string())) }
+        self.init(id: OfferingID(try members.required("id").string()), products: products)
     }
 }
 

@@ -11,6 +11,8 @@ public struct Catalog: Sendable {
     public let policy: Policy
     /// The rules that open paths of a web server, in the order of the catalogue.
     public let content: [ContentRule]
+    /// The groups of products to show together, in the order of the catalogue.
+    public let offerings: [Offering]
 
     /// The sources that count some periods of a group: levels and auto-renewable products.
     let partialSources: Set<Entitlement.Source>
@@ -21,13 +23,16 @@ public struct Catalog: Sendable {
     /// Creates a catalogue.
     ///
     /// - Throws: ``InputError`` if an id is invalid or used twice, if units, levels or durations are out of range, if
-    ///   a group contains more than one kind of product, if an entitlement has no known source, or if a content rule
-    ///   is malformed.
+    ///   a group contains more than one kind of product, if an entitlement has no known source, if a content rule is
+    ///   malformed, or if an offering names no product, an unknown one, or one twice.
     public init(
-        products: [Product], entitlements: [Entitlement] = [], policy: Policy = Policy(), content: [ContentRule] = []
+        products: [Product], entitlements: [Entitlement] = [], policy: Policy = Policy(), content: [ContentRule] = [],
+        offerings: [Offering] = []
     ) throws(InputError) {
-        try CatalogChecker(products: products, entitlements: entitlements, policy: policy, content: content).check()
-        self.content = content
+        try CatalogChecker(
+            products: products, entitlements: entitlements, policy: policy, content: content, offerings: offerings
+        ).check()
+        (self.content, self.offerings) = (content, offerings)
         self.products = products
         self.entitlements = entitlements.sorted { $0.id < $1.id }
         self.policy = policy
@@ -43,7 +48,7 @@ public struct Catalog: Sendable {
     init(_ catalog: Catalog, policy: Policy) {
         products = catalog.products
         entitlements = catalog.entitlements
-        content = catalog.content
+        (content, offerings) = (catalog.content, catalog.offerings)
         self.policy = policy
         partialSources = catalog.partialSources
         productIndex = catalog.productIndex
@@ -70,6 +75,17 @@ public struct Catalog: Sendable {
     public var groups: [GroupID] {
         Set(products.compactMap(\.kind.group)).sorted()
     }
+}
+
+/// A named, ordered list of products to show together, for example on a shop page.
+public struct Offering: Hashable, Sendable {
+    /// The name of the offering, unique in the catalogue.
+    public var id: OfferingID
+    /// The products, in the order in which to show them.
+    public var products: [ProductID]
+
+    /// Creates an offering.
+    public init(id: OfferingID, products: [ProductID]) { (self.id, self.products) = (id, products) }
 }
 
 /// The terms of a sale, stored with the purchase.

@@ -4,6 +4,7 @@ struct CatalogChecker {
     let entitlements: [Entitlement]
     let policy: Policy
     var content: [ContentRule] = []
+    var offerings: [Offering] = []
 
     static let unitRange: ClosedRange<Int64> = 1...1_000_000
     static let levelRange: ClosedRange<Int64> = 1...1_000
@@ -13,6 +14,28 @@ struct CatalogChecker {
         try checkEntitlements()
         try require(policy.bonus.isWithinBounds, at: "policy.bonus", "a bonus must be at most 100 years")
         try checkContent()
+        try checkOfferings()
+    }
+
+    private func checkOfferings() throws(InputError) {
+        var seen: Set<OfferingID> = []
+        let known = Set(products.map(\.id))
+        for (index, offering) in offerings.enumerated() {
+            let path = "offerings[\(index)]"
+            try checkID(offering.id, at: "\(path).id")
+            try require(seen.insert(offering.id).inserted, at: "\(path).id", "\"\(offering.id)\" is used twice")
+            try require(
+                !offering.products.isEmpty, at: "\(path).products",
+                "\"\(offering.id)\" has no products: name some, or remove the offering")
+            var listed: Set<ProductID> = []
+            for (position, product) in offering.products.enumerated() {
+                let path = "\(path).products[\(position)]"
+                try require(
+                    known.contains(product), at: path,
+                    "no product has the id \"\(product.rawValue.singleLine)\": add it to products, or remove it here")
+                try require(listed.insert(product).inserted, at: path, "\"\(product)\" is listed twice")
+            }
+        }
     }
 
     private func checkContent() throws(InputError) {

@@ -99,6 +99,8 @@ public typealias ProductID = Identifier<Product>
 public typealias GroupID = Identifier<ProductKind>
 /// The id of an entitlement.
 public typealias EntitlementID = Identifier<Entitlement>
+/// The name of an offering of a catalogue.
+public typealias OfferingID = Identifier<Offering>
 /// The id of a transaction within a store and environment.
 public typealias TransactionID = Identifier<Purchase>
 /// The id of a spend: a UUID or the caller's idempotency key.

@@ -9,7 +9,7 @@ struct CatalogCommand: AsyncParsableCommand {
 
 struct CatalogCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Check a catalogue and list its products and entitlements.")
+        commandName: "check", abstract: "Check a catalogue and list its products, entitlements and offerings.")
 
     @Argument(help: "The catalogue, JSON or .storekit (default: --catalog or SYNCD_CATALOG).")
     var file: String?
@@ -25,18 +25,24 @@ struct CatalogCheck: AsyncParsableCommand {
         let entitlements = catalog.entitlements.map { entitlement in
             [entitlement.id.rawValue, entitlement.grantedBy.map(\.description).joined(separator: " or ")]
         }
+        let offerings = catalog.offerings.map { offering in
+            [offering.id.rawValue, offering.products.map(\.rawValue).joined(separator: ", ")]
+        }
         let head =
             catalog.products.isEmpty
             ? "valid, but without products: add what the app sells"
             : "valid: \(plural(catalog.products.count, "product")), "
                 + plural(catalog.entitlements.count, "entitlement")
+                + (offerings.isEmpty ? "" : ", " + plural(offerings.count, "offering"))
         try output.show(
             [
                 "products": .array(catalog.products.map { .string($0.id.rawValue) }),
                 "groups": .array(catalog.groups.map { .string($0.rawValue) }),
                 "entitlements": .array(catalog.entitlements.map { .string($0.id.rawValue) }),
+                "offerings": .array(catalog.offerings.map { .string($0.id.rawValue) }),
             ],
-            or: ([head] + aligned(rows) + (entitlements.isEmpty ? [] : [""]) + aligned(entitlements))
+            or: ([head]
+                + [rows, entitlements, offerings].map(aligned).filter { !$0.isEmpty }.joined(separator: [""]))
                 .joined(separator: "\n"))
     }
 }

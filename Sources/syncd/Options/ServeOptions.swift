@@ -96,7 +96,8 @@ struct ServiceOptions: ParsableArguments {
             configuration.catalog = loaded
             // Apps need no content rules, and earlier versions refuse members that they do not know.
             let served = try Catalog(
-                products: loaded.products, entitlements: loaded.entitlements, policy: loaded.policy)
+                products: loaded.products, entitlements: loaded.entitlements, policy: loaded.policy,
+                offerings: loaded.offerings)
             configuration.catalogJSON = Array(served.json.text().utf8)
         }
         configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)

@@ -248,7 +248,8 @@ struct CatalogOptions: ParsableArguments {
         policy.rules.flags =
             try Setting.choice(flags, of: "flags", among: ConflictRules.flagRules, \.name) ?? policy.rules.flags
         return try Catalog(
-            products: catalog.products, entitlements: catalog.entitlements, policy: policy, content: catalog.content)
+            products: catalog.products, entitlements: catalog.entitlements, policy: policy, content: catalog.content,
+            offerings: catalog.offerings)
     }
 }
 

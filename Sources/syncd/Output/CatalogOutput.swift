@@ -7,7 +7,14 @@ extension Catalog {
             [
                 ("products", .array(products.map(\.json))), ("entitlements", .array(entitlements.map(\.json))),
                 ("policy", policy.json),
-            ] + (content.isEmpty ? [] : [("content", .array(content.map(\.json)))]))
+            ] + (content.isEmpty ? [] : [("content", .array(content.map(\.json)))])
+                + (offerings.isEmpty ? [] : [("offerings", .array(offerings.map(\.json)))]))
+    }
+}
+
+extension Offering {
+    fileprivate var json: JSON {
+        ["id": .string(id.rawValue), "products": .array(products.map { .string($0.rawValue) })]
     }
 }
 

@@ -19,6 +19,29 @@ struct BadCatalogTests {
     private static func product(_ members: String) -> String { #"{"products":[{"id":"a",\#(members)}]}"# }
 
     @Test(
+        "Invalid offerings are rejected",
+        arguments: [
+            (#"{"products":["a"]}"#, "offerings[0].id", "this is missing"),
+            (#"{"id":"","products":["a"]}"#, "offerings[0].id", "is empty"),
+            (#"{"id":"x"}"#, "offerings[0].products", "this is missing"),
+            (
+                #"{"id":"x","products":[]}"#, "offerings[0].products",
+                "\"x\" has no products: name some, or remove the offering"
+            ),
+            (
+                #"{"id":"x","products":["a","b"]}"#, "offerings[0].products[1]",
+                "no product has the id \"b\": add it to products, or remove it here"
+            ),
+            (#"{"id":"x","products":["a","a"]}"#, "offerings[0].products[1]", "\"a\" is listed twice"),
+            (#"{"id":"x","products":["a"]},{"id":"x","products":["a"]}"#, "offerings[1].id", "\"x\" is used twice"),
+            (#"{"id":"x","products":["a"],"title":"X"}"#, "offerings[0].title", "unknown member (known: id, products)"),
+        ])
+    func offerings(json: String, path: String, reason: String) {
+        let catalog = #"{"products":[{"id":"a","type":"nonConsumable"}],"offerings":[\#(json)]}"#
+        #expect(Self.refusal(of: catalog) == InputError(path: path, reason: reason))
+    }
+
+    @Test(
         "Invalid products are rejected",
         arguments: [
             (#"{"products":[{"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),

@@ -56,6 +56,18 @@ struct CatalogTests {
         #expect(catalog[product: "b"]?.id == "b")
     }
 
+    @Test("Offerings and their products keep the order of the catalogue")
+    func offerings() throws {
+        let json = #"""
+            {"products":[{"id":"c","type":"nonConsumable"},{"id":"a","type":"consumable"}],
+             "offerings":[{"id":"z","products":["c","a"]},{"id":"default","products":["a"]}]}
+            """#
+        let offerings = try Catalog(json: json.utf8).offerings
+        #expect(
+            offerings == [Offering(id: "z", products: ["c", "a"]), Offering(id: "default", products: ["a"])])
+        #expect(try Catalog(json: #"{"products":[],"offerings":[]}"#.utf8).offerings == [])
+    }
+
     @Test("Ids with slashes, colons, emoji, a leading combining mark, and two canonically equal ids live side by side")
     func oddIds() throws {
         let ids = ["a/b/../c", "units:x", "🦉", "\u{301}x", "caf\u{E9}", "cafe\u{301}"]
