@@ -207,7 +207,7 @@ let testTargets: [Target] = [
         "EntitlementKitTests",
         on(
             "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
-            "ServiceTestSupport", "SyncService", "syncd", "HTTPTypes")),
+            "ServiceTestSupport", "SyncService", "syncd", "HTTPTypes", "Crypto")),
     tests(
         "StoreEvidenceTests",
         on(

@@ -98,8 +98,11 @@ extension Shop {
             guard let client = opened.client, let tokens = opened.tokens else { return }
             let session = await attempt(.account) { try await tokens.session() } ?? nil
             try await tokens.forget()
-            // The token of this session only: another account may have logged in since.
-            guard let token = session?.accessToken else { return }
+            renewTokens(with: nil)
+            // The token of this session only: another account may have logged in since. Only its issuer can end a token
+            // of the app's own issuer.
+            guard let session, !session.isIssued else { return }
+            let token = session.accessToken
             await attempt(.account) { try await client.logOut { _ in token } }
         }
     }
@@ -107,47 +110,63 @@ extension Shop {
     /// Deletes the account and its purchases, at the server and on all devices. This cannot be undone. The App Store
     /// requires that an app in which users create accounts offers this.
     ///
+    /// For an account of the app's own issuer, use ``deleteAccount()``.
+    ///
     /// - Throws: ``ShopError``. After a failure, calling it again completes it.
     public func deleteAccount(password: String) async throws(ShopError) {
         try await changingAccount { opened in
-            let (client, tokens) = try opened.accounts()
-            let name = account
-            // An interrupted deletion may have left the session.
-            let hasSession = await opened.hasSession()
-            guard name != nil || hasSession else { throw ShopError(.logInNeeded, "no account is logged in") }
-            do throws(AccountError) {
+            try await delete(opened) { (client, tokens) throws(AccountError) in
                 try await client.erase(password: password, token: tokens.token(refused:))
-            } catch {
-                // An earlier attempt has deleted the account, but was interrupted before this device was updated.
-                guard error.kind == .notAllowed else { throw error }
             }
-            do {
-                try await opened.store.sync()
-                throw ShopError(.notAllowed, "the server still has the account \((name ?? "").singleLine)")
-            } catch let error as EntitlementError {
-                // A running shop may have noticed the deletion first, and have logged the account out.
-                guard error.kind == .accountErased || opened.store.account.isAnonymous else { throw error }
-            }
-            try await tokens.forget()
-            account = opened.store.account.name
-            await opened.model.refresh()
         }
+    }
+
+    /// Deletes the account at the server by `erase`, and then on this device.
+    func delete(
+        _ opened: OpenedShop, _ erase: (AccountClient, SessionTokens) async throws(AccountError) -> Void
+    ) async throws {
+        let (client, tokens) = try opened.accounts()
+        let name = account
+        // An interrupted deletion may have left the session.
+        let hasSession = await opened.hasSession()
+        guard name != nil || hasSession else { throw ShopError(.logInNeeded, "no account is logged in") }
+        var refusal = ""
+        do throws(AccountError) { try await erase(client, tokens) } catch {
+            // An earlier attempt has deleted the account, but was interrupted before this device was updated.
+            guard error.kind == .notAllowed else { throw error }
+            refusal = ": \(error.message)"
+        }
+        do {
+            try await opened.store.sync()
+            throw ShopError(.notAllowed, "the server still has the account \((name ?? "").singleLine)\(refusal)")
+        } catch let error as EntitlementError {
+            // A running shop may have noticed the deletion first, and have logged the account out.
+            guard error.kind == .accountErased || opened.store.account.isAnonymous else { throw error }
+        }
+        try await tokens.forget()
+        renewTokens(with: nil)
+        account = opened.store.account.name
+        await opened.model.refresh()
     }
 
     /// Logs in on this device, after the server has accepted the user. After a failure the former session is in use,
     /// unless this device has switched to the new account already.
-    private func enter(
-        _ session: ServerSession, _ earlier: EarlierPurchases, _ opened: OpenedShop
+    func enter(
+        _ session: ServerSession, _ earlier: EarlierPurchases, _ opened: OpenedShop,
+        renewingWith source: IssuedToken.Source? = nil
     ) async throws {
         let tokens = try opened.accounts().tokens
         let former = try await tokens.session()
+        let formerSource = tokenSource
         do {
+            if let source { renewTokens(with: source) }
             try await tokens.begin(session)
             try await opened.store.logIn(session.account, adoptAnonymous: earlier == .adopt)
         } catch {
             await attempt(.account) {
                 let now = try await EntitlementStore.accountLoggedIn(in: opened.local)?.name
                 guard now != session.account else { return }
+                renewTokens(with: formerSource)
                 if let former { try await tokens.begin(former) } else { try await tokens.forget() }
             }
             throw error
@@ -157,7 +176,7 @@ extension Shop {
     }
 
     /// Restores the purchases, and fetches the account's token for the App Store.
-    private func synchronize(_ opened: OpenedShop) async throws {
+    func synchronize(_ opened: OpenedShop) async throws {
         try await opened.store.restore()
         report(nil, in: .sync)
         await opened.model.refresh()
@@ -166,7 +185,7 @@ extension Shop {
     }
 
     /// Changes the account while no other call does, and translates the error.
-    private func changingAccount<Outcome: Sendable>(
+    func changingAccount<Outcome: Sendable>(
         _ body: @MainActor (OpenedShop) async throws -> Outcome
     ) async throws(ShopError) -> Outcome {
         try await accountChanges.exclusively { () async throws(ShopError) in try await whileOpen(body) }
@@ -174,7 +193,7 @@ extension Shop {
 
     /// Calls `body`, whose failure is noted and fails no call. Returns `nil` after a failure.
     @discardableResult
-    private func attempt<Outcome: Sendable>(
+    func attempt<Outcome: Sendable>(
         _ activity: Activity, _ body: @MainActor () async throws -> Outcome
     ) async -> Outcome? {
         do { return try await body() } catch {

@@ -2,6 +2,7 @@ public import EntitlementSync
 public import EntitlementSyncStoreKit
 import Entitlements
 public import Foundation
+import HTTPStorage
 public import Observation
 import SyncCore
 
@@ -63,6 +64,8 @@ public final class Shop {
     /// Log-ins, log-outs and deletions happen one after another.
     @ObservationIgnored let accountChanges = Turns()
     @ObservationIgnored private var successors: [AsyncStream<Never>.Continuation] = []
+    /// The tokens of the app's own issuer.
+    @ObservationIgnored var tokenSource: IssuedToken.Source?
     /// The token of an account for the App Store.
     @ObservationIgnored var accountToken: (account: Account, token: UUID)?
 
@@ -172,6 +175,7 @@ extension Shop {
             if let opened { return opened }
             let opened = try await settings.open { [weak self] event in await self?.handle(event) }
             self.opened = opened
+            opened.tokens?.renewIssued(with: tokenSource)
             account = opened.store.account.name
             return opened
         }

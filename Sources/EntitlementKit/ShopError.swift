@@ -41,6 +41,8 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         public static let untrusted = Kind(name: "untrusted")
         /// No account is logged in, or its session has ended: log in.
         public static let logInNeeded = Kind(name: "logInNeeded")
+        /// The closure for the tokens of the app's own issuer threw an error, or gave a text that is no token.
+        public static let noToken = Kind(name: "noToken")
         /// The account was deleted.
         public static let accountDeleted = Kind(name: "accountDeleted")
         /// The disk is full. Nothing that was confirmed is lost.
@@ -100,6 +102,7 @@ public struct ShopError: Error, Sendable, CustomStringConvertible, LocalizedErro
         case .untrusted: "The connection to the server is not secure. Check the date of this device, and the network."
         case .cancelled: "This was cancelled."
         case .logInNeeded: "You are not logged in. Log in, and try again."
+        case .noToken: "Your log-in could not be checked. Try again later, or log in again."
         case .accountDeleted: "This account was deleted. Log in to another account, or create one."
         case .full: "This device has no free space. Free some space, and try again. Nothing was lost."
         case .storage where isTransient: "This device is busy with your purchases. Try again in a moment."
@@ -182,6 +185,7 @@ extension ShopError {
         case .server: error.isTransient ? .offline : .noServer
         case .untrusted: .untrusted
         case .cancelled: .cancelled
+        case .noToken: .noToken
         default: .other
         }
     }

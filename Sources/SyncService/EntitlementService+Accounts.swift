@@ -62,6 +62,10 @@ extension EntitlementService {
     }
 
     func eraseOwnAccount(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
+        guard caller.session != nil else {
+            let credential = try accounts.credentials.checkRecency(of: caller, for: "erasing the account")
+            return try await erase(caller.account, by: credential)
+        }
         let credential = try await accounts.credentials.check(
             password: try call.members().text("password"), of: caller, peer: call.peer, isErasing: true)
         return try await erase(caller.account, by: credential)

@@ -27,7 +27,7 @@ public struct AccountClient: Sendable {
     private let address: ServerAddress
     private let transport: any HTTPTransport
     private let timeout: Duration
-    private let host: HostServices
+    let host: HostServices
 
     /// Creates a client of the server at `server`.
     ///

@@ -8,7 +8,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case invalidCredentials, nameTaken, tooManyGuesses, sessionOver, notAllowed, invalid, unknown
-            case deviceRefused, codeExpired, unreachable, untrusted, server, cancelled
+            case deviceRefused, codeExpired, unreachable, untrusted, server, cancelled, noToken
         }
         private let code: Code
 
@@ -36,6 +36,8 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
         public static let untrusted = Kind(code: .untrusted)
         /// The server failed, or the answer is not from an EntitlementSync server.
         public static let server = Kind(code: .server)
+        /// The app's closure gave no token of its issuer that can be used.
+        public static let noToken = Kind(code: .noToken)
         /// The calling task was cancelled.
         public static let cancelled = Kind(code: .cancelled)
 
@@ -69,7 +71,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
         mayHaveHappened: Bool = false
     ) {
         (self.kind, self.message, self.retryAfter) = (kind, message, retryAfter)
-        self.isTransient = isTransient ?? (kind == .unreachable || kind == .tooManyGuesses)
+        self.isTransient = isTransient ?? [.unreachable, .tooManyGuesses, .noToken].contains(kind)
         self.mayHaveHappened = mayHaveHappened
     }
 
@@ -81,6 +83,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
         let kind: BackendError.Kind =
             switch self.kind {
             case .unreachable, .server: isTransient ? .unavailable : .notAStore
+            case .noToken: .unavailable
             case .tooManyGuesses: .busy
             case .cancelled: .cancelled
             default: .permissionDenied

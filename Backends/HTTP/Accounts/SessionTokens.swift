@@ -11,6 +11,7 @@ import Synchronization
 /// - A refresh without an answer is repeated with the same refresh token, for which the server returns the same result
 ///   for one minute. A crash at any point has the same effect, because the old token stays stored until the new one is.
 /// - When the server reports that the session is over, the session is deleted, and callers must log in again.
+/// - The tokens of the app's own issuer are fetched by a closure of the app instead, and their session stays stored.
 ///
 /// ```swift
 /// let tokens = SessionTokens(client, store: keychain)
@@ -33,6 +34,7 @@ public final class SessionTokens: Sendable {
         let retries: RetryPolicy
         let account: String?
         let held = Mutex<Held?>(nil)
+        let issuer = Mutex<IssuedToken.Source?>(nil)
         /// The last access token of a session that has ended here.
         let retired = Mutex<String?>(nil)
 
@@ -81,6 +83,11 @@ public final class SessionTokens: Sendable {
         if former != session.accessToken { _ = try await tokens.token(refused: former) }
     }
 
+    /// Fetches the next tokens of a session of the app's own issuer with `source`. Call it at each start of the app.
+    ///
+    /// - Parameter source: the closure; `nil` for none.
+    package func renewIssued(with source: IssuedToken.Source?) { refresher.issuer.withLock { $0 = source } }
+
     /// The stored session; `nil` for none, and for one of another server or store, which the next log-in replaces.
     ///
     /// - Throws: the error of the store.
@@ -115,15 +122,21 @@ extension SessionTokens.Refresher {
     var tokenThatEnds: String? {
         held.withLock { held in
             guard let held else { return retired.withLock { $0 } }
-            guard let age = held.age else { return nil }
-            let lifetime = held.session.lifetime
-            return age() >= lifetime - min(.seconds(30), lifetime / 10) ? held.session.accessToken : nil
+            return tokenThatEnds(held)
         }
+    }
+
+    private func tokenThatEnds(_ held: SessionTokens.Held) -> String? {
+        guard let age = held.age else { return nil }
+        let lifetime = held.session.lifetime
+        return age() >= lifetime - min(.seconds(30), lifetime / 10) ? held.session.accessToken : nil
     }
 
     /// Returns a token other than `refused`: the stored one, or a new one.
     func token(after refused: String?) async throws(BackendError) -> String {
-        guard let refused else { return use(try await load().session, age: nil) }
+        let session = try await load().session
+        guard let refused else { return use(session, age: nil) }
+        if session.isIssued { return try await issued(after: refused) }
         // Read the session again, because another process may have refreshed it.
         return try await store.exclusively { () async throws(BackendError) in try await self.refreshed(refused) }
     }
@@ -147,6 +160,41 @@ extension SessionTokens.Refresher {
         // Store before use, so that the token that the server expects is available after a crash.
         try await store.save(KeptSession(session, received: host.now()))
         return use(session, age: age)
+    }
+
+    /// Returns a token of the app's own issuer other than `refused`. The lock is free while the app fetches it.
+    private func issued(after refused: String) async throws(BackendError) -> String {
+        let kept = try await load()
+        if kept.session.accessToken != refused, isRecent(kept) { return use(kept.session, age: nil) }
+        let (token, age): (IssuedToken, @Sendable () -> Duration)
+        do throws(AccountError) {
+            (token, age) = try await (IssuedToken(from: issuer.withLock { $0 }, host: host), host.stopwatch())
+            guard Self.isSame(token.account, kept.session.account) else {
+                throw AccountError(
+                    .sessionOver, "the app's token is that of \"\(token.account)\"; log in to the account again")
+            }
+            guard token.text != refused || isUsable(refused) else {
+                throw AccountError(
+                    .sessionOver, "\(client.server) refused the app's token, and the app gave the same one again")
+            }
+        } catch { throw error.backendError }
+        let session = token.session(incarnation: kept.session.incarnation)
+        try await store.exclusively { () async throws(BackendError) in
+            let now = try await self.load().session
+            guard now.isIssued, now.incarnation == session.incarnation, Self.isSame(now.account, session.account) else {
+                throw AccountError(.unreachable, "another account has just logged in; try again").backendError
+            }
+            try await self.store.save(KeptSession(session, received: self.host.now()))
+        }
+        return use(session, age: age)
+    }
+
+    /// True if `token` is the token in use, and was only replaced because it expires soon.
+    private func isUsable(_ token: String) -> Bool {
+        held.withLock { held in
+            guard let held, held.session.accessToken == token, let age = held.age else { return false }
+            return tokenThatEnds(held) != nil && age() < held.session.lifetime
+        }
     }
 
     /// Loads the session and checks its account.
@@ -187,6 +235,8 @@ extension SessionTokens.Refresher {
     }
 
     private func refresh(_ token: String) async throws(AccountError) -> ServerSession {
+        // Another process has logged in with a token of the app's own issuer in this moment.
+        guard !token.isEmpty else { throw AccountError(.unreachable, "the session has just changed; try again") }
         var (attempts, waited) = (0, Duration.zero)
         while true {
             let failure: AccountError

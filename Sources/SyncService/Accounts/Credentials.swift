@@ -155,11 +155,15 @@ struct Credentials: Sendable {
             }
             return try await check(password: password, of: caller, peer: peer)
         }
+        return try checkRecency(of: caller, for: "approving a device")
+    }
+
+    /// Checks that another issuer's token is recent, which replaces a password for `purpose`.
+    func checkRecency(of caller: AccountCaller, for purpose: String) throws(RequestError) -> VerifiedCredential {
         guard let issued = caller.issued, host.now() - issued <= Self.recency else {
             throw RequestError(
                 .forbidden,
-                "approving a device needs a token that is at most 5 minutes old (iat); log in at its issuer again"
-            )
+                "\(purpose) needs a token that is at most 5 minutes old (iat); log in at its issuer again")
         }
         return caller.credential
     }

@@ -56,6 +56,23 @@ struct ExternalTests {
         #expect(await service.status(of: token(0)) == 200, "a new log-in at the issuer gives access again")
     }
 
+    @Test("A recent token of another issuer erases its account without a password, and an older one does not")
+    func erasure() async throws {
+        let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
+        let now = clock.now / 1_000
+        for issued in [nil, now - 301] {
+            let refused = await service.ask(
+                .post, "/v1/accounts/self/erasure", token: .external("carol", now + 600, issued: issued))
+            #expect(refused.status == 403 && refused.problem?.detail.contains("5 minutes") == true)
+        }
+        let recent = String.external("carol", now + 600, issued: now - 300)
+        for _ in 0..<2 {
+            #expect(await service.ask(.post, "/v1/accounts/self/erasure", token: recent).status == 204)
+        }
+        #expect(await service.ask(.get, "/v1/accounts/self", token: recent)["created"] == nil)
+        #expect(await service.ask(.post, "/v1/accounts", token: recent).status == 201)
+    }
+
     @Test("After an erasure, a token that was ended cannot create a new account, and a later one can")
     func endedBeforeErasure() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
