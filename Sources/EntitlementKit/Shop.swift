@@ -71,13 +71,15 @@ public final class Shop {
 
     /// The activities that may fail in the background, the most serious failure first.
     enum Activity: Int {
-        case opening, catalogue, purchases, account, sync, offers
+        case opening, catalogue, purchases, account, sync, serverCatalogue, offers
     }
 
     /// Creates a shop.
     ///
     /// - Parameters:
-    ///   - catalog: The file with the products: the format of this package, or Xcode's `.storekit`.
+    ///   - catalog: The file with the products: the format of this package, or Xcode's `.storekit`. If the server has a
+    ///     catalogue (`syncd serve --catalog`), it replaces the file: ``run()`` and ``refresh()`` fetch it when it has
+    ///     changed, it takes effect at once, and a copy of it counts at the next start.
     ///   - server: The address of the server, `https://HOST[:PORT]`; `nil` for an app without a server.
     ///   - folder: The folder for the purchases and the session of this device; by default the platform's folder for
     ///     the data of this app.
@@ -99,7 +101,7 @@ public final class Shop {
     init(_ settings: ShopSettings) { self.settings = settings }
 
     /// Keeps the purchases current until the task is cancelled: opens them, records what the App Store reports, syncs
-    /// with the server, and updates ``rows``, ``access`` and prices.
+    /// with the server, fetches the server's catalogue, and updates ``rows``, ``access`` and prices.
     ///
     /// Run it while the app shows something. Nothing happens in the background otherwise: no request is made, and no
     /// timer runs. A new run catches up at once. If several windows run the same shop, one of the runs works, and
@@ -130,6 +132,13 @@ public final class Shop {
             group.addTask {
                 await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
             }
+            group.addTask {
+                let isReplaced = await self.untilSuccess(.serverCatalogue) { () async throws(ShopError) in
+                    try await self.updateCatalog()
+                }
+                guard isReplaced == true else { return }
+                await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
+            }
             if let feed = opened.feed {
                 group.addTask { await feed.run() }
                 group.addTask {
@@ -139,10 +148,11 @@ public final class Shop {
         }
     }
 
-    /// Syncs with the server, if an account is logged in, and updates ``rows``, ``access`` and prices once. For a
-    /// page that the user pulls down, or a program without ``run()``.
+    /// Syncs with the server, if an account is logged in, and updates the catalogue, ``rows``, ``access`` and prices
+    /// once. For a page that the user pulls down, or a program without ``run()``.
     ///
-    /// - Throws: ``ShopError``, after everything that could be updated is.
+    /// - Throws: ``ShopError``, after everything that could be updated is. If only the catalogue could not be fetched or
+    ///   used, the call succeeds: ``failure`` has the reason.
     public func refresh() async throws(ShopError) {
         let opened = try await open()
         var failure: ShopError?
@@ -151,6 +161,7 @@ public final class Shop {
             report(failure, in: .sync)
         }
         account = opened.store.account.name
+        await attempt(.serverCatalogue) { try await self.updateCatalog() }
         await opened.model.refresh()
         do { try await loadOffers() } catch { failure = failure ?? error }
         if let error = opened.model.failure { throw ShopError(error) }
@@ -174,6 +185,7 @@ extension Shop {
         try await opening.exclusively { () async throws(ShopError) in
             if let opened { return opened }
             let opened = try await settings.open { [weak self] event in await self?.handle(event) }
+            await restoreCatalog(opened)
             self.opened = opened
             opened.tokens?.renewIssued(with: tokenSource)
             account = opened.store.account.name

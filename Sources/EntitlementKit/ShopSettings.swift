@@ -104,7 +104,8 @@ struct ShopSettings: Sendable {
             return OpenedShop(
                 store: store, local: local, model: await EntitlementModel(store), client: parts?.client,
                 tokens: parts?.tokens,
-                feed: source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) })
+                feed: source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) },
+                serverCatalog: parts.map { ServerCatalog($0.client, store, folder: folder) })
         } catch {
             throw ShopError(error)
         }
@@ -130,6 +131,8 @@ struct OpenedShop: Sendable {
     let client: AccountClient?
     let tokens: SessionTokens?
     let feed: StoreKitFeed?
+    /// The catalogue of the server; `nil` without a server.
+    let serverCatalog: ServerCatalog?
 
     /// The accounts of the server.
     func accounts() throws(ShopError) -> (client: AccountClient, tokens: SessionTokens) {

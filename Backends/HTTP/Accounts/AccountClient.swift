@@ -152,13 +152,29 @@ public struct AccountClient: Sendable {
             .post, "/v1/accounts/self/erasure", ["password": .text(password)], token: token)
     }
 
-    /// Fetches the server's catalogue as JSON; `nil` if it serves none. Needs no account.
+    /// The server's answer to a request for its catalogue.
+    package enum CatalogAnswer: Hashable, Sendable {
+        /// The catalogue as JSON, and its entity tag.
+        case found([UInt8], tag: String?)
+        /// The catalogue still has the tag of the request.
+        case unchanged
+        /// The server serves no catalogue.
+        case missing
+    }
+
+    /// Fetches the server's catalogue. Needs no account.
     ///
-    /// - Throws: ``AccountError`` of kind `unreachable` or `server`.
-    package func catalog() async throws(AccountError) -> [UInt8]? {
-        do throws(AccountError) { return try await exchange(.get, "/v1/catalog").body } catch {
+    /// - Parameter tag: the entity tag of the known catalogue; `nil` for none.
+    /// - Throws: ``AccountError`` of kind `unreachable`, `tooManyGuesses` or `server`.
+    package func catalog(unless tag: String? = nil) async throws(AccountError) -> CatalogAnswer {
+        let condition: HTTPFields = tag.map { [.ifNoneMatch: $0] } ?? [:]
+        do throws(AccountError) {
+            let answer = try await exchange(.get, "/v1/catalog", condition: condition)
+            if answer.response.status == .notModified { return .unchanged }
+            return .found(answer.body, tag: answer.response.headerFields[.eTag])
+        } catch {
             guard error.kind == .unknown else { throw error }
-            return nil
+            return .missing
         }
     }
 
@@ -220,9 +236,11 @@ extension AccountClient {
     /// Sends a request, and repeats it once with a new token if the first was refused.
     func exchange(
         _ method: HTTPRequest.Method, _ path: String, _ members: [String: Member]? = nil,
-        token: HTTPBackend.Token? = nil, invalidGrant: AccountError.Kind = .invalidCredentials
+        condition: HTTPFields = [:], token: HTTPBackend.Token? = nil,
+        invalidGrant: AccountError.Kind = .invalidCredentials
     ) async throws(AccountError) -> TransportAnswer {
-        var fields: HTTPFields = [.accept: "application/json"]
+        var fields = condition
+        fields[.accept] = "application/json"
         var body: [UInt8] = []
         if let members {
             fields[.contentType] = "application/json"
@@ -242,6 +260,7 @@ extension AccountClient {
                 throw AccountError(error, server: server)
             }
             if (200..<300).contains(answer.response.status.code) { return answer }
+            if !condition.isEmpty, answer.response.status == .notModified { return answer }
             // A refused request had no effect.
             guard answer.response.status == .unauthorized, let credential, refused == nil else {
                 throw AccountError(answer, invalidGrant: invalidGrant, server: server)

@@ -12,7 +12,7 @@ final class AccountSession: Sendable {
         /// The label of the remote on a single line; `nil` without a remote.
         let remoteLabel: String?
         let host: HostServices
-        let catalog: Catalog
+        var catalog: Catalog
         let environment: EnvironmentID
         let clock: TrustedClock
         let trust: TrustSource

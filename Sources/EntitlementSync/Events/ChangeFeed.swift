@@ -57,16 +57,17 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Publishes only states of `account` from now on. `current` is the new baseline, so its facts are not reported as
-    /// new.
-    func switchAccount(to account: Account, _ current: LocalState, _ snapshot: Snapshot) {
+    /// Publishes only states of `account` from now on, by another catalogue if the account is the same. `current` is the
+    /// new baseline, so its facts are not reported as new.
+    func switchSession(to account: Account, _ current: LocalState, _ snapshot: Snapshot) {
         state.withLock { state in
             let old = state.account
             let before = state.published?.snapshot
-            state.account = account
-            state.own = []
             state.published = Published(current, snapshot)
-            events.send(.accountChanged(from: old, to: account))
+            if old != account {
+                (state.account, state.own) = (account, [])
+                events.send(.accountChanged(from: old, to: account))
+            }
             let changes = before.map { AccessChange.between($0, snapshot) } ?? []
             if !changes.isEmpty { events.send(.accessChanged(changes)) }
             snapshots.send(snapshot)

@@ -99,11 +99,11 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` if the grant could not be read.
     func limit(of state: LocalState, at now: Timestamp) throws(EntitlementError) -> AccessLimit? {
-        guard dependencies.trust.verifier != nil else { return nil }
+        guard trust.verifier != nil else { return nil }
         guard let held = try state.grant.get(), case .success(let grant) = held.content,
             Self.isUsable(grant, at: now)
         else { return .nothing }
-        return grant.limit(grace: dependencies.trust.grace)
+        return grant.limit(grace: trust.grace)
     }
 
     /// Fetches a grant if the store needs one, and the facts have changed since the last one, or grant more than it
@@ -112,7 +112,7 @@ extension EntitlementStore {
     /// - Returns: The state with the grant.
     /// - Throws: ``EntitlementError`` of kind `sync` if the server gives none, or one that is refused.
     func renewGrant(of session: AccountSession, in state: LocalState) async throws(EntitlementError) -> LocalState {
-        guard let verifier = dependencies.trust.verifier else { return state }
+        guard let verifier = trust.verifier else { return state }
         let versions = [state.account.version, state.serverLedger.version]
         guard isGrantDue(in: state, versions, of: session) else { return state }
         guard let server else {

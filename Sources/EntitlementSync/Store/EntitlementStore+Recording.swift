@@ -165,7 +165,7 @@ extension EntitlementStore {
     }
 
     private func session(of account: Account) throws(EntitlementError) -> AccountSession {
-        try AccountSession(account, dependencies)
+        try AccountSession(account, self.session.dependencies)
     }
 
     /// Withdraws requests for approval that were made before `date` and are still pending.

@@ -24,7 +24,7 @@ import Synchronization
 /// ```
 public final class EntitlementStore: Sendable {
     /// The products for sale, and the rules by which facts are interpreted.
-    public let catalog: Catalog
+    public var catalog: Catalog { session.dependencies.catalog }
     /// The account whose ledger is in use: the one that is logged in, or the anonymous account.
     public var account: Account { session.account }
     /// The environment whose transactions count.
@@ -36,6 +36,8 @@ public final class EntitlementStore: Sendable {
     let server: (any EntitlementServer)?
     let engine: SyncEngine<LedgerMerge>?
     let host: HostServices
+    /// The authority that decides which facts grant access.
+    let trust: TrustSource
     let wakeUp = WakeUp()
     let feed: ChangeFeed
     let clock: TrustedClock
@@ -43,8 +45,6 @@ public final class EntitlementStore: Sendable {
     /// True if the store uses the account that is logged in on this device, and follows when another process changes
     /// it.
     let followsDevice: Bool
-    /// The parts that the sessions of all accounts share.
-    let dependencies: AccountSession.Dependencies
     private let currentSession: Mutex<AccountSession>
 
     /// The session that calls starting now use.
@@ -106,7 +106,6 @@ public final class EntitlementStore: Sendable {
             throw EntitlementError(
                 .unsuitableStore, "\(local.label) cannot write conditionally, but the local store must")
         }
-        self.catalog = catalog
         self.local = local
         let clock = try TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
         self.server = server
@@ -117,14 +116,13 @@ public final class EntitlementStore: Sendable {
         self.clock = clock
         // Requests outside of a sync must not create a missing remote store either.
         self.remote = remote?.requiringExisting
-        self.environment = environment
-        self.host = host
+        (self.environment, self.trust, self.host) = (environment, trust, host)
         followsDevice = account == nil
         let owner: Account
         if let account { owner = account } else { owner = try await DeviceSession(backend: local).account() }
         feed = ChangeFeed(account: owner)
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
-        dependencies = AccountSession.Dependencies(
+        let dependencies = AccountSession.Dependencies(
             local: local, remoteLabel: remote.map { String($0.label.map { $0.isNewline ? " " : $0 }) }, host: host,
             catalog: catalog, environment: environment, clock: clock, trust: trust, ownServer: ownServer,
             counter: StateCounter())
@@ -139,17 +137,42 @@ public final class EntitlementStore: Sendable {
     /// - Parameter old: If given, the switch happens only while this session is current. A concurrent switch takes
     ///   precedence.
     func switchSession(to account: Account, from old: AccountSession? = nil) async throws(EntitlementError) {
-        guard session.account != account else { return }
-        let new = try AccountSession(account, dependencies)
+        while true {
+            let current = session
+            guard current.account != account, old == nil || current === old else { return }
+            if try await replace(current, with: AccountSession(account, current.dependencies)) { return }
+        }
+    }
+
+    /// Replaces the catalogue for calls that start now, and notifies observers.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `unsuitableStore` (see ``TrustSource/signed(by:grace:)``), `storage` or
+    ///   `damaged`. The present catalogue stays.
+    package func replaceCatalog(with catalog: Catalog) async throws(EntitlementError) {
+        while true {
+            let current = session
+            var dependencies = current.dependencies
+            try trust.check(catalog, .trusted)
+            dependencies.catalog = catalog
+            if try await replace(current, with: AccountSession(current.account, dependencies)) { return }
+        }
+    }
+
+    /// Makes `new` the session that calls starting now use.
+    ///
+    /// - Returns: `false` if `old` was replaced meanwhile.
+    private func replace(_ old: AccountSession, with new: AccountSession) async throws(EntitlementError) -> Bool {
         let state = try await new.read()
         let snapshot = try snapshot(of: state, in: new)
-        currentSession.withLock { session in
-            if let old, session !== old { return }
+        let isReplaced = currentSession.withLock { session in
+            guard session === old else { return false }
             // Calls and observers switch together, so that both see concurrent log-ins in the same order.
             session = new
-            feed.switchAccount(to: account, state, snapshot)
+            feed.switchSession(to: new.account, state, snapshot)
+            return true
         }
-        wakeUp.signal()
+        if isReplaced { wakeUp.signal() }
+        return isReplaced
     }
 
     /// Opens a store over a local backend alone. Accepts shorthand such as `.file("…")`.

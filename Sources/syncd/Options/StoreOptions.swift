@@ -230,7 +230,7 @@ struct CatalogOptions: ParsableArguments {
     func load(orOf server: RemoteServer?) async throws -> Catalog {
         guard path == nil, let server else { return try load() }
         do {
-            guard let bytes = try await server.client.catalog() else { return try load() }
+            guard case .found(let bytes, _) = try await server.client.catalog() else { return try load() }
             return try configured { try Catalog(anyJSON: bytes, supplement: $0) }
         } catch let error where error is AccountError || error is InputError {
             let reason = error is InputError ? "\(server.origin)/v1/catalog: \(error)" : "\(error)"
