@@ -88,12 +88,13 @@ extension Shop {
     /// - Throws: ``ShopError``.
     public func logOut() async throws(ShopError) {
         try await changingAccount { opened in
+            if opened.store.account.isGuest { throw ShopError(.logInNeeded, "no account is logged in") }
             // An interrupted log-out may have left the session.
             let hasSession = await opened.hasSession()
             do throws(EntitlementError) { try await opened.store.logOut() } catch {
                 guard error.kind == .signInNeeded, hasSession else { throw error }
             }
-            account = opened.store.account.name
+            account = opened.accountName
             await opened.model.refresh()
             guard let client = opened.client, let tokens = opened.tokens else { return }
             let session = await attempt(.account) { try await tokens.session() } ?? nil
@@ -145,7 +146,7 @@ extension Shop {
         }
         try await tokens.forget()
         renewTokens(with: nil)
-        account = opened.store.account.name
+        account = opened.accountName
         await opened.model.refresh()
     }
 
@@ -156,6 +157,7 @@ extension Shop {
         renewingWith source: IssuedToken.Source? = nil
     ) async throws {
         let tokens = try opened.accounts().tokens
+        if earlier == .adopt { try await endGuest(opened, before: session.account) }
         let former = try await tokens.session()
         let formerSource = tokenSource
         do {
@@ -171,7 +173,7 @@ extension Shop {
             }
             throw error
         }
-        account = opened.store.account.name
+        account = opened.accountName
         report(nil, in: .account)
     }
 

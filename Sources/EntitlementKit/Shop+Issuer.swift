@@ -13,8 +13,8 @@ extension Shop {
     ///
     /// - Parameters:
     ///   - token: Returns a current token of the issuer: a signed JSON Web Token whose `sub` is the name of the
-    ///     account. It is called again shortly before the token expires and when the server has refused it, once for all
-    ///     requests that wait. It must not call the shop.
+    ///     account. It is called again shortly before the token expires and when the server has refused it, once for
+    ///     all requests that wait. It must not call the shop.
     ///   - earlierPurchases: The use of purchases that were made on this device.
     /// - Throws: ``ShopError``. `noToken` if `token` throws or returns something else, `logInNeeded` if the server
     ///   refuses the token, `notAllowed` if its subject is the name of an account with a password. If only the restore
@@ -48,7 +48,7 @@ extension Shop {
     ///   failure, calling it again completes it.
     public func deleteAccount() async throws(ShopError) {
         try await changingAccount { opened in
-            guard let session = try await opened.accounts().tokens.session() else {
+            guard let session = try await opened.accounts().tokens.session(), !opened.store.account.isGuest else {
                 throw ShopError(.logInNeeded, "no account is logged in")
             }
             guard session.isIssued else {

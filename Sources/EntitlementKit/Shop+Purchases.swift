@@ -112,7 +112,7 @@ extension Shop {
     /// The `appAccountToken` of the account: the UUID by which the server recognizes it in Apple's notifications.
     /// ``buy(_:)`` passes it to the App Store. An app that buys with StoreKit's own views sets it there.
     ///
-    /// - Returns: `nil` if no account is logged in.
+    /// - Returns: `nil` if no account is logged in, and the shop does not sync before a log-in.
     /// - Throws: ``ShopError``.
     public func appAccountToken() async throws(ShopError) -> UUID? {
         try await whileOpen { opened in

@@ -85,16 +85,20 @@ public final class Shop {
     ///     the data of this app.
     ///   - environment: The environment whose purchases count. Others are recorded, and grant nothing. `nil` for the
     ///     environment in which the App Store runs the app, which is the sandbox in TestFlight and in Apple's review.
+    ///   - syncsBeforeLogIn: True to sync the purchases of a customer who has not logged in, so that the server has
+    ///     them and can verify them. The shop creates an account with a random name and password, which stay on this
+    ///     device; ``account`` is `nil` meanwhile. A log-in that adopts earlier purchases moves them to the user's
+    ///     account, and erases the random one.
     ///   - trust: The authority that decides which purchases count. With `.signed(by:)` only what the server has signed
     ///     for this device grants access.
     public convenience init(
         catalog: URL, server: String? = nil, folder: URL? = nil, environment: Environment? = nil,
-        trust: TrustSource = .ledger
+        syncsBeforeLogIn: Bool = false, trust: TrustSource = .ledger
     ) {
         var settings = ShopSettings(
             catalog: catalog, server: server, folder: folder,
             environment: environment.map { EnvironmentID($0.rawValue) })
-        settings.trust = trust
+        (settings.trust, settings.syncsBeforeLogIn) = (trust, syncsBeforeLogIn)
         self.init(settings)
     }
 
@@ -124,11 +128,12 @@ public final class Shop {
         }
         // Reported again if they persist.
         report(nil, in: .purchases)
-        let events = opened.store.events
+        let (events, changes) = (opened.store.events, opened.store.events)
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await opened.store.run { await self.report($0.failure.map { ShopError($0) }, in: .sync) } }
             group.addTask { await opened.model.run() }
             group.addTask { await self.follow(events) }
+            group.addTask { await self.keepGuest(changes) }
             group.addTask {
                 await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
             }
@@ -151,16 +156,18 @@ public final class Shop {
     /// Syncs with the server, if an account is logged in, and updates the catalogue, ``rows``, ``access`` and prices
     /// once. For a page that the user pulls down, or a program without ``run()``.
     ///
-    /// - Throws: ``ShopError``, after everything that could be updated is. If only the catalogue could not be fetched or
-    ///   used, the call succeeds: ``failure`` has the reason.
+    /// - Throws: ``ShopError``, after everything that could be updated is. If only the catalogue could not be fetched
+    ///   or used, or no account could be created before a log-in, the call succeeds: ``failure`` has the reason.
     public func refresh() async throws(ShopError) {
         let opened = try await open()
         var failure: ShopError?
-        if opened.client != nil, account != nil {
+        let isGuestReady = await attempt(.account) { try await self.syncAsGuest() } != nil
+        let account = opened.store.account
+        if opened.client != nil, account.isGuest ? isGuestReady : !account.isAnonymous {
             do { try await opened.store.sync() } catch { failure = ShopError(error) }
             report(failure, in: .sync)
         }
-        account = opened.store.account.name
+        self.account = opened.accountName
         await attempt(.serverCatalogue) { try await self.updateCatalog() }
         await opened.model.refresh()
         do { try await loadOffers() } catch { failure = failure ?? error }
@@ -188,7 +195,7 @@ extension Shop {
             await restoreCatalog(opened)
             self.opened = opened
             opened.tokens?.renewIssued(with: tokenSource)
-            account = opened.store.account.name
+            account = opened.accountName
             return opened
         }
     }
@@ -202,7 +209,7 @@ extension Shop {
 
     /// Calls `body` until it succeeds, with pauses of 1 s to 60 s. Returns `nil` if the task is cancelled.
     @discardableResult
-    private func untilSuccess<Outcome: Sendable>(
+    func untilSuccess<Outcome: Sendable>(
         _ activity: Activity, _ body: @MainActor () async throws(ShopError) -> Outcome
     ) async -> Outcome? {
         var pause = Duration.seconds(1)
@@ -244,7 +251,7 @@ extension Shop {
     private func follow(_ events: AsyncStream<EntitlementEvent>) async {
         for await event in events {
             switch event {
-            case .accountChanged, .accountErased: account = opened?.store.account.name
+            case .accountChanged, .accountErased: account = opened?.accountName
             default: break
             }
         }

@@ -22,6 +22,8 @@ struct ShopSettings: Sendable {
     var environment: EnvironmentID?
     /// The authority that decides which purchases count.
     var trust = TrustSource.ledger
+    /// True to sync purchases before a log-in.
+    var syncsBeforeLogIn = false
     /// The language of product names.
     var language = Locale.current.language.languageCode?.identifier ?? "en"
     /// StoreKit; `nil` on systems without it.
@@ -93,7 +95,7 @@ struct ShopSettings: Sendable {
                 do { client = try AccountClient(server: server, transport: transport, host: host) } catch {
                     throw ShopError(.noServer, error.message)
                 }
-                let tokens = SessionTokens(client, store: Self.sessions(in: folder, of: server), host: host)
+                let tokens = SessionTokens(client, store: Self.sessions("session", in: folder, of: server), host: host)
                 let http = try HTTPBackend(
                     server: server, transport: transport, host: host, token: tokens.token(refused:))
                 parts = (client, tokens, http)
@@ -105,17 +107,18 @@ struct ShopSettings: Sendable {
                 store: store, local: local, model: await EntitlementModel(store), client: parts?.client,
                 tokens: parts?.tokens,
                 feed: source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) },
+                guests: parts.map { _ in GuestStore(store: Self.sessions("guest", in: folder, of: "any server")) },
                 serverCatalog: parts.map { ServerCatalog($0.client, store, folder: folder) })
         } catch {
             throw ShopError(error)
         }
     }
 
-    private static func sessions(in folder: URL, of server: String) -> any SessionStore {
+    private static func sessions(_ name: String, in folder: URL, of server: String) -> any SessionStore {
         let file = SessionFile(
-            folder.appending(path: "session.json").path, local: folder.standardizedFileURL.path, server: server)
+            folder.appending(path: "\(name).json").path, local: folder.standardizedFileURL.path, server: server)
         #if canImport(Security)
-        return KeychainSessionStore(server: server, folder: folder.lastPathComponent, file: file)
+        return KeychainSessionStore(name: name, server: server, folder: folder.lastPathComponent, file: file)
         #else
         return file
         #endif
@@ -131,6 +134,8 @@ struct OpenedShop: Sendable {
     let client: AccountClient?
     let tokens: SessionTokens?
     let feed: StoreKitFeed?
+    /// The guest of this device; `nil` without a server.
+    let guests: GuestStore?
     /// The catalogue of the server; `nil` without a server.
     let serverCatalog: ServerCatalog?
 
@@ -142,8 +147,10 @@ struct OpenedShop: Sendable {
         return (client, tokens)
     }
 
-    /// True if a session with the server is stored, also if it cannot be read: a log-out removes it.
+    /// True if a session with the server is stored, also if it cannot be read: a log-out removes it. A guest has none
+    /// that a user could end.
     func hasSession() async -> Bool {
+        guard !store.account.isGuest else { return false }
         do { return try await tokens?.session() != nil } catch { return true }
     }
 }

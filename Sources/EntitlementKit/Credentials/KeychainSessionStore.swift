@@ -9,6 +9,8 @@ import SyncCore
 /// A program that is not signed with a keychain entitlement, such as one that `swift build` has built, keeps its
 /// session in a file instead.
 struct KeychainSessionStore: SessionStore {
+    /// The kind of the session: `session`, or `guest` for the password of a guest.
+    let name: String
     let server: String
     /// The name of the shop's folder.
     let folder: String
@@ -17,7 +19,8 @@ struct KeychainSessionStore: SessionStore {
 
     private var query: [CFString: Any] {
         [
-            kSecClass: kSecClassGenericPassword, kSecAttrService: "EntitlementSync \(folder)",
+            kSecClass: kSecClassGenericPassword,
+            kSecAttrService: "EntitlementSync \(folder)" + (name == "session" ? "" : " \(name)"),
             kSecAttrAccount: server, kSecUseDataProtectionKeychain: true,
         ]
     }

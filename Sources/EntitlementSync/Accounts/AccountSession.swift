@@ -65,7 +65,8 @@ final class AccountSession: Sendable {
         let cached = cache.withLock { $0 }
         var requests: [ReadRequest] = []
         // The anonymous account is never synced, and has no server ledger.
-        let hasRemote = dependencies.remoteLabel != nil && !account.isAnonymous
+        // A guest has purchases on this device only.
+        let hasRemote = dependencies.remoteLabel != nil && !account.isAnonymous && !account.isGuest
         let mayBeNew = hasRemote && cached?.isKnownToHaveSynced != true
         if mayBeNew { requests.append(ReadRequest(keys.knownRemotes)) }
         requests.append(ReadRequest(keys.device, unless: cached?.device.version))

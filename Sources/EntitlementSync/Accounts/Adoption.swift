@@ -83,6 +83,34 @@ struct Adoption: Sendable {
         throw entries.busy(keys.ledger, isUnknown: false)
     }
 
+    /// Adds what this device knows of the purchases of `account` to the anonymous ledgers.
+    ///
+    /// Purchases that only the server has recorded become statements of this device.
+    func copyToAnonymous(_ account: Account) async throws(EntitlementError) {
+        try await settle()
+        let (own, anonymous) = (try Self.keys(of: account), try Self.keys(of: .anonymous))
+        let held = try await entries.read(own.ledger).ledger
+        guard !held.isErased else { return }
+        let device = try await entries.read(own.device).ledger
+        if !device.isErased, !device.isEmpty { try await join(device, into: anonymous.device) }
+        let server = try await entries.read(own.knownServerLedger).ledger
+        let known = server.isErased ? [] : server.records.filter { held[$0.key] == nil && Fact($0).isOfPurchase }
+        let all = held.joined(with: Ledger(known))
+        if !all.isEmpty { try await join(all, into: anonymous.ledger) }
+    }
+
+    /// Moves the ledgers of `account` to the anonymous ones, and marks them as erased. Nothing that another task or
+    /// process records meanwhile is lost: it is moved too, or its writer finds the mark.
+    func moveToAnonymous(_ account: Account) async throws(EntitlementError) {
+        let (own, anonymous) = (try Self.keys(of: account), try Self.keys(of: .anonymous))
+        for (source, target) in [(own.device, anonymous.device), (own.ledger, anonymous.ledger)] {
+            try await entries.replace(source) { (held) async throws(EntitlementError) in
+                if !held.isErased, !held.isEmpty { try await join(held, into: target) }
+                return .erased
+            }
+        }
+    }
+
     /// Replaces the replica id. To renew it once more than needed is harmless.
     private func renewReplica(_ key: EntryKey) async throws(EntitlementError) {
         var generator = host.generator
@@ -104,5 +132,15 @@ extension Ledger {
     /// The records that move to the account: all except the claim.
     fileprivate var withoutClaim: Ledger {
         Ledger(records.filter { $0.key != Claim.recordKey })
+    }
+}
+
+extension Fact {
+    /// True for a purchase, and for the refund of one.
+    fileprivate var isOfPurchase: Bool {
+        switch self {
+        case .purchase, .revocation: true
+        default: false
+        }
     }
 }

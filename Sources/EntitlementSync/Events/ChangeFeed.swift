@@ -57,8 +57,8 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Publishes only states of `account` from now on, by another catalogue if the account is the same. `current` is the
-    /// new baseline, so its facts are not reported as new.
+    /// Publishes only states of `account` from now on, by another catalogue if the account is the same. `current` is
+    /// the new baseline, so its facts are not reported as new.
     func switchSession(to account: Account, _ current: LocalState, _ snapshot: Snapshot) {
         state.withLock { state in
             let old = state.account

@@ -143,8 +143,8 @@ extension EntitlementStore {
         of state: LocalState, in session: AccountSession
     ) throws(EntitlementError) -> AccessContext {
         AccessContext(
-            isSignedIn: !session.account.isAnonymous, hasRestored: try state.hasSynced.get(),
-            limit: try limit(of: state, at: now))
+            isSignedIn: !session.account.isAnonymous && !session.account.isGuest,
+            hasRestored: try state.hasSynced.get(), limit: try limit(of: state, at: now))
     }
 }
 
