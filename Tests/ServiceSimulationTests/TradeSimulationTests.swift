@@ -181,6 +181,18 @@ struct TradeSimulationTests {
         #expect(guesses.contains(.limits))
     }
 
+    @Test("A purchase that two accounts stored under `verified` counts for one of them under `trusted`")
+    func trustedLater() {
+        var scenario = timed(
+            servers: [0, 0], devices: ["amber", "birch", "coral"], .report(device: 1, sale: 2),
+            .report(device: 0, sale: 2), .present(device: 0, sale: 3, isRestore: false), .report(device: 1, sale: 3),
+            .report(device: 2, sale: 9), .reconfigure(server: 1))
+        scenario.later = LaterConfiguration(isVerified: false, extraMonths: 0)
+        let outcome = SimulatedService(scenario).run()
+        #expect(outcome.violations.isEmpty)
+        #expect(outcome.marks[.reconfigured] != nil)
+    }
+
     @Test("Servers that get another catalogue one after another agree in the end")
     func laterCatalogue() {
         var scenario = timed(

@@ -58,9 +58,7 @@ struct TradeGenerator {
 
     private mutating func drawLaterConfiguration() {
         scenario.later = LaterConfiguration(
-            // Never from `verified` to `trusted`: what clients wrote before would then count for several accounts.
-            isVerified: random.happens(perMille: 500) || scenario.isVerified,
-            extraMonths: random.pick(0...1))
+            isVerified: random.happens(perMille: 500), extraMonths: random.pick(0...1))
         let time = anyTime()
         for server in scenario.servers.indices where random.happens(perMille: 700) {
             scenario.steps.append(ServiceStep(at: time + random.pick(0...60_000), .reconfigure(server: server)))

@@ -232,7 +232,7 @@ extension ServiceWorld {
 
     /// Returns `true` if an account has a sale only because of an act whose program was killed.
     private func hasOnly(_ act: (sale: Int, event: OwnershipEvent), _ right: (life: Life, sales: Set<Int>)) -> Bool {
-        guard scenario.isVerified, act.event.outcome == .unknown, right.sales.contains(act.sale) else { return false }
+        guard isAlwaysVerified, act.event.outcome == .unknown, right.sales.contains(act.sale) else { return false }
         let name = ServiceAudit.folded(right.life.name)
         let events = audit.sales[act.sale]?.events.filter { $0.name == name && $0.outcome != .refused } ?? []
         return act.event.name == name && events.count == 1

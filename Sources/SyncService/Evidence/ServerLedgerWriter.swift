@@ -23,8 +23,10 @@ extension RecordStore {
     }
 }
 
-/// Writes the server ledgers of accounts by compare-and-swap, and keeps the policy that they state equal to the
-/// configured one.
+/// Writes the server ledgers of accounts by compare-and-swap.
+///
+/// Under `verified` each write states that policy. Under `trusted` only ``statePolicy(to:)`` does: the account's
+/// purchases must be claimed before they count, see ``LedgerRules/statePolicy()``.
 struct ServerLedgerWriter: Sendable {
     let records: RecordStore
     let decoder: LedgerDecoder
@@ -63,7 +65,7 @@ struct ServerLedgerWriter: Sendable {
             var former = ServerLedger()
             if let entry { former = ServerLedger(try await decoder.ledger(in: entry, under: key)) }
             var ledger = former
-            if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
+            if policy == .verified { _ = ledger.set(.verified, at: Timestamp(milliseconds: now())) }
             try await change(&ledger)
             guard ledger != former else { return nil }
             if let facade { try await apply(facade, to: account, in: &ledger) }
@@ -95,9 +97,10 @@ struct ServerLedgerWriter: Sendable {
     }
 
     /// Makes the server ledger of `account` state the configured policy. Returns like ``update(_:isLimited:_:)``.
-    @discardableResult
     func statePolicy(to account: Account) async throws(BackendError) -> EntryVersion? {
-        try await update(account) { (_) async throws(BackendError) in }
+        try await update(account) { (ledger) async throws(BackendError) in
+            if let policy { _ = ledger.set(policy, at: Timestamp(milliseconds: now())) }
+        }
     }
 
     /// Checks the limits of a changed ledger.

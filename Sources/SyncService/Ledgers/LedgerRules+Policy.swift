@@ -15,8 +15,38 @@ extension LedgerRules {
         case (.found(let entry), _): _ = try await policyVersion(replacing: entry)
         case (.unchanged, let decoded?) where decoded.policy == policy: break
         case (.absent, _) where policy == .trusted: break
-        default: try await environment.writer.statePolicy(to: account)
+        default: _ = try await statePolicy()
         }
+    }
+
+    /// Makes the server ledger state the configured policy.
+    ///
+    /// - Returns: As ``ServerLedgerWriter/update(_:isLimited:_:)``. Also `nil` if the server's clock is wrong, so that
+    ///   clients cannot be trusted yet.
+    func statePolicy() async throws(BackendError) -> EntryVersion? {
+        if policy == .trusted {
+            // A wrong clock would give purchases wrong dates.
+            guard !environment.clockGuard.isWrong else { return nil }
+            try await claimStored()
+        }
+        return try await environment.writer.statePolicy(to: account)
+    }
+
+    /// Claims the purchases in the account's ledger that were stored under `verified`, before they count.
+    private func claimStored() async throws(BackendError) {
+        let entries = try await base.ledgerEntries(keys)
+        guard let entry = entries.ledger else { return }
+        try takeDecoding(entry.value.count, keys.ledger)
+        let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
+        var (proved, refused): (Set<TransactionReference>, Set<TransactionReference>) = ([], [])
+        if let server = entries.serverLedger {
+            proved = Set(try await environment.decoder.ledger(in: server, under: keys.serverLedger).transactions)
+            refused = Set(try await decode(server).refused)
+        }
+        let purchases = ledger.records.compactMap(\.purchase).filter { !proved.contains($0.transaction) }
+        guard !purchases.isEmpty else { return }
+        charge(writes: purchases.count / RequestLimiter.operationsPerRequest)
+        _ = try await decideAboutStored(purchases, in: ledger, refused)
     }
 
     /// The new version of a server ledger that stated another policy; `nil` if it states the configured one. A damaged
@@ -29,7 +59,7 @@ extension LedgerRules {
             environment.onError(error)
             return nil
         }
-        return try await environment.writer.statePolicy(to: account)
+        return try await statePolicy()
     }
 
     /// Returns `true` if the server ledger is known to state the configured policy.
@@ -50,7 +80,7 @@ extension LedgerRules {
     /// The server ledger as it is stored once it states the policy.
     func statingPolicy(_ serverEntry: Entry?) async throws(BackendError) -> Entry? {
         if let serverEntry, try await policyVersion(replacing: serverEntry) == nil { return serverEntry }
-        try await environment.writer.statePolicy(to: account)
+        _ = try await statePolicy()
         guard case .found(let entry) = try await base.read(keys.serverLedger).outcome else { return nil }
         return entry
     }

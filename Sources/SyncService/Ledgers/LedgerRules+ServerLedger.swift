@@ -33,6 +33,8 @@ extension LedgerRules {
     /// - Returns: The new version of the server ledger; `nil` if no decision was made.
     func applyFacadeRule(to ledger: Ledger) async throws(BackendError) -> EntryVersion? {
         guard let facade = environment.writer.facade, facade.concerns(ledger) else { return nil }
+        // Clients of the façade read no ledger, so a write states the policy.
+        try await checkPolicy()
         let now = Timestamp(milliseconds: host.now())
         return try await environment.writer.update(account) { (server) async throws(BackendError) in
             facade.decide(&server, ledger, now)
@@ -70,14 +72,23 @@ extension LedgerRules {
         // The statements about these transactions, even if another one represents the purchase.
         let facts = Facts(account: ledger)
         let purchases = free.sorted().compactMap { facts[$0] }
-        // The ledger already holds these transactions, so the claims need no write of the ledger.
+        return try await decideAboutStored(purchases, in: ledger, Set(refused)) ?? decoded.version
+    }
+
+    /// Decides about purchases that the account's ledger already holds, so that the claims need no write of the ledger.
+    ///
+    /// - Parameter refused: The purchases that are refused now.
+    /// - Returns: The new version of the server ledger; `nil` if it stays as it is.
+    func decideAboutStored(
+        _ purchases: [Purchase], in ledger: Ledger, _ refused: Set<TransactionReference>
+    ) async throws(BackendError) -> EntryVersion? {
         var attempt = Owners.Attempt(of: account, at: host.now(), id: host.randomBits())
-        let version = try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt)
+        let version = try await decide(about: purchases, beyond: ledger, refused, for: &attempt)
         if try await !environment.writer.records.isActive(account) {
             // The erasure may not have seen these claims.
             _ = try await owners.release(attempt.transactions, of: attempt.owner, isComplete: true)
         }
-        return version ?? decoded.version
+        return version
     }
 
     func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }

@@ -61,7 +61,7 @@ final class LedgerRules: ForwardingBackend {
             }
             return Answer(outcome, relatedVersion: version)
         case (.unchanged, let decoded?):
-            if decoded.policy != policy, let version = try await environment.writer.statePolicy(to: account) {
+            if decoded.policy != policy, let version = try await statePolicy() {
                 return Answer(outcome, relatedVersion: version)
             }
             let version = await reporting(or: decoded.version) { [self] () async throws(BackendError) in
@@ -70,7 +70,7 @@ final class LedgerRules: ForwardingBackend {
             return Answer(outcome, relatedVersion: version)
         case (.absent, _), (.unchanged, nil):
             guard policy != .trusted else { return Answer(outcome) }
-            return Answer(outcome, relatedVersion: try await environment.writer.statePolicy(to: account))
+            return Answer(outcome, relatedVersion: try await statePolicy())
         }
     }
 
@@ -138,14 +138,16 @@ final class LedgerRules: ForwardingBackend {
         guard !Ledger.join(known, sent).rightLacks else {
             return Answer(.conflict(stored), relatedVersion: serverEntry?.version)
         }
-        let newPurchases = sent.records(beyond: known).compactMap { record -> Purchase? in
-            // Under this policy no purchase of a client counts, so none is claimed, refused or dated.
-            policy == .trusted ? record.purchase : nil
-        }
+        let newPurchases = sent.records(beyond: known).compactMap(\.purchase)
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-        guard !newPurchases.isEmpty else {
+        // Under `verified` no purchase of a client counts, so none is claimed, refused or dated.
+        guard policy == .trusted, !newPurchases.isEmpty else {
             let outcome = try await base.write(value, to: key, if: condition).outcome
-            if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
+            if case .written = outcome {
+                await removeLeftovers(stored: (sent, mark))
+                // A server that trusts clients may have stated its policy meanwhile, and has not claimed these.
+                if !newPurchases.isEmpty { try await checkPolicy() }
+            }
             return Answer(outcome, relatedVersion: serverEntry?.version)
         }
         return try await writeLedger(

@@ -129,6 +129,54 @@ struct VerifiedPolicyServiceTests {
         #expect(await stage.rights(of: bob) == ["owl"])
     }
 
+    @Test(
+        "A purchase that two clients stored under `verified` counts for the first that asks under `trusted`",
+        arguments: [ServiceConfiguration.Ownership.keepWithFirst, .transfer], [true, false])
+    func claimedOnChange(_ ownership: ServiceConfiguration.Ownership, _ readsLedger: Bool) async throws {
+        #expect(await stage.bob.put([purchase("1", "owl"), purchase("2", "three")]).status == 200)
+        #expect(await stage.alice.put([purchase("1", "owl")]).status == 200)
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, ownership)
+        let (alice, bob) = (await stage.alice.at(trusting), await stage.bob.at(trusting))
+        if readsLedger { #expect(await alice.get().status == 200) }
+        #expect(await stage.rights(of: alice) == ["owl"])
+        if readsLedger { #expect(await bob.get().status == 200) }
+        #expect(await stage.rights(of: bob) == ["nights"])
+        #expect(try await bob.refusals() == ["1"])
+        // A third account that reports it now is refused as well.
+        let carol = await LedgerAccount(trusting, "carol")
+        #expect(await carol.put([purchase("2", "three")]).status == 200)
+        #expect(try await carol.refusals() == ["2"])
+    }
+
+    @Test("Evidence that arrives after the change to `trusted` does not let purchases count that nobody has claimed")
+    func evidenceAfterChange() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
+        let (alice, bob) = (await stage.alice.at(trusting), await stage.bob.at(trusting))
+        #expect(try await stage.send([Sale("2", at: stage.now)], as: bob).results == ["2"])
+        #expect(await alice.put([purchase("1", "owl")]).status == 200)
+        #expect(await bob.get().status == 200)
+        #expect(try await bob.refusals() == ["1"])
+        #expect(await stage.rights(of: alice) == ["owl"])
+    }
+
+    @Test("A server that still verifies takes back the statement of the policy if it stores a purchase meanwhile")
+    func concurrentChange() async throws {
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
+        let (alice, bob) = (await stage.alice.at(trusting), await stage.bob.at(trusting))
+        let key = try stage.bob.ledger
+        let gate = stage.store.pause { $0 == key }
+        async let written = stage.bob.put([purchase("1", "owl")])
+        await gate.reached.wait()
+        #expect(await bob.get().status == 404)
+        #expect(await alice.put([purchase("1", "owl")]).status == 200)
+        gate.open()
+        #expect(await written.status == 200)
+        stage.store.before(nil)
+        #expect(await stage.rights(of: bob).isEmpty)
+        #expect(await stage.rights(of: alice) == ["owl"])
+    }
+
     @Test("What takes away counts from clients, too")
     func ownRevocation() async throws {
         let sale = Sale("1", at: stage.now)
