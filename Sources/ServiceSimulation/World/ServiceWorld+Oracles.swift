@@ -1,6 +1,7 @@
 import Entitlements
 import HTTPTypes
 import SyncService
+import SyncSimulation
 
 extension ServiceWorld {
     /// Passes a request that arrives at a server to the oracles.

@@ -42,7 +42,9 @@ struct ErasedRefundTests {
 
     @Test("A refund that is acknowledged while the owner is erased is not lost")
     func meanwhile() async throws {
-        let (stage, sale) = try await EvidenceStage.owned(.verified)
+        let stage = try await EvidenceStage(.verified)
+        let sale = Sale.month("2", of: "1", at: stage.now)
+        #expect(try await stage.send([sale], as: stage.alice).results == ["2"])
         stage.clock.advance(seconds: 60)
         let refund = sale.refunded(at: stage.now)
         let gate = stage.store.pause { $0.hasPrefix("owners/") }

@@ -16,7 +16,7 @@ struct ReportedDateTests {
     }
 
     /// - Parameter hours: The reported date in hours from now; `nil` for a report without a date.
-    @Test("The date in the evidence replaces the one that the server decided", arguments: [nil, 1])
+    @Test("The date in the evidence replaces the one that the server decided", arguments: [nil, 1] as [Int64?])
     func evidenceWins(hours: Int64?) async throws {
         for difference in [-3_600_000, 3_600_000] as [Int64] {
             let stage = try await ReportingStage()
