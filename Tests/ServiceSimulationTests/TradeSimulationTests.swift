@@ -113,7 +113,8 @@ struct TradeSimulationTests {
     func formerStatements() {
         let scenario = timed(
             devices: ["amber", "birch"], .notify(sale: 8), .notify(sale: 1), .refund(sale: 8), .refund(sale: 1),
-            .presentFormer(device: 0, sale: 8), .presentFormer(device: 1, sale: 1))
+            .presentFormer(device: 0, sale: 8, isRestore: false),
+            .presentFormer(device: 1, sale: 1, isRestore: false))
         let outcome = SimulatedService(scenario).run()
         #expect(outcome.violations.isEmpty)
         #expect(outcome.marks[.formerPresented] == 2)

@@ -32,6 +32,8 @@ final class PaidTimeAudit {
     /// The accounts that reported a line without evidence, and those whose report was stored, by line.
     private var reported: [Int: Set<String>] = [:]
     private var claimed: [Int: Set<String>] = [:]
+    /// The sales that each account has reported without evidence.
+    private var reportedSales: [String: Set<Int>] = [:]
     /// The accounts of the tokens that the servers issued.
     private var named: [String: String] = [:]
     /// The units that devices have spent, and those that are also stored, by account.
@@ -52,6 +54,7 @@ final class PaidTimeAudit {
     }
 
     func didReport(_ sale: Int, for incarnation: String, isSynced: Bool) {
+        reportedSales[incarnation, default: []].insert(sale)
         reported[StoreDesk.line(of: sale), default: []].insert(incarnation)
         if isSynced { claimed[StoreDesk.line(of: sale), default: []].insert(incarnation) }
     }
@@ -201,7 +204,8 @@ final class PaidTimeAudit {
         if periods.count(where: { StoreDesk.renewals.contains($0.sale) }) > 1 { world.reach(.renewalsAdded) }
         let own = Set(periods.map { StoreDesk.line(of: $0.sale) })
         for sale in desk.changed.keys.sorted() where own.contains(StoreDesk.line(of: sale)) && !desk.isRefunded(sale) {
-            if !periods.contains(where: { $0.sale == sale }) {
+            // A mere report of a renewal says nothing of the others.
+            if !periods.contains(where: { $0.sale == sale }), isRecorded(StoreDesk.line(of: sale), for: life) {
                 world.report(.paidTime, "\(life.name) has the line of the sale \(sale), but not its time")
             }
             if desk.everRefunded.contains(sale) { world.reach(.refundReversed) }
@@ -272,6 +276,7 @@ final class PaidTimeAudit {
             }
         }
         checkClaim(of: line, owners, living)
+        checkReports(of: line, owners, living)
         guard world.scenario.ownership == .keepWithFirst else { return }
         let owner = desk.tokens[line].flatMap { named[$0] }
         // Evidence decides, also against an earlier report.
@@ -280,6 +285,20 @@ final class PaidTimeAudit {
             world.report(.ownership, "the line \(line) does not count for \(keeper.name), which has it first")
         }
         if owner != nil { world.reach(.ownerNamed) }
+    }
+
+    /// A line that living accounts have reported counts for one of them, as long as the servers trust their clients.
+    private func checkReports(of line: Int, _ owners: [Life], _ living: [Life]) {
+        let isTrusted = !world.scenario.isVerified && world.scenario.later?.isVerified != true
+        // A server that is asked reconsiders some refusals, and those of claims that are a minute old by its clock.
+        let areClocksRight = !world.movesClocks && world.scenario.servers.allSatisfy { abs($0) < 20_000 }
+        guard isTrusted, areClocksRight, owners.isEmpty, desk.tokens[line] == nil,
+            !desk.everRefunded.contains(where: { StoreDesk.line(of: $0) == line })
+        else { return }
+        for life in living where claimed[line]?.contains(life.incarnation) == true {
+            guard reportedSales[life.incarnation, default: []].count <= 4 else { continue }
+            world.report(.ownership, "the line \(line), which \(life.name) reported, counts for no account")
+        }
     }
 
     /// A report that no other account contradicts counts as long as the servers trust their clients.

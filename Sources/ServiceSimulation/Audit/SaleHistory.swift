@@ -63,10 +63,10 @@ struct SaleHistory {
         }
     }
 
-    /// Returns `true` if a request or an act may have given the sale to `life` before `time`.
-    func mayBelong(to life: Life, name: String, at time: Int64) -> Bool {
+    /// Returns `true` if a request or an act may have given the sale to `life` between two times.
+    func mayBelong(to life: Life, name: String, at time: Int64, since start: Int64 = .min) -> Bool {
         events.contains { event in
-            event.arrival <= time && event.outcome != .refused
+            event.arrival <= time && event.outcome != .refused && (event.end ?? .max) >= start
                 && (event.life === life || (event.life == nil && event.name == name))
         }
     }

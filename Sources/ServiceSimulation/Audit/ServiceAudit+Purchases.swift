@@ -8,6 +8,11 @@ extension ServiceAudit {
     /// The time within which a sale moves once, less the largest error of a server's clock. In microseconds.
     private static let transferPause: Int64 = 20 * 3_600_000_000
 
+    /// The number of accounts that may share a sale.
+    private static let ownerLimit = 8
+    /// The age up to which a statement may prove a restore, with a margin, in milliseconds.
+    private static let restorePeriod: Int64 = 3 * 3_600_000
+
     func didBeginAct(_ sale: Int, for name: String, isTransfer: Bool) -> Int {
         let event = OwnershipEvent(of: nil, name: Self.folded(name), at: now, mayTake: isTransfer, isSupport: true)
         sales[sale, default: SaleHistory()].add(event)
@@ -29,10 +34,13 @@ extension ServiceAudit {
         guard let life = chain(of: delivery)?.life else { return }
         let isRestore = delivery.body?["restore"] == .bool(true)
         for (index, item) in (delivery.body?["evidence"]?.elements ?? []).enumerated() {
-            guard let sale = StoreDesk.sale(of: item["jws"]?.string ?? ""), sale < StoreDesk.saleCount else { continue }
+            let text = item["jws"]?.string ?? ""
+            guard let sale = StoreDesk.sale(of: text), let signed = StoreDesk.signedDate(of: text) else { continue }
+            // The age is by the clock of the server.
+            let isRecent = world.movesClocks || world.scheduler.trueTime - signed <= Self.restorePeriod
             let event = OwnershipEvent(
                 of: life, name: Self.folded(life.name), at: now,
-                mayTake: isRestore && world.scenario.ownership == .transfer)
+                mayTake: isRestore && isRecent && world.scenario.ownership == .transfer)
             sales[sale, default: SaleHistory()].add(event)
             presented[delivery.id, default: []].append((index, sale, event))
         }
@@ -133,6 +141,7 @@ extension ServiceAudit {
                 report(.ownership, "\(describe(delivery)) of \(life.name) lacks the recorded sale \(sale)")
             }
             guard isGranted, world.scenario.ownership != .share else { continue }
+            checkTurn(of: sale, history, life, delivery)
             for other in history.recorded.map(\.life) where other !== life {
                 if history.belongs(to: other, at: delivery.arrival, until: now) {
                     report(.ownership, "\(describe(delivery)) of \(life.name) grants a sale of \(other.name)")
@@ -140,6 +149,19 @@ extension ServiceAudit {
                 }
             }
         }
+    }
+
+    /// Checks that a sale does not count for `life` after another account was seen to have it, unless a request or an
+    /// act may have given it back.
+    private func checkTurn(of sale: Int, _ history: SaleHistory, _ life: Life, _ delivery: Delivery) {
+        guard world.isAlwaysVerified else { return }
+        let name = Self.folded(life.name)
+        for (_, other) in lastGrants[sale, default: [:]].sorted(by: { $0.key < $1.key })
+        where other.life !== life && other.answer < delivery.arrival {
+            guard !history.mayBelong(to: life, name: name, at: now, since: other.arrival) else { continue }
+            report(.ownership, "the sale \(sale) counts for \(life.name) after it counted for \(other.life.name)")
+        }
+        lastGrants[sale, default: [:]][life.incarnation] = (life, delivery.arrival, now)
     }
 
     private func mayHave(_ sale: Int, _ history: SaleHistory, _ life: Life) -> Bool {
@@ -170,7 +192,7 @@ extension ServiceAudit {
             if history.refunded != nil, !owners.isEmpty {
                 report(.ownership, "the refunded sale \(sale) counts for \(names)")
             }
-            if world.scenario.ownership != .share, owners.count > 1 {
+            if owners.count > (world.scenario.ownership == .share ? Self.ownerLimit : 1) {
                 report(.ownership, "the sale \(sale) counts for \(names)")
             }
             guard !world.desk.isRefunded(sale) else { continue }

@@ -41,12 +41,16 @@ final class ServiceAudit {
     var owners: [Int: (life: Life, at: Int64)] = [:]
     /// The least number of times that each sale has moved.
     var moves: [Int: Int] = [:]
+    /// The last answer that granted each sale to each account: the arrival of its request, and its own time.
+    var lastGrants: [Int: [String: (life: Life, arrival: Int64, answer: Int64)]] = [:]
     /// The acts of support.
     var acts: [(sale: Int, event: OwnershipEvent)] = []
     /// All sessions' tokens, in the order in which they were issued.
     private(set) var issued: [IssuedTokens] = []
     /// The virtual times of the writes that gave entries their versions.
     private var versions: [String: Int64] = [:]
+    /// The virtual times at which the writes of servers reached the store, by the versions that they made.
+    private var storedVersions: [String: Int64] = [:]
     /// The last time at which the store may have left the outcome of a write unknown.
     private var lastStoreFailure: Int64 = -1
     /// The time before which tokens were signed by removed keys, and the time of the removal.
@@ -54,6 +58,8 @@ final class ServiceAudit {
 
     /// The longest time for which a server believes what it remembers.
     static let staleness: Int64 = 2_000_000
+    /// The tolerance of servers for clocks and the largest error of the first clock, in milliseconds.
+    private static let clockTolerance: Int64 = 400_000
 
     init(world: ServiceWorld) { self.world = world }
 
@@ -70,6 +76,9 @@ final class ServiceAudit {
 
     /// Called when a fault of the store may have left the outcomes of writes unknown.
     func didDisturbStore() { lastStoreFailure = now }
+
+    /// Called when a write that reached the store at the time `begun` has made a version.
+    func didStore(_ version: String, begun: Int64) { storedVersions[version] = begun }
 
     func didIssue(_ tokens: IssuedTokens) { issued.append(tokens) }
 
@@ -124,12 +133,22 @@ final class ServiceAudit {
             report(.service, "\(delivery.method) \(delivery.path) was answered with 500")
         }
         if (200..<300).contains(status) {
+            checkClock(delivery)
             didSucceed(delivery, body)
         } else {
             didFail(delivery, status, body)
         }
         if delivery.path == "/v1/transactions" { didRecord(delivery, status, body) }
         didAnswerEntry(delivery, response, bytes)
+    }
+
+    /// A server whose clock shows a time before the first start of all servers changes nothing.
+    private func checkClock(_ delivery: Delivery) {
+        let offset = delivery.process.machine.clockOffset
+        guard delivery.method != .get, offset == delivery.clockOffset,
+            world.scheduler.trueTime + offset < Scheduler.epoch - Self.clockTolerance
+        else { return }
+        report(.service, "\(describe(delivery)) was done by a server whose clock was set back")
     }
 
     private func didRefuse(_ delivery: Delivery) {
@@ -144,7 +163,15 @@ final class ServiceAudit {
         let isDone = (200..<300).contains(status)
         if delivery.method == .put || delivery.method == .delete {
             if status < 500 { entries[key]?.didEnd(delivery.id, isDone: isDone, at: now) }
-            if isDone, let tag = response.head.headerFields[.eTag] { versions[Self.version(tag)] = delivery.arrival }
+            if isDone, let tag = response.head.headerFields[.eTag] {
+                versions[Self.version(tag)] = delivery.arrival
+                // A server reads the account's record again before it acknowledges a write.
+                if let life = chain(of: delivery)?.life, let erased = life.erasedAt,
+                    let stored = storedVersions[Self.version(tag)], stored > erased
+                {
+                    report(.erased, "\(describe(delivery)) was acknowledged, written after \(life.name) was erased")
+                }
+            }
             if isDone, let tag = delivery.replacedTag {
                 world.reach(.entryReplaced)
                 if entries[key]?.didReplace(tag) == false {

@@ -78,5 +78,5 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     case streamResumed, streamExpired, streamEnded
     // Added later.
     case entryReplaced, entryDeleted, restoreRefused, transferredTwice, supportInterrupted
-    case stopped, storeFailed, outcomeUnknown, formerKeyRefused
+    case stopped, storeFailed, outcomeUnknown, formerKeyRefused, suspended
 }

@@ -72,12 +72,14 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     case flood(device: Int, count: Int)
     /// Sends many wrong passwords, one after another or all at once.
     case guessOften(device: Int, count: Int, isParallel: Bool)
-    /// Sends the first statement of the store about a sale, from before a refund.
-    case presentFormer(device: Int, sale: Int)
+    /// Sends the first statement of the store about a sale, from before a refund, or long after the sale.
+    case presentFormer(device: Int, sale: Int, isRestore: Bool)
     /// A program beside the servers asks the store for the last statements about all sales, and records them.
     case catchUp
     /// Starts a server again with the later configuration of the scenario.
     case reconfigure(server: Int)
+    /// Stops all work of a server for this many milliseconds, before one of its next writes to the store.
+    case suspend(server: Int, afterWrites: Int, milliseconds: Int64)
 
     /// The devices that take part.
     var devices: [Int] {
@@ -89,11 +91,11 @@ package enum ServiceAction: Codable, Hashable, Sendable {
             .sync(let device), .buy(let device, _), .present(let device, _, _), .support(let device, _, _),
             .watch(let device), .grant(let device), .report(let device, _), .nameOwner(let device, _),
             .forge(let device, _), .use(let device, _), .openContent(let device), .flood(let device, _),
-            .guessOften(let device, _, _), .presentFormer(let device, _):
+            .guessOften(let device, _, _), .presentFormer(let device, _, _):
             [device]
         case .approve(let device, let approver): [device, approver]
         case .notify, .refund, .reverseRefund, .catchUp, .kill, .freeze, .moveClock, .rotateKeys, .failOver,
-            .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport:
+            .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport, .suspend:
             []
         }
     }
@@ -102,7 +104,7 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     var server: Int? {
         switch self {
         case .kill(let server, _, _), .freeze(let server, _), .moveClock(let server, _), .reconfigure(let server),
-            .stop(let server, _):
+            .stop(let server, _), .suspend(let server, _, _):
             server
         default: nil
         }
@@ -113,7 +115,7 @@ package enum ServiceAction: Codable, Hashable, Sendable {
         switch self {
         case .buy(_, let sale), .present(_, let sale, _), .notify(let sale), .refund(let sale),
             .support(_, let sale, _), .report(_, let sale), .nameOwner(_, let sale), .reverseRefund(let sale),
-            .forge(_, let sale), .presentFormer(_, let sale):
+            .forge(_, let sale), .presentFormer(_, let sale, _):
             sale
         default: nil
         }
@@ -130,6 +132,8 @@ package enum ServiceAction: Codable, Hashable, Sendable {
         case .moveClock(_, let milliseconds): .moveClock(server: server - 1, milliseconds: milliseconds)
         case .stop(_, let pause): .stop(server: server - 1, pause: pause)
         case .reconfigure: .reconfigure(server: server - 1)
+        case .suspend(_, let count, let milliseconds):
+            .suspend(server: server - 1, afterWrites: count, milliseconds: milliseconds)
         default: self
         }
     }

@@ -13,7 +13,8 @@ package struct ServiceSwarm: Sendable {
         var scenario = generator.draw()
         scenario.addDisturbances()
         var trade = TradeGenerator(seed: seed, scenario)
-        return trade.draw()
+        var rare = RareCaseGenerator(seed: seed, trade.draw())
+        return rare.draw()
     }
 }
 

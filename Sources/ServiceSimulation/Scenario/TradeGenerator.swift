@@ -157,7 +157,7 @@ struct TradeGenerator {
             actions.insert(.present(device: owner, sale: sale, isRestore: false), at: 1)
             if random.happens(perMille: 300) { actions.append(.erase(device: owner)) }
         }
-        return actions + [.presentFormer(device: anyDevice(), sale: sale)]
+        return actions + [.presentFormer(device: anyDevice(), sale: sale, isRestore: false)]
     }
 
     private mutating func content() -> [ServiceAction] {

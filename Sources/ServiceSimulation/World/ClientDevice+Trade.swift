@@ -115,11 +115,12 @@ extension ClientDevice {
     }
 
     /// Sends the first statement about a sale, which says nothing of a later refund.
-    func presentFormer(_ sale: Int) async -> String {
+    func presentFormer(_ sale: Int, isRestore: Bool) async -> String {
         await perform {
             let text = world.desk.formerText(of: sale, at: world.scheduler.trueTime)
             let items = [StoreDesk.item(text)]
-            let answers = try await clients().remote.submit(items, account: try await account(), isRestore: false)
+            let answers = try await clients().remote.submit(
+                items, account: try await account(), isRestore: isRestore)
             world.reach(.formerPresented)
             return "\(answers.count { $0 == .recorded }) recorded"
         }

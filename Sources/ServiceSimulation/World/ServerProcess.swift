@@ -74,6 +74,8 @@ final class ServerProcess: @unchecked Sendable {
     fileprivate(set) var task: Task<Void, Never>?
     /// The number of operations until it is killed, and the pause before the next process, in microseconds.
     var pendingKill: (operations: Int, pause: Int64)?
+    /// The number of writes after which it is frozen before the next one, and for how long, in microseconds.
+    var pendingSuspension: (writes: Int, length: Int64)?
     /// The virtual time until which it is frozen, in microseconds.
     private(set) var frozenUntil: Int64 = 0
     /// The number of requests that are not answered yet.
@@ -153,6 +155,7 @@ final class ServerProcess: @unchecked Sendable {
     /// - Returns: `true` if the process is killed after the operation.
     func begin(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) -> Bool {
         await take()
+        if operation == .write || operation == .delete { suspend() }
         await thaw()
         var isLast = false
         if isAlive, let kill = pendingKill {
@@ -166,6 +169,15 @@ final class ServerProcess: @unchecked Sendable {
         }
         try checkAlive(operation, key)
         return isLast
+    }
+
+    /// Freezes the process if a suspension is due before this write.
+    private func suspend() {
+        guard isAlive, let suspension = pendingSuspension else { return }
+        pendingSuspension = suspension.writes > 0 ? (suspension.writes - 1, suspension.length) : nil
+        guard suspension.writes == 0 else { return }
+        world.reach(.suspended)
+        freeze(microseconds: suspension.length)
     }
 
     /// Ends an operation, and takes the time of its answer.
@@ -198,6 +210,7 @@ struct ServerStore: ForwardingBackend, SynchronousReading {
         _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
         let isLast = try await process.begin(operation, key)
+        let begun = process.world.scheduler.now
         let result: Result<Answer<Outcome>, BackendError>
         do throws(BackendError) {
             result = .success(
@@ -206,6 +219,9 @@ struct ServerStore: ForwardingBackend, SynchronousReading {
                 })
         } catch {
             result = .failure(error)
+        }
+        if case .success(let answer) = result, case .written(let version)? = answer.outcome as? WriteOutcome {
+            process.world.audit.didStore("\(version)", begun: begun)
         }
         try await process.finish(operation, key, isLast: isLast)
         return try result.get()

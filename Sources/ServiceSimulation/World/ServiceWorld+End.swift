@@ -22,6 +22,7 @@ extension ServiceWorld {
         for machine in machines {
             machine.clockOffset = scenario.servers[machine.index]
             machine.process?.pendingKill = nil
+            machine.process?.pendingSuspension = nil
             machine.process?.continueAtOnce()
             if marks[.reconfigured] != nil { machine.reconfigure() }
             machine.start()
@@ -111,8 +112,10 @@ extension ServiceWorld {
             session.accessToken
         }
         let account = try Account(session.account, incarnation: session.incarnation)
-        let prefix = try LedgerKeys(account).prefix
-        for key in audit.entries.keys.sorted() where key.hasPrefix(prefix) {
+        let keys = try LedgerKeys(account)
+        // A read of the ledger lets the server reconsider what it has refused.
+        _ = try await remote.read(keys.ledger, unless: nil)
+        for key in audit.entries.keys.sorted() where key.hasPrefix(keys.prefix) {
             _ = try await remote.read(try EntryKey(key), unless: nil)
         }
         let access = try await entitlements(session)["access"]

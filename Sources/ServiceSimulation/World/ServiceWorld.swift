@@ -260,7 +260,8 @@ extension ServiceWorld {
         case .flood(let device, let count): await devices[device].flood(count: count)
         case .guessOften(let device, let count, let isParallel):
             await devices[device].guessOften(count: count, isParallel: isParallel)
-        case .presentFormer(let device, let sale): await devices[device].presentFormer(sale)
+        case .presentFormer(let device, let sale, let isRestore):
+            await devices[device].presentFormer(sale, isRestore: isRestore)
         case .catchUp: await catchUp()
         default: await disturb(action)
         }
@@ -273,6 +274,8 @@ extension ServiceWorld {
         case .freeze(let server, let milliseconds):
             reach(.frozen)
             machines[server].process?.freeze(microseconds: milliseconds * 1_000)
+        case .suspend(let server, let count, let milliseconds):
+            machines[server].process?.pendingSuspension = (count, milliseconds * 1_000)
         case .moveClock(let server, let milliseconds):
             if milliseconds < 0 { reach(.clockSetBack) }
             let machine = machines[server]
