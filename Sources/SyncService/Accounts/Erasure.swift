@@ -65,6 +65,7 @@ struct Erasure: Sendable {
     func clear(_ account: Account) async throws(BackendError) {
         let (keys, tokens, parked) = (try LedgerKeys(account), recorder.tokens, recorder.parked)
         try await AccountEntries(records: records).erase(account)
+        try await DeviceAuthorizations.removeApprovals(of: account, records, onError: onError)
         // The server ledger goes last, because it names the transactions to release.
         if let entry = try await store.read(keys.serverLedger).outcome.entry,
             let ledger = ledger(in: entry, keys.serverLedger)

@@ -156,6 +156,16 @@ struct DeviceAuthorizations: Sendable {
         return try await sessions.begin(credential)
     }
 
+    /// Deletes the approvals of an account that is being erased. They are void, and contain its name.
+    static func removeApprovals(
+        of account: Account, _ records: RecordStore, onError: (BackendError) -> Void
+    ) async throws(BackendError) {
+        try await records.forEach(under: prefix, as: Waiting.self, onError: onError) { (key, held) throws(BackendError) in
+            guard held.value.account == account.name, held.value.incarnation == account.incarnation else { return }
+            _ = try await records.replace(key, with: Waiting?.none, if: held.version)
+        }
+    }
+
     /// Deletes a code together with its expiry, and releases its slot.
     ///
     /// - Returns: `false` if another request deleted it first.
@@ -185,9 +195,9 @@ struct DeviceAuthorizations: Sendable {
 
     private static let expiries = KeyScope.serverPrefix + "expiries/"
 
-    private static func key(_ code: String) throws(BackendError) -> EntryKey {
-        try EntryKey(KeyScope.serverPrefix + "devices/" + code)
-    }
+    private static let prefix = KeyScope.serverPrefix + "devices/"
+
+    private static func key(_ code: String) throws(BackendError) -> EntryKey { try EntryKey(prefix + code) }
 
     /// The time is padded to a fixed number of digits, so that the order of the keys is the order of the times.
     private static func key(of expiry: Expiry) throws(BackendError) -> EntryKey {

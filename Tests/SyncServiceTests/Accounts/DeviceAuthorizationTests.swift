@@ -32,6 +32,21 @@ struct DeviceAuthorizationTests {
         #expect(await service.redeem(second["device_code"]).problem?.error == "invalid_grant")
     }
 
+    @Test("An erasure deletes the approvals of the account, and no others")
+    func erasure() async throws {
+        let token = await alice.signUp()["access_token"]
+        let (approved, waiting) = (
+            await service.ask(.post, "/v1/devices"), await service.ask(.post, "/v1/devices")
+        )
+        #expect(await alice.approve(approved["user_code"], token: token).status == 204)
+        let json = ["password": "correct horse"]
+        #expect(await service.ask(.post, "/v1/accounts/self/erasure", token: token, json: json).status == 204)
+        let left = try await store.list(prefix: "server/devices/", after: nil, limit: 10).outcome.items
+        #expect(left.count == 1)
+        #expect(await service.redeem(approved["device_code"]).problem?.error == "invalid_grant")
+        #expect(await service.redeem(waiting["device_code"]).problem?.error == "authorization_pending")
+    }
+
     @Test("Approving a device needs the password or a recent token of another issuer; an access token is not enough")
     func presence() async throws {
         let token = await alice.signUp()["access_token"]
