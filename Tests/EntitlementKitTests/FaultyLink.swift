@@ -52,7 +52,7 @@ final class FaultyLink: HTTPTransport {
         case nil where isDown, .loseRequest:
             throw TransportError(.unreachable, mayHaveArrived: false, message: "the server does not respond")
         case .refuseToken:
-            let problem = #"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"the token has expired"}"#
+            let problem = #"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"it has expired"}"#
             return answer(.unauthorized, "application/problem+json", problem)
         case .foreign: return answer(.ok, "text/html", "<!doctype html><title>Welcome</title>")
         case .loseAnswer, nil: break

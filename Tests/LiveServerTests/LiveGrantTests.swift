@@ -63,7 +63,8 @@ struct LiveGrantTests {
         let restarted = try await self.device(session, local: local, isOnline: false)
         #expect(try await restarted.access(to: "nest").isGranted)
         // The app has another root: the same bytes prove nothing.
-        let other = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "root", folder.path(of: "other.pem"), "--create")
+        let other = try ProcessEnd.run(
+            BuiltProgram.path(of: "syncd"), "keys", "root", folder.path(of: "other.pem"), "--create")
         let foreign = try await self.device(session, local: local, root: other)
         #expect(try await foreign.access(to: "nest") == .denied(.unverified))
         let error = await #expect(throws: EntitlementError.self) { try await foreign.sync() }
@@ -77,7 +78,8 @@ struct LiveGrantTests {
         try await device.record(.reported("owl", transaction: "t1"))
         try await device.sync()
         let before = try await keyID(in: local)
-        let shown = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))")
+        let shown = try ProcessEnd.run(
+            BuiltProgram.path(of: "syncd"), "keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))")
         #expect(shown.split(separator: "\n").count == 2)
         #expect(try await device.access(to: "owl").isGranted)
         // Another purchase makes the device fetch a grant. The server notices the new key within two seconds.

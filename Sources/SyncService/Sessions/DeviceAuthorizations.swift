@@ -160,7 +160,8 @@ struct DeviceAuthorizations: Sendable {
     static func removeApprovals(
         of account: Account, _ records: RecordStore, onError: (BackendError) -> Void
     ) async throws(BackendError) {
-        try await records.forEach(under: prefix, as: Waiting.self, onError: onError) { (key, held) throws(BackendError) in
+        try await records.forEach(under: prefix, as: Waiting.self, onError: onError) {
+            (key, held) throws(BackendError) in
             guard held.value.account == account.name, held.value.incarnation == account.incarnation else { return }
             _ = try await records.replace(key, with: Waiting?.none, if: held.version)
         }
