@@ -116,6 +116,9 @@ extension Shop {
     /// - Throws: ``ShopError``. After a failure, calling it again completes it.
     public func deleteAccount(password: String) async throws(ShopError) {
         try await changingAccount { opened in
+            if let session = try await opened.accounts().tokens.session(), session.isIssued {
+                throw ShopError(.notAllowed, "the account is one of the app's own issuer: use deleteAccount()")
+            }
             try await delete(opened) { (client, tokens) throws(AccountError) in
                 try await client.erase(password: password, token: tokens.token(refused:))
             }

@@ -171,13 +171,18 @@ struct GuestTests {
         do { try await signUp(shop, .adopt) } catch { isComplete = false }
         isComplete = isComplete && shop.failure == nil
         hooked.before(nil)
+        world.requests.decide { _ in .arrives }
+        // Once the guest is gone, the account may have claimed the purchase without being logged in here.
+        let mayBeClaimed = try await world.accounts() == ["alice"]
         world.requests.decide { _ in .neverArrives }
         let restarted = world.shop(local: world.local)
-        #expect(try await restarted.access(to: "owls").isGranted, "offline, after the restart")
+        if !mayBeClaimed {
+            #expect(try await restarted.access(to: "owls").isGranted, "offline, after the restart")
+        }
         world.requests.decide { _ in .arrives }
         // A log-in that was not complete is repeated by the user, after the restart has cleaned up.
         do { try await restarted.refresh() } catch { #expect(!isComplete) }
-        #expect(try await restarted.access(to: "owls").isGranted)
+        if !mayBeClaimed { #expect(try await restarted.access(to: "owls").isGranted) }
         try await signUp(restarted, .adopt)
         try await restarted.refresh()
         #expect(restarted.account == "alice" && restarted.failure == nil)

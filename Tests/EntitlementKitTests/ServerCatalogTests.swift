@@ -135,7 +135,7 @@ struct ServerCatalogTests {
 
     @Test("A damaged copy is reported and fetched again, and an unchanged catalogue is not sent again")
     func copy() async throws {
-        let json = String(decoding: catalogue([Self.lifetime]), as: UTF8.self)
+        let json = String(decoding: catalogue([Self.months]), as: UTF8.self)
         let requests = try await service(serving: json)
         func shop() -> Shop {
             stage.shop("phone", server: "https://sync.example.com") { $0.transport = requests }
@@ -145,14 +145,14 @@ struct ServerCatalogTests {
         let written = try Data(contentsOf: copy)
         let same = shop()
         try await same.refresh()
-        #expect(same.rows.map(\.id) == ["owls.lifetime"] && same.failure == nil)
+        #expect(same.rows.map(\.id) == ["owls.3months"] && same.failure == nil)
         #expect(requests.take().filter { $0 == "GET /v1/catalog" }.count == 2)
         try Data(written.prefix(20)).write(to: copy)
         let damaged = shop()
         _ = try await damaged.access(to: "owls")
         #expect(damaged.failure?.kind == .catalog && damaged.failure?.description.contains(copy.path) == true)
         try await damaged.refresh()
-        #expect(damaged.rows.map(\.id) == ["owls.lifetime"] && damaged.failure == nil)
+        #expect(damaged.rows.map(\.id) == ["owls.3months"] && damaged.failure == nil)
         #expect(try Data(contentsOf: copy) == written)
     }
 

@@ -22,7 +22,7 @@ struct BadCatalogTests {
         "Invalid offerings are rejected",
         arguments: [
             (#"{"products":["a"]}"#, "offerings[0].id", "this is missing"),
-            (#"{"id":"","products":["a"]}"#, "offerings[0].id", "is empty"),
+            (#"{"id":"","products":["a"]}"#, "offerings[0].id", "an id must not be empty"),
             (#"{"id":"x"}"#, "offerings[0].products", "this is missing"),
             (
                 #"{"id":"x","products":[]}"#, "offerings[0].products",
@@ -255,7 +255,7 @@ struct BadCatalogTests {
             (#"{"products":[7]}"#, "products[0]", "an object is expected, not a number"),
             (
                 #"{"products":[],"prices":[]}"#, "prices",
-                "unknown member (known: products, entitlements, policy, content)"
+                "unknown member (known: products, entitlements, policy, content, offerings)"
             ),
             (
                 #"{"products":[],"policy":{"bonus":"P1"}}"#, "policy.bonus",
