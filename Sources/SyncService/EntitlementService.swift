@@ -108,10 +108,10 @@ package final class EntitlementService: RequestHandler {
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
             now: host.now, facade: configuration.facade)
         owners = Owners(records: records, policy: configuration.ownership, writer: writer)
-        ledgers = LedgerRules.Environment(
-            store: store, synchronousStore: store as? any SynchronousReading, owners: owners, writer: writer,
-            clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         recorder = EvidenceRecorder(owners, configuration, host)
+        ledgers = LedgerRules.Environment(
+            store: store, synchronousStore: store as? any SynchronousReading, recorder: recorder,
+            clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         let erasure = Erasure(store: store, records: records, recorder: recorder, onError: onError)
         sweeper = Sweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
         try await recorder.start(onError: onError)

@@ -194,6 +194,19 @@ struct TradeSimulationTests {
         #expect(outcome.marks[.reconfigured] != nil)
     }
 
+    @Test(
+        "A refund reaches purchases that were reported without evidence, under each rule for owners",
+        arguments: ServiceScenario.Ownership.allCases)
+    func reportedRefund(_ ownership: ServiceScenario.Ownership) {
+        var scenario = timed(
+            devices: ["amber", "birch"], .report(device: 0, sale: 1), .report(device: 1, sale: 9), .refund(sale: 9),
+            .refund(sale: 1), .refund(sale: 8), .report(device: 0, sale: 8), .report(device: 1, sale: 1))
+        (scenario.isVerified, scenario.ownership) = (false, ownership)
+        let outcome = SimulatedService(scenario).run()
+        #expect(outcome.violations.isEmpty)
+        #expect(outcome.marks[.claimReported] == 4)
+    }
+
     @Test("Servers that get another catalogue one after another agree in the end")
     func laterCatalogue() {
         var scenario = timed(

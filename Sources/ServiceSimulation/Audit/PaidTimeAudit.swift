@@ -184,7 +184,7 @@ final class PaidTimeAudit {
         let seasons = periods.filter { StoreDesk.seasons.contains($0.sale) }
         for period in seasons where !seasons.contains(where: { mayBeEarlier($0.sale) }) {
             let start = max(last, desk.sold[period.sale] ?? 0)
-            if period.start != start || !ends(of: period.sale, from: start, for: life).contains(period.end) {
+            if period.start != start || !ends(of: period.sale, from: start).contains(period.end) {
                 return world.report(
                     .paidTime,
                     "the season pass \(period.sale) of \(life.name) is paid from \(period.start) to \(period.end)")
@@ -213,13 +213,11 @@ final class PaidTimeAudit {
     }
 
     /// The possible ends of a season pass that begins at `start`, under the catalogues of the run.
-    private func ends(of sale: Int, from start: Int64, for life: Life) -> [Int64] {
+    private func ends(of sale: Int, from start: Int64) -> [Int64] {
         let months: Int64 = StoreDesk.articles[sale].product == "season3" ? 3 : 6
-        return world.extraMonths.flatMap { extra in
+        return world.extraMonths.map { extra in
             let end = ModelCalendar.add(months: months + extra, to: start)
-            let refunded = min(end, desk.refundDate(of: sale) ?? end)
-            // A refund waits until an account sends evidence, and a mere report is none.
-            return isRecorded(StoreDesk.line(of: sale), for: life) ? [refunded] : [refunded, end]
+            return min(end, desk.refundDate(of: sale) ?? end)
         }
     }
 

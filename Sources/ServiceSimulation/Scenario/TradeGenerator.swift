@@ -129,7 +129,7 @@ struct TradeGenerator {
 
     /// A report without evidence beside evidence by others.
     private mutating func claims() -> [ServiceAction] {
-        let sale = anySale(of: StoreDesk.seasons)
+        let sale = anySale(of: 0..<12)
         var actions: [ServiceAction] = [.report(device: anyDevice(), sale: sale)]
         for _ in 0..<random.pick(0...3) {
             switch random.pick(0...3) {

@@ -1,15 +1,18 @@
+import EntitlementSync
 import Entitlements
 import SyncCore
 
 // Facts that wait for the owner of their line, or for the purchase of a refund.
+//
+// An account whose client reports a purchase has not proved it, so the facts go on waiting. But the account gets the
+// refunds: those that were known before with the report, and later ones at once.
 extension EvidenceRecorder {
-    /// Keeps the facts of a line without an owner, under the name of the line.
+    /// Keeps the facts of a line without an owner, under the name of the line, with those under its other names.
     ///
     /// - Returns: The facts that were parked under other names, to be removed once all lines are written.
     func park(
-        _ group: TransactionNames.Group, _ token: String?
+        _ group: inout TransactionNames.Group, _ token: String?
     ) async throws(BackendError) -> [Leftover] {
-        var group = group
         let found = try await addParked(to: &group, under: group.otherNames)
         try await parked.park(group.facts, of: group.line, token: token)
         return found
@@ -54,5 +57,55 @@ extension EvidenceRecorder {
                 onError(error)
             }
         }
+    }
+
+    /// Gives the refunds in `group`, which is written, to the accounts whose clients have reported the purchases.
+    func giveRefunds(_ group: TransactionNames.Group) async throws(BackendError) {
+        let transactions = Set(group.facts.compactMap { $0.revocation?.transaction })
+        guard !transactions.isEmpty else { return }
+        // The statements may arrive in any order, and the latest counts.
+        for refund in Self.refunds(of: transactions, in: try await knownFacts(ofLine: group.line).flatMap(\.self)) {
+            for account in try await owners.reporters(of: refund.transaction) {
+                let now = Timestamp(milliseconds: writer.now())
+                // Without the limit, because an account has no more claims than its ledger may have records.
+                try await writer.update(account, isLimited: false) { (server) async throws(BackendError) in
+                    _ = server.add(server.ledger.needed(of: [refund]), catalog: writer.catalog, at: now)
+                }
+            }
+        }
+    }
+
+    /// The known refunds, and reversals of refunds, of `purchases`, which a client reports and may have.
+    func refunds(of purchases: [Purchase]) async throws(BackendError) -> [Revocation] {
+        var refunds: [Revocation] = []
+        for group in try await names.groups(ofReported: purchases) {
+            var group = group
+            let transactions = Set(group.facts.compactMap(\.purchase?.transaction))
+            _ = try await addParked(to: &group, under: group.otherNames.union([group.line]))
+            if owners.policy == .share { group.facts += try await knownFacts(ofLine: group.line).flatMap(\.self) }
+            refunds += Self.refunds(of: transactions, in: group.facts)
+        }
+        return refunds
+    }
+
+    /// The latest statement of `facts` about the refund of each of `transactions`.
+    private static func refunds(of transactions: Set<TransactionReference>, in facts: [Fact]) -> [Revocation] {
+        Ledger(facts.map(\.record)).records.compactMap { Fact($0).revocation }.filter {
+            transactions.contains($0.transaction)
+        }
+    }
+}
+
+extension Fact {
+    fileprivate var revocation: Revocation? { if case .revocation(let revocation) = self { revocation } else { nil } }
+}
+
+extension Ledger {
+    /// Those of `statements` that a server ledger needs about purchases that only a client has reported: refunds, and
+    /// reversals of the refunds that it has.
+    func needed(of statements: [Revocation]) -> [Fact] {
+        statements.filter { statement in
+            statement.revokedAt != nil || self[Fact.revocation(statement).record.key] != nil
+        }.map { .revocation($0) }
     }
 }

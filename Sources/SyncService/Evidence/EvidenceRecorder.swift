@@ -160,7 +160,9 @@ struct EvidenceRecorder: Sendable {
             round.answers[group.line] = Outcome(unowned: [group.line])
             // A renewal info may be of any app, so it is not kept.
             guard request.mayClaim else { return }
-            round.leftovers += try await park(group, request.token)
+            var group = group
+            round.leftovers += try await park(&group, request.token)
+            try await giveRefunds(group)
             // The first owner may have claimed the line before the facts were parked.
             let accounts = try await owners.accounts(of: group.line)
             if !accounts.isEmpty { try await share(group, among: accounts, request, in: &round) }
@@ -190,7 +192,11 @@ struct EvidenceRecorder: Sendable {
         for (account, groups) in round.shares.sorted(by: { $0.key < $1.key }) {
             lost.formUnion(try await write(groups, to: account))
         }
-        if owners.policy == .share { lost.formUnion(try await joinedLines(round)) }
+        if owners.policy == .share {
+            lost.formUnion(try await joinedLines(round))
+            let groups = Dictionary(round.shares.values.joined().map { ($0.line, $0) }) { first, _ in first }
+            for group in groups.values.sorted(by: { $0.line < $1.line }) { try await giveRefunds(group) }
+        }
         // Lines may share facts under one name.
         let needed = Set(round.leftovers.filter { lost.contains($0.line) }.map(\.name))
         for leftover in round.leftovers where !needed.contains(leftover.name) {

@@ -114,20 +114,25 @@ extension LedgerRules {
                 decisions[purchase.transaction] = .accepted
             }
         }
-        guard !decisions.isEmpty else { return nil }
+        // Read after the claims, because a notification that parks a refund reads the claims afterwards.
+        let refunds = try await environment.recorder.refunds(
+            of: purchases.filter { !others.contains($0.transaction) })
+        guard !decisions.isEmpty || !refunds.isEmpty else { return nil }
         let unrecorded = others.isEmpty ? [] : others.subtracting(known.transactions)
-        return try await record(decisions, at: now, ending: refused, refusing: unrecorded)
+        return try await record(decisions, refunds, at: now, ending: refused, refusing: unrecorded)
     }
 
-    /// Records decisions. An earlier decision is final, and a dated purchase keeps its date, with two exceptions.
+    /// Records decisions and refunds. An earlier decision is final, and a dated purchase keeps its date, with two
+    /// exceptions.
     ///
     /// - Parameters:
+    ///   - refunds: The store's statements about purchases that the account has only reported.
     ///   - refused: The refusals that may end: those that existed before the transactions were claimed. A later refusal
     ///     means that another account now owns the transaction.
     ///   - unrecorded: The transactions that may be refused regardless of earlier decisions. The account's ledger does
     ///     not hold them, so the earlier decision concerned a ledger that was never stored.
     private func record(
-        _ decisions: [TransactionReference: Acceptance.Decision], at now: Int64,
+        _ decisions: [TransactionReference: Acceptance.Decision], _ refunds: [Revocation], at now: Int64,
         ending refused: Set<TransactionReference>, refusing unrecorded: Set<TransactionReference>
     ) async throws(BackendError) -> EntryVersion? {
         try await base.update(keys.serverLedger) { (stored) async throws(BackendError) in
@@ -150,8 +155,9 @@ extension LedgerRules {
                 }
                 return (new.isRefusal ? unrecorded : refused).contains(new.transaction)
             }
-            guard !new.isEmpty else { return nil }
-            let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
+            let statements = new.map { Fact.acceptance($0) } + ledger.needed(of: refunds)
+            let joined = ledger.joined(with: Ledger(statements.map(\.record)))
+            guard joined != ledger else { return nil }
             // Decisions remain even if the ledger that they are about is never stored.
             guard joined.count <= limits.recordCount else {
                 throw BackendError(

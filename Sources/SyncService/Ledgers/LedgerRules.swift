@@ -14,8 +14,7 @@ final class LedgerRules: ForwardingBackend {
         let store: any KeyValueBackend
         /// The same store, if it reads synchronously.
         let synchronousStore: (any SynchronousReading)?
-        let owners: Owners
-        let writer: ServerLedgerWriter
+        let recorder: EvidenceRecorder
         let claims = OutstandingClaims()
         let clockGuard: ClockRollbackGuard
         let decoder: LedgerDecoder
@@ -23,6 +22,9 @@ final class LedgerRules: ForwardingBackend {
         let host: HostServices
         /// Receives errors that do not make the request fail.
         var onError: @Sendable (BackendError) -> Void = { _ in }
+
+        var owners: Owners { recorder.owners }
+        var writer: ServerLedgerWriter { recorder.writer }
     }
 
     let environment: Environment

@@ -56,7 +56,11 @@ extension Owners {
     func claim(
         _ transactions: [TransactionReference], for attempt: inout Attempt, beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
-        guard policy != .share, attempt.account.name != nil else { return [] }
+        guard attempt.account.name != nil else { return [] }
+        guard policy != .share else {
+            try await addReporter(attempt.account, since: attempt.owner.since, of: transactions)
+            return []
+        }
         let bytes = try records.bytes(of: Ownership(claim: attempt.owner))
         var refused: Set<TransactionReference> = []
         var claims: [TransactionReference: Stored] = [:]
@@ -77,6 +81,27 @@ extension Owners {
             }
         }
         return refused.subtracting(try await takeOver(claims, for: attempt.owner, others))
+    }
+
+    /// Adds an account to the reporters of those of `transactions` that a store may refund.
+    ///
+    /// The account's own list is written first, so that an erasure finds the transactions.
+    private func addReporter(
+        _ account: Account, since: Int64, of transactions: [TransactionReference]
+    ) async throws(BackendError) {
+        let reporter = Ownership.Owner(account: AccountIdentity(account), since: since)
+        let transactions = transactions.filter { StoreID.notifying.contains($0.store) }
+        for transaction in transactions {
+            try await Self.list(transaction, for: account, in: records)
+            try await change(transaction) { $0.report(by: reporter) }
+        }
+        // An erasure that ran in the meantime did not find them.
+        if transactions.isEmpty { return }
+        guard try await !records.isActive(account) else { return }
+        try await release(transactions, of: account)
+        for transaction in transactions {
+            _ = try await records.backend.delete(try Self.listKey(of: transaction, account), if: .any)
+        }
     }
 
     /// Claims one transaction that already had a record, or whose outcome was unknown.

@@ -93,6 +93,13 @@ struct Owners: Sendable {
         return holders.compactMap(\.account.account)
     }
 
+    /// The living accounts whose clients have reported `transaction`.
+    func reporters(of transaction: TransactionReference) async throws(BackendError) -> [Account] {
+        guard let record = try await read(transaction)?.value else { return [] }
+        let reporters = (record.claim.map { [$0] } ?? []) + (record.reporters ?? [])
+        return try await living(reporters).compactMap(\.account.account)
+    }
+
     /// Returns those of `lines` that `account` has proved.
     func lines(
         of account: Account, among lines: [TransactionReference]
@@ -144,7 +151,7 @@ struct Owners: Sendable {
         _ = try await records.backend.write(bytes, to: try listKey(of: line, account), if: .absent)
     }
 
-    private static func listKey(of line: TransactionReference, _ account: Account) throws(BackendError) -> EntryKey {
+    static func listKey(of line: TransactionReference, _ account: Account) throws(BackendError) -> EntryKey {
         try EntryKey(Holdings.linesPrefix(of: account) + name(of: line))
     }
 
@@ -164,7 +171,8 @@ struct Owners: Sendable {
         }
     }
 
-    /// Removes `account` from the owners of all its lines. Transfers from and to it are finished first.
+    /// Removes `account` from the owners and the reporters of all its lines. Transfers from and to it are finished
+    /// first.
     ///
     /// - Returns: The lines that have no owner now.
     func erase(_ account: Account) async throws(BackendError) -> [TransactionReference] {
@@ -173,9 +181,9 @@ struct Owners: Sendable {
             (_, held) async throws(BackendError) in
             let line = held.value.reference
             try await finishTransfer(of: line)
-            guard try await lines(of: account, among: [line]).contains(line) else { return }
+            let isOwned = try await lines(of: account, among: [line]).contains(line)
             try await release([line], of: account)
-            if try await read(line)?.value.owners.isEmpty ?? true { freed.append(line) }
+            if isOwned, try await read(line)?.value.owners.isEmpty ?? true { freed.append(line) }
         }
         return freed
     }

@@ -45,6 +45,9 @@ struct Ownership: Codable, Hashable, Sendable {
 
     /// The account whose client has reported the transaction.
     var claim: Owner?
+    /// The accounts whose clients have reported the transaction, if accounts share purchases; at most
+    /// ``reporterCapacity``. A later refund reaches them.
+    var reporters: [Owner]?
     /// The accounts that have proved the line; more than one only if lines are shared.
     var owners: [Owner] = []
     /// The time of the last transfer by a restore, in milliseconds since 1970 UTC.
@@ -58,13 +61,15 @@ struct Ownership: Codable, Hashable, Sendable {
     static let freeAfter: Int64 = 60_000
     /// The number of owners of a shared line.
     static let capacity = 8
+    /// The number of accounts that are known to have reported a shared transaction.
+    static let reporterCapacity = 64
     /// The age up to which a signed transaction proves a restore, in milliseconds.
     static let restorePeriod: Int64 = 3_600_000
     /// The time between two transfers of one line, in milliseconds.
     static let transferPause: Int64 = 86_400_000
 
     /// True if nothing is left to store.
-    var isEmpty: Bool { claim == nil && owners.isEmpty && line == nil && transfer == nil }
+    var isEmpty: Bool { claim == nil && reporters == nil && owners.isEmpty && line == nil && transfer == nil }
 }
 
 // The claims of clients.
@@ -106,6 +111,17 @@ extension Ownership {
         return next
     }
 
+    /// The record with a further reporter.
+    func report(by reporter: Owner) -> Ownership {
+        let known = reporters ?? []
+        guard known.count < Self.reporterCapacity, !known.contains(where: { $0.account == reporter.account }) else {
+            return self
+        }
+        var next = self
+        next.reporters = known + [reporter]
+        return next
+    }
+
     /// The record without `account`.
     ///
     /// - Parameter isLineFree: True if no other account owns the line that the record names.
@@ -113,6 +129,8 @@ extension Ownership {
         var next = self
         if claim?.isOf(account) == true { next.claim = nil }
         next.owners.removeAll { $0.isOf(account) }
+        next.reporters?.removeAll { $0.isOf(account) }
+        if next.reporters?.isEmpty == true { next.reporters = nil }
         // The date of the last transfer is kept only beside an owner. An erased owner frees the line completely.
         if next.owners.isEmpty { next.transferred = nil }
         if isLineFree { next.line = nil }

@@ -30,9 +30,9 @@ struct RefundNameTests {
             + "\"lineItems\":[\(item("month")),\(item("extra"))]\(members)}"
     }
 
-    private func playStage(_ members: String) async throws -> EvidenceStage {
+    private func playStage(_ members: String, _ policy: TrustPolicy = .verified) async throws -> EvidenceStage {
         let verifier = try GooglePlayVerifier(packageNames: ["com.example.owl"], publicKey: Self.key)
-        return try await EvidenceStage(.verified) {
+        return try await EvidenceStage(policy) {
             ($0.googlePlay, $0.push) = (verifier, AnyPush())
             $0.lookup = PlayDesk(subscriptions: ["token": Self.subscription(members: members)])
         }
@@ -92,6 +92,26 @@ struct RefundNameTests {
             try await revoked(stage) == ["\(environment) GPA.1-2..3/month", "\(environment) GPA.1-2..3/extra"])
         #expect(try await parkedKeys(stage) == [])
         #expect(await stage.rights(of: stage.alice, environment: environment) == [])
+    }
+
+    @Test(
+        "A refund of an order at Google Play reaches the purchase that a client has reported",
+        arguments: [["buy", "refund"], ["refund", "buy"]], 0...2)
+    func reportedOrder(_ events: [String], _ reportedAfter: Int) async throws {
+        let stage = try await playStage("", .trusted)
+        let reported = Purchase(
+            transaction: TransactionReference(store: .googlePlay, id: "GPA.1-2..3/month"), product: "month",
+            terms: nil, date: Timestamp(milliseconds: stage.now),
+            storeExpiry: Timestamp(milliseconds: stage.now + 30 * EvidenceStage.day),
+            stamp: Stamp(logicalTime: LogicalTime(rawValue: 1)))
+        for (index, event) in (events + ["end"]).enumerated() {
+            if index == reportedAfter { #expect(await stage.alice.put([.purchase(reported)]).status == 200) }
+            stage.clock.advance(seconds: 1)
+            if event != "end" { #expect(await (event == "buy" ? bought(stage) : refunded(stage)) == 200) }
+        }
+        #expect(try await revoked(stage) == ["production GPA.1-2..3/month"])
+        #expect(await stage.rights(of: stage.alice) == [])
+        #expect(try await parkedKeys(stage).count == 2)
     }
 
     @Test("A refund of an order whose purchases wait for their owner waits with each of them")

@@ -91,6 +91,17 @@ struct TransactionNames: Sendable {
         }
     }
 
+    /// Groups purchases that a client reports by line. A line that evidence has stated comes before the client's.
+    func groups(ofReported purchases: [Purchase]) async throws(BackendError) -> [Group] {
+        var groups: [TransactionReference: Group] = [:]
+        for purchase in purchases where StoreID.notifying.contains(purchase.transaction.store) {
+            let line = try await knownLine(of: purchase.transaction) ?? purchase.line
+            groups[line, default: Group(line: line, facts: [])].facts.append(.purchase(purchase))
+            groups[line]?.otherNames.formUnion(try await names(of: purchase.transaction))
+        }
+        return groups.values.sorted { $0.line < $1.line }
+    }
+
     private func add(
         _ fact: Fact?, _ names: Set<TransactionReference>, to line: TransactionReference, in groups: inout [Group]
     ) {
@@ -272,6 +283,11 @@ struct TransactionNames: Sendable {
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
         try EntryKey(prefix + transaction.path)
     }
+}
+
+extension StoreID {
+    /// The stores that notify servers of refunds.
+    static let notifying: Set = [appStore, googlePlay, stripe]
 }
 
 extension Fact {
