@@ -121,6 +121,10 @@ let server: [Target] = [
         name: "ParseFacade",
         dependencies: on(
             "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol", "SyncService", "WrittenDates", "HTTPTypes")),
+    // The databases of projections.
+    .target(
+        name: "ProjectionStorage",
+        dependencies: on("PostgreSQLStorage", "SQLiteStorage", "SyncCore", "SyncService", "GRDB")),
     // Debian's libcrypt, for imported password hashes.
     .systemLibrary(name: "CCrypt", path: "Sources/SyncServer/CCrypt", pkgConfig: "libcrypt"),
     .target(
@@ -148,7 +152,8 @@ let server: [Target] = [
         dependencies: on(
             "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteRecovery", "SQLiteStorage",
             "HTTPStorage", "CurlTransport", "WebDAVStorage", "Checksums", "StoreEvidence", "SyncProtocol",
-            "PostgreSQLStorage", "SyncAgent", "SyncServer", "SyncService", "ArgumentParser", "Crypto", "HTTPTypes",
+            "PostgreSQLStorage", "ProjectionStorage", "SyncAgent", "SyncServer", "SyncService", "ArgumentParser",
+            "Crypto", "HTTPTypes",
             "Logging", "ServiceLifecycle", "UnixSignals")
             + on("ParseFacade", trait: "Parse"),
         resources: [.embedInCode("Resources/insomniowl.json")]),
@@ -208,6 +213,11 @@ let testTargets: [Target] = [
         on(
             "EntitlementKit", "EntitlementSync", "EntitlementSyncStoreKit", "Entitlements", "HTTPStorage",
             "ServiceTestSupport", "SyncService", "syncd", "HTTPTypes", "Crypto")),
+    tests(
+        "ProjectionStorageTests",
+        on(
+            "Entitlements", "EntitlementSync", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport",
+            "ProjectionStorage", "ServiceTestSupport", "SyncService", "HTTPTypes", "GRDB")),
     tests(
         "StoreEvidenceTests",
         on(

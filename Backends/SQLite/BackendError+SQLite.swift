@@ -1,5 +1,5 @@
 import GRDB
-import SyncCore
+package import SyncCore
 
 extension BackendError {
     /// Creates the error for damage in the store at `path`; `place` names the damaged part.
@@ -12,7 +12,7 @@ extension BackendError {
     /// Converts an error thrown by work on the database at `path`, with a truthful disposition.
     ///
     /// - Parameter mayHaveHappened: `true` if the error was thrown by the commit.
-    init(_ error: any Error, at path: String, mayHaveHappened: Bool = false) {
+    package init(_ error: any Error, at path: String, mayHaveHappened: Bool = false) {
         switch error {
         case let error as BackendError: self = error
         case let error as DatabaseError: self.init(error, path: path, mayHaveHappened: mayHaveHappened)

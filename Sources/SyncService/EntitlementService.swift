@@ -31,6 +31,7 @@ package final class EntitlementService: RequestHandler {
     let usage: AccountUsage
     let health: StoreHealth
     let onRefusal: @Sendable (Refusal) -> Void
+    let projector: Projector?
 
     /// A service over `store`.
     ///
@@ -40,6 +41,7 @@ package final class EntitlementService: RequestHandler {
     ///   - passwords: Hashes passwords.
     ///   - issuers: Further services whose tokens are accepted, see ``TokenVerifier``.
     ///   - host: The clock, the timer and the source of randomness.
+    ///   - projector: The projector of the same store, which the caller runs; `nil` for none.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
     ///   - onRefusal: Called for each request that is refused because of a limit.
     ///   - onEvidence: Called with the outcome of each piece of evidence.
@@ -50,7 +52,7 @@ package final class EntitlementService: RequestHandler {
     package init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, passwords: any PasswordHasher,
         issuers: [any TokenIssuer] = [], host: HostServices = .system,
-        onError: @escaping @Sendable (BackendError) -> Void,
+        projector: Projector? = nil, onError: @escaping @Sendable (BackendError) -> Void,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in },
         onEvidence: @escaping @Sendable (EvidenceNote) -> Void = { _ in },
         onRefusedToken: @escaping @Sendable (RefusedToken) -> Void = { _ in }
@@ -72,7 +74,7 @@ package final class EntitlementService: RequestHandler {
         self.health = health
         let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         self.usage = usage
-        (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
+        (self.onRefusal, self.onEvidence, self.projector) = (onRefusal, onEvidence, projector)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
         let id = host.randomUUID()
@@ -157,6 +159,9 @@ package final class EntitlementService: RequestHandler {
 
     /// The time since this server last followed the changes of the store to their end.
     package var feedAge: Duration { freshness.age }
+
+    /// The progress of the projection; `nil` without one.
+    package var projection: Projector.Progress? { projector?.progress }
 
     /// The number of open event streams.
     package var streamCount: Int { hub.listenerCount }

@@ -195,10 +195,32 @@ final class Connection {
     }
 
     private func send(_ statement: Statement) -> Bool {
-        statement.withParameters { values, lengths in
+        statement.parameters.withPointers { values, lengths in
             let formats = [Int32](repeating: 1, count: statement.parameters.count)
             return PQsendQueryPrepared(
                 handle, statement.query.rawValue, Int32(formats.count), values, lengths, formats, 1)
+        } == 1
+    }
+
+    /// Performs one transaction of statements that are not prepared.
+    func perform(_ queries: [PostgreSQLQueries.Query], until end: ContinuousClock.Instant) -> Reply {
+        guard isAlive() else {
+            return .failure(TransactionFailure(message: message, isLost: true, isUnsent: true))
+        }
+        warnings.latest = nil
+        guard queries.allSatisfy(send), PQpipelineSync(handle) == 1 else { return .failure(lost()) }
+        let reply = receive(statementCount: queries.count, until: end)
+        guard let failure = readOnlyFailure(nil, [reply]) else { return reply }
+        isLost = true
+        return .failure(failure)
+    }
+
+    private func send(_ query: PostgreSQLQueries.Query) -> Bool {
+        let parameters = query.parameters.map(\.parameter)
+        let types = query.parameters.map(\.type)
+        let formats = [Int32](repeating: 1, count: parameters.count)
+        return parameters.withPointers { values, lengths in
+            PQsendQueryParams(handle, query.sql, Int32(parameters.count), types, values, lengths, formats, 1)
         } == 1
     }
 

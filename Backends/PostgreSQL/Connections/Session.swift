@@ -36,6 +36,23 @@ final class Session {
         return replies(of: opened, transactions)
     }
 
+    /// Performs one transaction of statements that are not prepared.
+    ///
+    /// - Throws: If there is no connection; nothing was sent.
+    func perform(_ queries: [PostgreSQLQueries.Query]) throws(BackendError) -> Reply {
+        let current: Connection
+        if let connection, connection.isAlive() {
+            current = connection
+        } else {
+            connection = nil
+            current = try connector.open()
+            connection = current
+        }
+        let reply = current.perform(queries, until: deadline)
+        if current.isLost { connection = nil }
+        return reply
+    }
+
     private func replies(of connection: Connection, _ transactions: [[Statement]]) -> [Reply] {
         let replies = connection.perform(transactions, until: deadline)
         if connection.isLost { self.connection = nil }

@@ -13,6 +13,11 @@ final class Rows: Sendable {
 
     var count: Int { Int(PQntuples(result)) }
 
+    var columnCount: Int { Int(PQnfields(result)) }
+
+    /// The number of the column's type in `pg_type`.
+    func type(ofColumn column: Int) -> UInt32 { PQftype(result, Int32(column)) }
+
     func isNull(_ row: Int, _ column: Int) -> Bool { PQgetisnull(result, Int32(row), Int32(column)) == 1 }
 
     /// The bytes of a column; empty for NULL.

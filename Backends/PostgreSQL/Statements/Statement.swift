@@ -22,17 +22,21 @@ struct Statement: Sendable {
         (self.query, self.parameters) = (query, parameters)
     }
 
-    var byteCount: Int { parameters.reduce(0) { $0 + $1.byteCount } }
+    var byteCount: Int { parameters.byteCount }
+}
+
+extension [Statement.Parameter] {
+    var byteCount: Int { reduce(0) { $0 + $1.byteCount } }
 
     /// Calls `body` with the arrays that libpq expects: a pointer to each parameter (NULL for a null), and its length.
-    func withParameters<Result>(
+    func withPointers<Result>(
         _ body: (UnsafePointer<UnsafePointer<CChar>?>?, UnsafePointer<Int32>?) -> Result
     ) -> Result {
         // An empty value needs an address as well, because NULL is another value.
         var buffer: [UInt8] = [0]
         buffer.reserveCapacity(byteCount + 1)
         var offsets: [Int?] = []
-        for parameter in parameters {
+        for parameter in self {
             switch parameter {
             case .bytes(let bytes):
                 offsets.append(buffer.count - 1)
@@ -48,7 +52,7 @@ struct Statement: Sendable {
                 offsets.append(nil)
             }
         }
-        let lengths = parameters.map { Int32($0.byteCount) }
+        let lengths = map { Int32($0.byteCount) }
         return buffer.withUnsafeBytes { bytes in
             let start = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
             let values = offsets.map { offset in offset.flatMap { start?.advanced(by: $0) } }

@@ -375,7 +375,7 @@ public struct Facts: Sendable {
     }
 
     /// Returns the date on which `purchase` was revoked; `nil` if no revocation takes effect.
-    func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
+    package func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
 
     /// Returns `true` if the remote held this purchase at the last contact, or if the remote's state is not tracked.
     func isConfirmed(_ purchase: Purchase) -> Bool {

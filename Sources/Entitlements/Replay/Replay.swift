@@ -86,6 +86,11 @@ public struct Replay: Sendable {
         facts.index(of: transaction).map { verdicts[$0] }
     }
 
+    /// Returns the reason for which a purchase has no effect; `nil` if it counts, or is unknown.
+    package func reasonForSettingAside(_ transaction: TransactionReference) -> SetAside? {
+        if case .setAside(let reason) = verdict(on: transaction) { reason } else { nil }
+    }
+
     /// The decision that a purchase counts as a kind of product, or is set aside.
     enum Verdict: Hashable {
         case counts(ProductKind)

@@ -35,6 +35,7 @@ package final class ServerMetrics: Sendable {
         var openRequestCount = 0
         var openStreamCount = 0
         var feedAge = Duration.zero
+        var projectionLag: Int64?
     }
 
     private static let methods: Set = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
@@ -58,8 +59,11 @@ package final class ServerMetrics: Sendable {
         state.withLock { $0.evidence[labels, default: 0] += 1 }
     }
 
-    /// Sets the time since the changes of the store were followed.
-    func set(feedAge age: Duration) { state.withLock { $0.feedAge = age } }
+    /// Sets the time since the changes of the store were followed, and the milliseconds since the projection had all of
+    /// them; `nil` without a projection.
+    func set(feedAge age: Duration, projectionLag: Int64?) {
+        state.withLock { ($0.feedAge, $0.projectionLag) = (age, projectionLag) }
+    }
 
     /// Counts a response.
     func count(
@@ -97,6 +101,9 @@ package final class ServerMetrics: Sendable {
             "http_server_requests_total", .counter,
             state.requests.map { ("\($0.labels),status=\"\($0.statusClass)xx\"", $1.count) })
         text.add("http_server_response_bytes_total", .counter, totals.map { ($0, $1.byteCount) })
+        if let lag = state.projectionLag {
+            text.add("projection_lag_seconds", .gauge, [("", Double(lag) / 1_000)])
+        }
         ProcessMetrics.add(to: &text)
         return text.lines
     }

@@ -74,7 +74,8 @@ extension Responder {
         do throws(BackendError) {
             try await handler.checkReadiness()
             readinessLog.succeed()
-            let lines = "ready\nthe changes of the store were followed \(feedAge) s ago\n"
+            var lines = "ready\nthe changes of the store were followed \(feedAge) s ago\n"
+            if let projection = handler.projection { lines += "\(Self.line(about: projection))\n" }
             return .text(Array(lines.utf8), "text/plain; charset=utf-8")
         } catch {
             // Its kind and operation stay the same while the seconds in its message grow.
@@ -88,12 +89,18 @@ extension Responder {
         }
     }
 
+    private static func line(about projection: Projector.Progress) -> String {
+        if projection.isRebuilding { return "the projection is derived again" }
+        guard let lag = projection.lag else { return "the projection has not begun" }
+        return "the projection had all changes \(lag / 1_000) s ago"
+    }
+
     /// The time since the changes of the store were followed, in seconds, with one decimal.
     private var feedAge: Double { (handler.feedAge / .milliseconds(100)).rounded(.up) / 10 }
 
     /// The metrics, in the Prometheus text format.
     private func metricsText(_ request: ServiceRequest) -> ServiceResponse {
-        metrics.set(feedAge: handler.feedAge)
+        metrics.set(feedAge: handler.feedAge, projectionLag: handler.projection?.lag)
         return .text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8")
     }
 

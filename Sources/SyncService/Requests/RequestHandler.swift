@@ -21,6 +21,8 @@ package protocol RequestHandler: Sendable {
     func checkReadiness() async throws(BackendError)
     /// The time since the changes of the store were followed.
     var feedAge: Duration { get }
+    /// The progress of the projection; `nil` without one.
+    var projection: Projector.Progress? { get }
 }
 
 extension RequestHandler {
@@ -36,4 +38,6 @@ extension RequestHandler {
     package func checkReadiness() async throws(BackendError) {}
     /// Zero, for a wire that follows no changes.
     package var feedAge: Duration { .zero }
+    /// No projection.
+    package var projection: Projector.Progress? { nil }
 }

@@ -45,6 +45,7 @@ struct Serve: ConfiguredCommand {
     @OptionGroup(title: "Limit options") var limits: LimitOptions
 
     @Option(help: .setting("web")) var web: String?
+    @Flag(help: .setting("projection")) var projection = false
     @Option(help: .setting("password-cost")) var passwordCost: String?
 
     @Option(
@@ -79,6 +80,7 @@ struct Serve: ConfiguredCommand {
         var web: WebFolder?
         var parse: ParseConfiguration?
         var store: StoreURL
+        var hasProjection: Bool
     }
 
     func checkValues() throws { _ = try plan() }
@@ -90,7 +92,8 @@ struct Serve: ConfiguredCommand {
             "store": .text(\.store), "require-replica": .flag(\.requireReplica), "listen": .text(\.listening.listen),
             "tls-certificate": .text(\.listening.tlsCertificate), "tls-key": .text(\.listening.tlsKey),
             "insecure-http": .flag(\.listening.insecureHTTP), "name": .text(\.service.name),
-            "origin": .list(\.service.origins), "web": .text(\.web), "log-level": .text(\.logLevel),
+            "origin": .list(\.service.origins), "web": .text(\.web), "projection": .flag(\.projection),
+            "log-level": .text(\.logLevel),
             "operator-token-file": .text(\.service.operatorTokenFile),
             "allow-open-secrets": .flag(\.listening.secrets.allowOpenSecrets), "no-sign-up": .flag(\.service.noSignUp),
             "sign-up": .flag(\.service.signUp), "ownership": .text(\.service.ownership),
@@ -145,7 +148,7 @@ struct Serve: ConfiguredCommand {
             host: host, limits: limits, logger: logger, refusedTokens: refusedTokens, configuration: configuration,
             passwords: passwords, issuers: issuers,
             web: try web.map { path in try reading("web") { try WebFolder(path: path) } }, parse: parse,
-            store: try reading("store") { try storeURL() })
+            store: try reading("store") { try storeURL() }, hasProjection: projection)
     }
 
     private func serve(_ plan: Plan) async throws {
@@ -154,6 +157,7 @@ struct Serve: ConfiguredCommand {
         if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         let store = plan.store.open(
             host: plan.host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
+        let projector = try Self.makeProjector(plan, store)
         let metrics = ServerMetrics()
         // The access log goes to standard error as well, which may be closed to discard it.
         let accessLog =
@@ -164,7 +168,7 @@ struct Serve: ConfiguredCommand {
         @Sendable func makeParts(_ plan: Plan) async throws -> Server.Parts {
             var plan = plan
             plan.limits.listener.connectionCount = min(plan.limits.listener.connectionCount, connectionCount)
-            return try await Self.makeParts(plan, store, metrics, accessLog)
+            return try await Self.makeParts(plan, store, projector, metrics, accessLog)
         }
         let parts = try await makeParts(plan)
         try await parts.service.checkReadiness()
@@ -193,7 +197,8 @@ struct Serve: ConfiguredCommand {
         do {
             try await Server.run(
                 parts.service, try makeListener(parts.listener, parts.responder, logger), accessLog: accessLog,
-                reload: reload, with: [LifeReport(notifier: notifier)],
+                reload: reload,
+                with: [LifeReport(notifier: notifier)] + (projector.map { [ProjectionWork(projector: $0)] } ?? []),
                 shutdownSeconds: parts.listener.shutdownSeconds, logger: logger)
             outcome = .success(())
         } catch let error as ListenerError {
@@ -214,6 +219,7 @@ struct Serve: ConfiguredCommand {
         let changed: [(String, Bool)] = [
             ("--store", next.store.place != plan.store.place),
             ("--listen", new.listener.host != old.listener.host || new.listener.port != old.listener.port),
+            ("--projection", next.hasProjection != plan.hasProjection),
             ("--limit connections", new.listener.connectionCount > old.listener.connectionCount),
             ("--limit store-cache", new.cachedByteCount != old.cachedByteCount),
             ("--limit store-log", new.logByteCount != old.logByteCount),
@@ -223,12 +229,14 @@ struct Serve: ConfiguredCommand {
     }
 
     private static func makeParts(
-        _ plan: Plan, _ store: any KeyValueBackend, _ metrics: ServerMetrics, _ accessLog: AccessLog?
+        _ plan: Plan, _ store: any KeyValueBackend, _ projector: Projector?, _ metrics: ServerMetrics,
+        _ accessLog: AccessLog?
     ) async throws -> Server.Parts {
         let logger = plan.logger
+        if let catalog = plan.configuration.catalog { projector?.use(catalog, json: plan.configuration.catalogJSON) }
         let service = try await EntitlementService(
             store, configuration: plan.configuration, passwords: plan.passwords, issuers: plan.issuers,
-            host: plan.host, onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
+            host: plan.host, projector: projector, onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
             onEvidence: { note in
                 metrics.count(note)
                 if note.isRefusal { logger.notice("\(note)") }
@@ -244,6 +252,15 @@ struct Serve: ConfiguredCommand {
             service, facade: facade, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
             limits: plan.limits.listener, host: plan.host, accessLog: accessLog, logger: logger)
         return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
+    }
+
+    private static func makeProjector(_ plan: Plan, _ store: any KeyValueBackend) throws -> Projector? {
+        guard plan.hasProjection else { return nil }
+        guard let catalog = plan.configuration.catalog else { throw Failure.needs("projection", "catalog") }
+        let database = try plan.store.openProjection(option: "--projection")
+        return Projector(
+            store, into: database, catalog: catalog, json: plan.configuration.catalogJSON, host: plan.host,
+            onError: { [logger = plan.logger] in logger.error("the projection: \($0)") })
     }
 
     private func makeListener(
@@ -293,6 +310,13 @@ struct Serve: ConfiguredCommand {
         }
         return replicated
     }
+}
+
+/// Projects until shutdown.
+private struct ProjectionWork: Service {
+    let projector: Projector
+
+    func run() async throws { await cancelWhenGracefulShutdown { await projector.run() } }
 }
 
 /// Reports to the service manager that the server works, and that it ends.

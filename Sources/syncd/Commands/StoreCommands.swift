@@ -17,7 +17,7 @@ struct StoreCommand: AsyncParsableCommand {
               syncd store check sqlite:/var/lib/syncd/store.sqlite
               syncd store copy file:/var/lib/old sqlite:/var/lib/new.sqlite
             """,
-        subcommands: [StoreCheck.self, StoreBackup.self, StoreRecover.self, StoreCopyCommand.self])
+        subcommands: [StoreCheck.self, StoreBackup.self, StoreRecover.self, StoreCopyCommand.self, StoreReindex.self])
 }
 
 struct StoreCheck: AsyncParsableCommand {

@@ -35,6 +35,9 @@ extension Setting {
             variable: "SYNCD_ORIGINS"),
         Setting("web", .path, "dir", "A folder with static files to serve at /"),
         Setting(
+            "projection", .flag, "",
+            "Derive rows about all accounts beside the store, for search, statistics and SQL; see Docs/Sql.md"),
+        Setting(
             "log-level", .choice(Logger.Level.allCases.map(\.rawValue)), "level",
             "The log level: debug, info (one line for each request), warning or error", default: "info", of: both),
     ]

@@ -2,6 +2,7 @@ import SyncCore
 
 #if PostgreSQL
 import PostgreSQLStorage
+import ProjectionStorage
 #endif
 
 /// A store in a PostgreSQL database. Only builds with the trait `PostgreSQL` can open it.
@@ -41,6 +42,11 @@ struct DatabaseServer: Equatable {
         return self
         #endif
     }
+
+    #if PostgreSQL
+    /// The projection of the store, in a schema of its own beside that of the store.
+    func projection() -> PostgreSQLProjection { PostgreSQLProjection(configuration) }
+    #endif
 
     /// Opens the store. A remote store must exist, unless it may be created.
     func open(host: HostServices, mayCreateRemote: Bool) -> any KeyValueBackend {

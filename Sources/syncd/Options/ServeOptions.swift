@@ -94,11 +94,7 @@ struct ServiceOptions: ParsableArguments {
         if catalog.file != nil {
             let loaded = try reading("catalog") { try catalog.load() }
             configuration.catalog = loaded
-            // Apps need no content rules, and earlier versions refuse members that they do not know.
-            let served = try Catalog(
-                products: loaded.products, entitlements: loaded.entitlements, policy: loaded.policy,
-                offerings: loaded.offerings)
-            configuration.catalogJSON = Array(served.json.text().utf8)
+            configuration.catalogJSON = try Self.served(loaded)
         }
         configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)
         configuration.isClockAccepted = acceptClock
@@ -109,6 +105,15 @@ struct ServiceOptions: ParsableArguments {
         }
         configuration.ownership = try Setting.choice(ownership, of: "ownership") ?? configuration.ownership
         return configuration
+    }
+
+    /// The catalogue as the server offers it. Apps need no content rules, and earlier versions refuse members that they
+    /// do not know.
+    static func served(_ catalog: Catalog) throws -> [UInt8] {
+        let served = try Catalog(
+            products: catalog.products, entitlements: catalog.entitlements, policy: catalog.policy,
+            offerings: catalog.offerings)
+        return Array(served.json.text().utf8)
     }
 
     /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can

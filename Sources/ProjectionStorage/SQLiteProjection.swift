@@ -1,0 +1,96 @@
+import GRDB
+import SQLiteStorage
+package import SyncCore
+package import SyncService
+
+/// A projection in an SQLite database of its own, beside the store.
+///
+/// It uses WAL, so other programs may read it at any time, for example `sqlite3` or Datasette. They never hold the
+/// store's writer. Several servers on one machine may share it.
+package final class SQLiteProjection: ProjectionDatabase {
+    package let dialect = SQLDialect.sqlite
+    package let label: String
+    private let path: String
+    private let pool: DatabasePool
+
+    /// Opens the database at `path`, and creates it if it is missing.
+    ///
+    /// - Throws: ``BackendError``.
+    package init(path: String) throws(BackendError) {
+        (self.path, label) = (path, "sqlite:\(path)")
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(5)
+        configuration.prepareDatabase { db in
+            // Events that a receiver has seen must not be assigned again after a power cut.
+            if !db.configuration.readonly { try db.execute(sql: "PRAGMA synchronous = FULL") }
+        }
+        do { pool = try DatabasePool(path: path, configuration: configuration) } catch {
+            throw BackendError(error, at: path).during(.open)
+        }
+    }
+
+    /// Closes the database, which is one file then.
+    package func close() throws(BackendError) {
+        do { try pool.close() } catch { throw BackendError(error, at: path) }
+    }
+
+    package func read(_ statements: [SQLStatement]) async throws(BackendError) -> [[[SQLValue]]] {
+        do {
+            return try await pool.read { db in try statements.map { try Self.rows(of: $0, db) } }
+        } catch {
+            throw BackendError(error, at: path).during(.read)
+        }
+    }
+
+    package func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool {
+        do {
+            // The transaction takes the write lock before it reads the epoch.
+            return try await pool.writeWithoutTransaction { db in
+                var isCurrent = true
+                try db.inTransaction(.immediate) {
+                    if let epoch {
+                        let held = try Int64.fetchOne(db, sql: "SELECT epoch FROM state WHERE id = 0")
+                        isCurrent = held == epoch
+                    }
+                    guard isCurrent else { return .rollback }
+                    for statement in statements { _ = try Self.rows(of: statement, db) }
+                    return .commit
+                }
+                return isCurrent
+            }
+        } catch {
+            throw BackendError(error, at: path).during(.write)
+        }
+    }
+
+    private static func rows(of statement: SQLStatement, _ db: Database) throws -> [[SQLValue]] {
+        // `?1` is a number, and `$1` would be a name.
+        let prepared = try db.cachedStatement(sql: statement.sql.replacing("$", with: "?"))
+        let arguments = StatementArguments(statement.values.map(\.databaseValue))
+        guard prepared.columnCount > 0 else {
+            try prepared.execute(arguments: arguments)
+            return []
+        }
+        return try Row.fetchAll(prepared, arguments: arguments).map { row in
+            row.databaseValues.map { value in
+                switch value.storage {
+                case .null: .null
+                case .int64(let number): .integer(number)
+                case .double(let number): .text("\(number)")
+                case .string(let text): .text(text)
+                case .blob(let data): .text(String(decoding: data, as: UTF8.self))
+                }
+            }
+        }
+    }
+}
+
+extension SQLValue {
+    fileprivate var databaseValue: DatabaseValue {
+        switch self {
+        case .null: .null
+        case .integer(let number): number.databaseValue
+        case .text(let text): text.databaseValue
+        }
+    }
+}

@@ -1,0 +1,199 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// The rows of one account: what its ledgers mean at one instant.
+struct ProjectedAccount: Hashable, Sendable {
+    /// The versions of the documents from which the rows were derived. Equal versions mean equal rows until
+    /// ``nextChange``.
+    struct Versions: Hashable, Sendable {
+        var record: String
+        var ledger: String?
+        var serverLedger: String?
+    }
+
+    struct Purchase: Hashable, Sendable {
+        var transaction: TransactionReference
+        var original: String
+        var product: String
+        var group: String?
+        var purchased: Int64
+        var expires: Int64?
+        var quantity: Int64
+        var revoked: Int64?
+        var origin: String
+        /// The reason for which it does not count; `nil` if it counts.
+        var setAside: String?
+        /// The account to which it was transferred.
+        var transferredTo: String?
+    }
+
+    struct PaidPeriod: Hashable, Sendable {
+        var environment: String
+        var group: String
+        var position: Int64
+        var period: Entitlements.Period
+    }
+
+    struct Subscription: Hashable, Sendable {
+        var environment: String
+        var group: String
+        var isActive: Bool
+        var product: String?
+        /// The end of the current chain of periods, or of the last one; `nil` for none.
+        var expires: Int64?
+        /// The end that was announced as coming; `nil` for none.
+        var announced: Int64?
+    }
+
+    struct Access: Hashable, Sendable {
+        var environment: String
+        var entitlement: String
+        var isGranted: Bool
+        /// The start of the stretch of granted access; `nil` if access is denied or no period grants it.
+        var since: Int64?
+        /// The end of granted access, or the date at which it ended; `nil` for none.
+        var until: Int64?
+        var source: String?
+        var units: Int64?
+        /// The reason for which access is denied.
+        var reason: String?
+    }
+
+    var name: String
+    var incarnation: String
+    var issuer: String?
+    var created: Int64
+    var versions: Versions
+    /// The next instant at which time alone changes the rows or gives an event; `nil` for none.
+    var nextChange: Int64?
+    var purchases: [Purchase] = []
+    var periods: [PaidPeriod] = []
+    var subscriptions: [Subscription] = []
+    var access: [Access] = []
+}
+
+extension ProjectedAccount {
+    /// The time before the end of a subscription at which the end is announced, in milliseconds: three days.
+    static let notice: Int64 = 3 * 86_400_000
+
+    /// Derives the rows of an account.
+    ///
+    /// - Parameters:
+    ///   - record: The account's record.
+    ///   - facts: The facts of its ledgers.
+    ///   - catalog: The catalogue of the server.
+    ///   - instant: The instant whose state the rows have.
+    ///   - former: The rows before, which know the announced ends.
+    init(
+        _ record: AccountRecord, _ account: Account, versions: Versions, facts: Facts, catalog: Catalog,
+        at instant: Timestamp, former: ProjectedAccount?
+    ) {
+        (name, incarnation, issuer) = (record.name, account.incarnation, record.issuer)
+        (created, self.versions) = (record.created, versions)
+        let known = former?.incarnation == account.incarnation ? former : nil
+        var boundaries: [Int64] = []
+        for environment in Self.environments(of: facts) {
+            let replay = Replay(facts, catalog: catalog, environment: environment)
+            let snapshot = replay.snapshot(at: instant)
+            add(replay, environment)
+            add(snapshot, environment, known)
+            if let next = replay.nextBoundary(after: instant) { boundaries.append(next.milliseconds) }
+        }
+        purchases.sort { $0.transaction < $1.transaction }
+        // An end that lies ahead is announced when it comes near.
+        for subscription in subscriptions where subscription.isActive && subscription.announced == nil {
+            if let end = subscription.expires { boundaries.append(end - Self.notice) }
+        }
+        nextChange = boundaries.filter { $0 > instant.milliseconds }.min()
+    }
+
+    private static func environments(of facts: Facts) -> [EnvironmentID] {
+        let named =
+            facts.purchases.map(\.transaction.environment) + facts.flags.keys.map(\.environment)
+            + facts.assertions.map(\.reference.environment)
+        return Set(named + [.production]).sorted()
+    }
+
+    private mutating func add(_ replay: Replay, _ environment: EnvironmentID) {
+        let facts = replay.facts
+        var paid: [TransactionReference: (group: GroupID, end: Timestamp)] = [:]
+        for (group, timeline) in replay.timelines {
+            for period in timeline.contributions {
+                guard let transaction = period.transaction else { continue }
+                paid[transaction] = (group, max(period.end, paid[transaction]?.end ?? .earliest))
+            }
+        }
+        for purchase in facts.purchases where purchase.transaction.environment == environment {
+            let reason = replay.reasonForSettingAside(purchase.transaction)
+            var receiver: String?
+            if case .transferred(let name) = reason { receiver = name }
+            let isRevokedOnly = if case .revoked = reason { true } else { false }
+            purchases.append(
+                Purchase(
+                    transaction: purchase.transaction, original: purchase.line.id.rawValue,
+                    product: purchase.product.rawValue, group: paid[purchase.transaction]?.group.rawValue,
+                    purchased: purchase.date.milliseconds,
+                    expires: paid[purchase.transaction]?.end.asEnd?.milliseconds,
+                    quantity: purchase.quantity, revoked: facts.revocationDate(of: purchase)?.milliseconds,
+                    origin: purchase.transaction.store == .support
+                        ? "support" : facts.isVerified(purchase) ? "verified" : "reported",
+                    setAside: isRevokedOnly ? nil : reason.map { "\($0)" }, transferredTo: receiver))
+        }
+        for (group, timeline) in replay.timelines.sorted(by: { $0.key < $1.key }) {
+            for (index, period) in timeline.periods.enumerated() {
+                periods.append(
+                    PaidPeriod(
+                        environment: environment.rawValue, group: group.rawValue, position: Int64(index),
+                        period: period))
+            }
+        }
+    }
+
+    private mutating func add(_ snapshot: Snapshot, _ environment: EnvironmentID, _ former: ProjectedAccount?) {
+        for subscription in snapshot.subscriptions where !subscription.periods.isEmpty {
+            let known = former?.subscriptions.first {
+                $0.environment == environment.rawValue && $0.group == subscription.group.rawValue
+            }
+            let end = subscription.expires?.milliseconds
+            let isNear = end.map { subscription.isActive && $0 - snapshot.at.milliseconds <= Self.notice } ?? false
+            subscriptions.append(
+                Subscription(
+                    environment: environment.rawValue, group: subscription.group.rawValue,
+                    isActive: subscription.isActive, product: subscription.product?.rawValue, expires: end,
+                    announced: isNear ? end : known?.announced.flatMap { $0 == end ? $0 : nil }))
+        }
+        for item in snapshot.access {
+            var row = Access(
+                environment: environment.rawValue, entitlement: item.entitlement.rawValue, isGranted: false)
+            switch item.access {
+            case .granted(let grant):
+                row.isGranted = true
+                row.until = grant.until?.milliseconds
+                row.source = "\(grant.source)"
+                row.units = grant.units
+                row.since = start(of: grant.source, environment, at: snapshot.at)
+            case .denied(let denial):
+                row.reason = denial.name
+                row.until = denial.date?.milliseconds
+            }
+            access.append(row)
+        }
+    }
+
+    /// The start of the time that grants access now: that of the chain of periods of a group, or the date of the
+    /// purchase of a product.
+    private func start(of source: Entitlement.Source, _ environment: EnvironmentID, at instant: Timestamp) -> Int64? {
+        switch source {
+        case .group(let group), .level(let group, _):
+            let own = periods.filter { $0.environment == environment.rawValue && $0.group == group.rawValue }
+            return Timeline(own.map(\.period)).chain(at: instant)?.start.milliseconds
+        case .product(let product):
+            return purchases.lazy.filter {
+                $0.product == product.rawValue && $0.transaction.environment == environment && $0.setAside == nil
+                    && $0.revoked == nil
+            }.map(\.purchased).min()
+        case .units: return nil
+        }
+    }
+}

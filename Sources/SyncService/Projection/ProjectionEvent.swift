@@ -1,0 +1,173 @@
+import Entitlements
+
+/// A change of an account that other systems may want to know.
+package struct ProjectionEvent: Hashable, Sendable {
+    package enum Kind: String, Sendable, CaseIterable {
+        case accountCreated = "account.created"
+        case accountErased = "account.erased"
+        case purchaseRecorded = "purchase.recorded"
+        case subscriptionStarted = "subscription.started"
+        case subscriptionRenewed = "subscription.renewed"
+        case subscriptionExpiring = "subscription.expiring"
+        case subscriptionExpired = "subscription.expired"
+        case purchaseRefunded = "purchase.refunded"
+        case purchaseReinstated = "purchase.reinstated"
+        case purchaseTransferred = "purchase.transferred"
+        case accessGranted = "access.granted"
+        case accessRevoked = "access.revoked"
+    }
+
+    package var kind: Kind
+    package var account: String
+    /// The time at which the projection learned of it, in milliseconds since 1970 UTC.
+    package var at: Int64
+    package var body: JSON
+}
+
+extension ProjectionEvent {
+    /// The events that lead from one state of an account to the next, in an order that a reader can follow: the
+    /// account, its purchases, its subscriptions, its access.
+    ///
+    /// - Parameters:
+    ///   - before: The former rows; `nil` for an account that is new.
+    ///   - after: The rows now; `nil` for an account that was erased.
+    ///   - now: The time, in milliseconds since 1970 UTC.
+    static func events(from before: ProjectedAccount?, to after: ProjectedAccount?, at now: Int64) -> [ProjectionEvent]
+    {
+        var change = Difference(before: before, after: after, now: now)
+        change.compare()
+        return change.events
+    }
+}
+
+/// The comparison of two states of an account.
+private struct Difference {
+    let before: ProjectedAccount?
+    let after: ProjectedAccount?
+    let now: Int64
+    var events: [ProjectionEvent] = []
+
+    mutating func compare() {
+        if let before, before.incarnation != after?.incarnation {
+            add(.accountErased, of: before)
+            guard let after else { return }
+            var next = Difference(before: nil, after: after, now: now)
+            next.compare()
+            return events += next.events
+        }
+        guard let after else { return }
+        if before == nil { add(.accountCreated, of: after) }
+        comparePurchases(after)
+        compareSubscriptions(after)
+        compareAccess(after)
+    }
+
+    private mutating func comparePurchases(_ after: ProjectedAccount) {
+        let known = Dictionary((before?.purchases ?? []).map { ($0.transaction, $0) }) { $1 }
+        var lines = Set(known.values.map(\.line))
+        for purchase in after.purchases.sorted(by: { ($0.purchased, $0.transaction) < ($1.purchased, $1.transaction) })
+        {
+            let former = known[purchase.transaction]
+            if former == nil {
+                add(.purchaseRecorded, of: after, purchase)
+                let isFirst = lines.insert(purchase.line).inserted
+                if purchase.group != nil, purchase.setAside == nil {
+                    add(isFirst ? .subscriptionStarted : .subscriptionRenewed, of: after, purchase)
+                }
+            }
+            if purchase.revoked != nil, former?.revoked == nil { add(.purchaseRefunded, of: after, purchase) }
+            if purchase.revoked == nil, former?.revoked != nil { add(.purchaseReinstated, of: after, purchase) }
+            if let receiver = purchase.transferredTo, former?.transferredTo != receiver, former != nil {
+                add(.purchaseTransferred, of: after, purchase)
+            }
+        }
+    }
+
+    private mutating func compareSubscriptions(_ after: ProjectedAccount) {
+        for subscription in after.subscriptions {
+            let former = before?.subscriptions.first {
+                $0.environment == subscription.environment && $0.group == subscription.group
+            }
+            let body: [(String, JSON)] = [("subscription", subscription.json)]
+            if subscription.announced != nil, former?.announced != subscription.announced, subscription.isActive {
+                add(.subscriptionExpiring, of: after, body)
+            }
+            if !subscription.isActive, former?.isActive == true { add(.subscriptionExpired, of: after, body) }
+        }
+    }
+
+    private mutating func compareAccess(_ after: ProjectedAccount) {
+        for access in after.access {
+            let former = before?.access.first {
+                $0.environment == access.environment && $0.entitlement == access.entitlement
+            }
+            guard access.isGranted != (former?.isGranted ?? false) else { continue }
+            add(
+                access.isGranted ? .accessGranted : .accessRevoked, of: after,
+                [("entitlement", .string(access.entitlement)), ("environment", .string(access.environment))])
+        }
+    }
+
+    private mutating func add(
+        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ purchase: ProjectedAccount.Purchase
+    ) {
+        add(kind, of: account, [("purchase", purchase.json)])
+    }
+
+    private mutating func add(
+        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ members: [(String, JSON)] = []
+    ) {
+        let isErased = kind == .accountErased
+        let body: [(String, JSON)] =
+            [
+                ("type", .string(kind.rawValue)), ("account", .string(account.name)),
+                ("at", .string("\(Timestamp(milliseconds: now))")),
+            ] + members
+            + [
+                ("entitlementsBefore", .array((before?.access ?? []).map(\.json))),
+                ("entitlements", .array(isErased ? [] : account.access.map(\.json))),
+            ]
+        events.append(ProjectionEvent(kind: kind, account: account.name, at: now, body: .object(body)))
+    }
+}
+
+extension ProjectedAccount.Purchase {
+    /// The subscription or purchase with all its renewals.
+    fileprivate var line: [String] { [transaction.store.rawValue, transaction.environment.rawValue, original] }
+
+    var json: JSON {
+        .object([
+            ("store", .string(transaction.store.rawValue)), ("environment", .string(transaction.environment.rawValue)),
+            ("transaction", .string(transaction.id.rawValue)), ("original", .string(original)),
+            ("product", .string(product)), ("group", JSON(group)), ("purchased", .instant(purchased)),
+            ("expires", .instant(expires)), ("quantity", .number(quantity)), ("revoked", .instant(revoked)),
+            ("origin", .string(origin)), ("setAside", JSON(setAside)),
+        ])
+    }
+}
+
+extension ProjectedAccount.Subscription {
+    var json: JSON {
+        .object([
+            ("environment", .string(environment)), ("group", .string(group)), ("active", .bool(isActive)),
+            ("product", JSON(product)), ("expires", .instant(expires)),
+        ])
+    }
+}
+
+extension ProjectedAccount.Access {
+    var json: JSON {
+        .object([
+            ("environment", .string(environment)), ("entitlement", .string(entitlement)), ("granted", .bool(isGranted)),
+            ("since", .instant(since)), ("until", .instant(until)), ("source", JSON(source)),
+            ("units", units.map(JSON.number) ?? .null), ("reason", JSON(reason)),
+        ])
+    }
+}
+
+extension JSON {
+    /// The instant in RFC 3339; null for `nil`.
+    static func instant(_ milliseconds: Int64?) -> JSON {
+        JSON(milliseconds.map { "\(Timestamp(milliseconds: $0))" })
+    }
+}

@@ -1,0 +1,137 @@
+/// The tables and views of a projection.
+///
+/// Tables may change with each version of the server. Views end in `_v1`; a change that would break a query gets a
+/// view with a new number.
+package enum ProjectionSchema {
+    /// The version of the tables. A database with another one is emptied and derived again.
+    package static let version: Int64 = 1
+
+    /// A table with its columns, in the order of its rows.
+    struct Table: Sendable {
+        let name: String
+        /// The names and types of the columns.
+        let columns: [(name: String, type: String)]
+        let constraints: String
+
+        func definition(_ dialect: SQLDialect) -> String {
+            let collation = dialect == .postgreSQL ? " COLLATE \"C\"" : ""
+            let columns = columns.map { column in
+                "\(column.name) \(column.type.replacing("text", with: "text\(collation)"))"
+            }
+            return "CREATE TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", ")), \(constraints))"
+        }
+
+        /// Statements that insert `rows`, as few as possible.
+        func insertions(of rows: [[SQLValue]]) -> [SQLStatement] {
+            let names = columns.map(\.name).joined(separator: ", ")
+            return rows.chunks(ofAtMost: max(1, 900 / columns.count)).map { rows in
+                let places = (0..<rows.count).map { row in
+                    let numbers = columns.indices.map { "$\(row * columns.count + $0 + 1)" }
+                    return "(\(numbers.joined(separator: ", ")))"
+                }
+                return SQLStatement(
+                    "INSERT INTO \(name) (\(names)) VALUES \(places.joined(separator: ", "))", rows.flatMap(\.self))
+            }
+        }
+    }
+
+    static let customers = Table(
+        name: "customers",
+        columns: [
+            ("account", "text NOT NULL"), ("incarnation", "text NOT NULL"), ("issuer", "text"),
+            ("created", "bigint NOT NULL"), ("record_version", "text NOT NULL"), ("ledger_version", "text"),
+            ("server_version", "text"), ("next_change", "bigint"),
+        ],
+        constraints: "PRIMARY KEY (account)")
+
+    static let sessions = Table(
+        name: "sessions",
+        columns: [("account", "text NOT NULL"), ("session", "text NOT NULL"), ("refreshed", "bigint NOT NULL")],
+        constraints: "PRIMARY KEY (account, session)")
+
+    static let aliases = Table(
+        name: "aliases", columns: [("alias", "text NOT NULL"), ("account", "text NOT NULL")],
+        constraints: "PRIMARY KEY (alias)")
+
+    static let purchases = Table(
+        name: "purchases",
+        columns: [
+            ("account", "text NOT NULL"), ("store", "text NOT NULL"), ("environment", "text NOT NULL"),
+            ("transaction_id", "text NOT NULL"), ("original_id", "text NOT NULL"), ("product", "text NOT NULL"),
+            ("product_group", "text"), ("purchased", "bigint NOT NULL"), ("expires", "bigint"),
+            ("quantity", "bigint NOT NULL"), ("revoked", "bigint"), ("origin", "text NOT NULL"),
+            ("set_aside", "text"), ("transferred_to", "text"),
+        ],
+        constraints: "PRIMARY KEY (account, store, environment, transaction_id)")
+
+    static let periods = Table(
+        name: "periods",
+        columns: [
+            ("account", "text NOT NULL"), ("environment", "text NOT NULL"), ("product_group", "text NOT NULL"),
+            ("position", "bigint NOT NULL"), ("starts", "bigint NOT NULL"), ("ends", "bigint"),
+            ("source", "text NOT NULL"), ("store", "text"), ("transaction_id", "text"), ("product", "text"),
+            ("level", "bigint"), ("revoked", "bigint"),
+        ],
+        constraints: "PRIMARY KEY (account, environment, product_group, position)")
+
+    static let subscriptions = Table(
+        name: "subscriptions",
+        columns: [
+            ("account", "text NOT NULL"), ("environment", "text NOT NULL"), ("product_group", "text NOT NULL"),
+            ("active", "bigint NOT NULL"), ("product", "text"), ("expires", "bigint"), ("announced", "bigint"),
+        ],
+        constraints: "PRIMARY KEY (account, environment, product_group)")
+
+    static let entitlements = Table(
+        name: "entitlements",
+        columns: [
+            ("account", "text NOT NULL"), ("environment", "text NOT NULL"), ("entitlement", "text NOT NULL"),
+            ("granted", "bigint NOT NULL"), ("since", "bigint"), ("until", "bigint"), ("source", "text"),
+            ("units", "bigint"), ("reason", "text"),
+        ],
+        constraints: "PRIMARY KEY (account, environment, entitlement)")
+
+    static let events = Table(
+        name: "events",
+        columns: [
+            ("id", "bigint NOT NULL"), ("account", "text NOT NULL"), ("kind", "text NOT NULL"),
+            ("at", "bigint NOT NULL"), ("body", "text NOT NULL"),
+        ],
+        constraints: "PRIMARY KEY (id)")
+
+    /// The tables whose rows belong to an account, and are replaced together.
+    static let ofAccounts = [customers, purchases, periods, subscriptions, entitlements]
+
+    private static let indices = [
+        "customers_next ON customers (next_change)", "aliases_account ON aliases (account)",
+        "purchases_transaction ON purchases (transaction_id)", "purchases_original ON purchases (original_id)",
+        "purchases_product ON purchases (product, purchased)", "purchases_revoked ON purchases (revoked)",
+        "subscriptions_expires ON subscriptions (product_group, expires)",
+        "entitlements_until ON entitlements (entitlement, granted, until)", "events_account ON events (account, id)",
+    ]
+
+    /// The statements that create what is missing.
+    package static func creation(_ dialect: SQLDialect) -> [SQLStatement] {
+        let state = """
+            CREATE TABLE IF NOT EXISTS state (
+                id bigint PRIMARY KEY CHECK (id = 0), version bigint NOT NULL, epoch bigint NOT NULL, position text,
+                rebuilt_after text, catalogue text, last_event bigint NOT NULL, projected bigint)
+            """
+        let tables = ofAccounts + [sessions, aliases, events]
+        return [SQLStatement(state)] + tables.map { SQLStatement($0.definition(dialect)) }
+            + indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") }
+            + ProjectionViews.creation(dialect)
+            + [
+                SQLStatement(
+                    "INSERT INTO state (id, version, epoch, last_event) VALUES (0, $1, 0, 0) ON CONFLICT DO NOTHING",
+                    [.integer(version)])
+            ]
+    }
+}
+
+extension Array {
+    /// The elements in arrays of `count`; the last one may be shorter.
+    func chunks(ofAtMost count: Int) -> [ArraySlice<Element>] {
+        stride(from: 0, to: self.count, by: count).map { self[$0..<Swift.min($0 + count, self.count)] }
+    }
+}

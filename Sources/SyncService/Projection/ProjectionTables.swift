@@ -1,0 +1,267 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// The rows of a projection in its database.
+package struct ProjectionTables: Sendable {
+    package let database: any ProjectionDatabase
+
+    package init(_ database: any ProjectionDatabase) { self.database = database }
+
+    /// The state of the projection.
+    struct State: Hashable, Sendable {
+        var version: Int64
+        var epoch: Int64
+        /// The position in the store's changes up to which the rows are complete, as text; `nil` if a rebuild is due.
+        var position: String?
+        /// The last account that an unfinished rebuild has written; `nil` if none is under way.
+        var rebuiltAfter: String?
+        /// The digest of the catalogue with which the rows were derived.
+        var catalogue: String?
+        var lastEvent: Int64
+        /// The time by the projecting server's clock at which the rows had all changes of the store, in milliseconds
+        /// since 1970 UTC; `nil` before the first time.
+        var projected: Int64?
+    }
+
+    /// Creates the tables and views that are missing, and reads the state.
+    ///
+    /// - Throws: `BackendError.Kind.newerFormat` if a later version has written the database.
+    func open() async throws(BackendError) -> State {
+        _ = try await database.write(ProjectionSchema.creation(database.dialect), epoch: nil)
+        let state = try await state()
+        guard state.version <= ProjectionSchema.version else {
+            throw BackendError(
+                .newerFormat, operation: .open,
+                message: "\(database.label): a later version of the server has written this projection; update this "
+                    + "server, or give it another database")
+        }
+        return state
+    }
+
+    func state() async throws(BackendError) -> State {
+        let rows = try await rows(
+            """
+            SELECT version, epoch, position, rebuilt_after, catalogue, last_event, projected FROM state WHERE id = 0
+            """)
+        guard let row = rows.first, let version = row[0].integer, let epoch = row[1].integer,
+            let last = row[5].integer
+        else {
+            throw BackendError(
+                .damaged, operation: .read, message: "\(database.label): the table state has no row; delete the tables")
+        }
+        return State(
+            version: version, epoch: epoch, position: row[2].text, rebuiltAfter: row[3].text, catalogue: row[4].text,
+            lastEvent: last, projected: row[6].integer)
+    }
+
+    func rows(_ sql: String, _ values: [SQLValue] = []) async throws(BackendError) -> [[SQLValue]] {
+        try await database.read([SQLStatement(sql, values)])[0]
+    }
+
+    /// Begins an epoch. Transactions of earlier ones fail from now on.
+    func begin(epoch: Int64) async throws(BackendError) -> Bool {
+        let begun = SQLStatement("UPDATE state SET epoch = $1 WHERE id = 0 AND epoch < $1", [.integer(epoch)])
+        _ = try await database.write([begun], epoch: nil)
+        return try await state().epoch == epoch
+    }
+
+    /// Asks the server that projects to derive all rows again. Its current epoch ends, so that no transaction under way
+    /// can overwrite the request.
+    func requestRebuild() async throws(BackendError) {
+        let request = "UPDATE state SET epoch = epoch + 1, position = NULL WHERE id = 0"
+        _ = try await database.write([SQLStatement(request)], epoch: nil)
+    }
+
+    /// The number of accounts that have rows.
+    func customerCount() async throws(BackendError) -> Int {
+        Int(try await rows("SELECT count(*) FROM customers")[0][0].integer ?? 0)
+    }
+
+    /// The statement that records the progress of a transaction.
+    static func progress(_ state: State) -> SQLStatement {
+        SQLStatement(
+            """
+            UPDATE state SET version = $1, position = $2, rebuilt_after = $3, catalogue = $4, last_event = $5,
+                projected = $6
+            WHERE id = 0
+            """,
+            [
+                .integer(state.version), SQLValue(state.position), SQLValue(state.rebuiltAfter),
+                SQLValue(state.catalogue), .integer(state.lastEvent), SQLValue(state.projected),
+            ])
+    }
+
+    // MARK: accounts
+
+    /// The rows of accounts but their periods, by name.
+    func accounts(_ names: [String]) async throws(BackendError) -> [String: ProjectedAccount] {
+        guard !names.isEmpty else { return [:] }
+        let places = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        let tables = [
+            ProjectionSchema.customers, ProjectionSchema.purchases, ProjectionSchema.subscriptions,
+            ProjectionSchema.entitlements,
+        ]
+        let statements = tables.map { table in
+            let columns = table.columns.map(\.name).joined(separator: ", ")
+            return SQLStatement(
+                "SELECT \(columns) FROM \(table.name) WHERE account IN (\(places))", names.map(SQLValue.text))
+        }
+        let rows = try await database.read(statements)
+        var accounts: [String: ProjectedAccount] = [:]
+        for row in rows[0] {
+            guard let account = ProjectedAccount(customer: row) else { throw damaged("customers") }
+            accounts[account.name] = account
+        }
+        for row in rows[1] { accounts[row[0].text ?? ""]?.purchases.append(try purchase(row)) }
+        for row in rows[2] { accounts[row[0].text ?? ""]?.subscriptions.append(try subscription(row)) }
+        for row in rows[3] { accounts[row[0].text ?? ""]?.access.append(try access(row)) }
+        return accounts
+    }
+
+    private func damaged(_ table: String) -> BackendError {
+        BackendError(
+            .damaged, operation: .read,
+            message: "\(database.label): a row of \(table) cannot be read; run: syncd store reindex")
+    }
+
+    private func purchase(_ row: [SQLValue]) throws(BackendError) -> ProjectedAccount.Purchase {
+        guard let store = row[1].text, let environment = row[2].text, let id = row[3].text, let original = row[4].text,
+            let product = row[5].text, let purchased = row[7].integer, let quantity = row[9].integer,
+            let origin = row[11].text
+        else { throw damaged("purchases") }
+        return ProjectedAccount.Purchase(
+            transaction: TransactionReference(
+                store: StoreID(store), environment: EnvironmentID(environment), id: TransactionID(id)),
+            original: original, product: product, group: row[6].text, purchased: purchased, expires: row[8].integer,
+            quantity: quantity, revoked: row[10].integer, origin: origin, setAside: row[12].text,
+            transferredTo: row[13].text)
+    }
+
+    private func subscription(_ row: [SQLValue]) throws(BackendError) -> ProjectedAccount.Subscription {
+        guard let environment = row[1].text, let group = row[2].text, let isActive = row[3].integer else {
+            throw damaged("subscriptions")
+        }
+        return ProjectedAccount.Subscription(
+            environment: environment, group: group, isActive: isActive == 1, product: row[4].text,
+            expires: row[5].integer, announced: row[6].integer)
+    }
+
+    private func access(_ row: [SQLValue]) throws(BackendError) -> ProjectedAccount.Access {
+        guard let environment = row[1].text, let entitlement = row[2].text, let isGranted = row[3].integer else {
+            throw damaged("entitlements")
+        }
+        return ProjectedAccount.Access(
+            environment: environment, entitlement: entitlement, isGranted: isGranted == 1, since: row[4].integer,
+            until: row[5].integer, source: row[6].text, units: row[7].integer, reason: row[8].text)
+    }
+
+    /// The accounts whose rows change with time at or before `instant`, those that are due longest first.
+    func due(at instant: Int64, limit: Int) async throws(BackendError) -> [String] {
+        try await rows(
+            "SELECT account FROM customers WHERE next_change <= $1 ORDER BY next_change, account LIMIT $2",
+            [.integer(instant), .integer(Int64(limit))]
+        ).compactMap { $0[0].text }
+    }
+
+    /// The statements that replace the rows of accounts.
+    ///
+    /// - Parameters:
+    ///   - removed: The names of accounts that have no rows any more.
+    ///   - accounts: The rows of the others.
+    static func replacement(removed: [String], with accounts: [ProjectedAccount]) -> [SQLStatement] {
+        let names = (removed + accounts.map(\.name)).map(SQLValue.text)
+        guard !names.isEmpty else { return [] }
+        let places = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        let deletions = ProjectionSchema.ofAccounts.map {
+            SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(places))", names)
+        }
+        return deletions
+            + ProjectionSchema.customers.insertions(of: accounts.map(\.customerRow))
+            + ProjectionSchema.purchases.insertions(of: accounts.flatMap(\.purchaseRows))
+            + ProjectionSchema.periods.insertions(of: accounts.flatMap(\.periodRows))
+            + ProjectionSchema.subscriptions.insertions(of: accounts.flatMap(\.subscriptionRows))
+            + ProjectionSchema.entitlements.insertions(of: accounts.flatMap(\.accessRows))
+    }
+
+    /// The statements that append events, and set their ids in `state`.
+    static func append(_ events: [ProjectionEvent], _ state: inout State) -> [SQLStatement] {
+        let rows: [[SQLValue]] = events.map { event in
+            state.lastEvent += 1
+            return [
+                .integer(state.lastEvent), .text(event.account), .text(event.kind.rawValue), .integer(event.at),
+                .text(event.body.line),
+            ]
+        }
+        return ProjectionSchema.events.insertions(of: rows)
+    }
+}
+
+extension ProjectedAccount {
+    fileprivate init?(customer row: [SQLValue]) {
+        guard let name = row[0].text, let incarnation = row[1].text, let created = row[3].integer,
+            let record = row[4].text
+        else { return nil }
+        (self.name, self.incarnation, issuer) = (name, incarnation, row[2].text)
+        self.created = created
+        versions = Versions(record: record, ledger: row[5].text, serverLedger: row[6].text)
+        nextChange = row[7].integer
+    }
+
+    fileprivate var customerRow: [SQLValue] {
+        [
+            .text(name), .text(incarnation), SQLValue(issuer), .integer(created), .text(versions.record),
+            SQLValue(versions.ledger), SQLValue(versions.serverLedger), SQLValue(nextChange),
+        ]
+    }
+
+    fileprivate var purchaseRows: [[SQLValue]] {
+        purchases.map { purchase in
+            let transaction = purchase.transaction
+            return [
+                .text(name), .text(transaction.store.rawValue), .text(transaction.environment.rawValue),
+                .text(transaction.id.rawValue), .text(purchase.original), .text(purchase.product),
+                SQLValue(purchase.group), .integer(purchase.purchased), SQLValue(purchase.expires),
+                .integer(purchase.quantity), SQLValue(purchase.revoked), .text(purchase.origin),
+                SQLValue(purchase.setAside), SQLValue(purchase.transferredTo),
+            ]
+        }
+    }
+
+    fileprivate var periodRows: [[SQLValue]] {
+        periods.map { row in
+            let period = row.period
+            let source =
+                switch period.origin {
+                case .purchase: "purchase"
+                case .grace: "grace"
+                case .assertion(let reference): reference.source.rawValue
+                }
+            return [
+                .text(name), .text(row.environment), .text(row.group), .integer(row.position),
+                .integer(period.start.milliseconds), SQLValue(period.end.asEnd?.milliseconds), .text(source),
+                SQLValue(period.transaction?.store.rawValue), SQLValue(period.transaction?.id.rawValue),
+                SQLValue(period.product?.rawValue), SQLValue(period.level), SQLValue(period.revokedAt?.milliseconds),
+            ]
+        }
+    }
+
+    fileprivate var subscriptionRows: [[SQLValue]] {
+        subscriptions.map { row in
+            [
+                .text(name), .text(row.environment), .text(row.group), SQLValue(row.isActive), SQLValue(row.product),
+                SQLValue(row.expires), SQLValue(row.announced),
+            ]
+        }
+    }
+
+    fileprivate var accessRows: [[SQLValue]] {
+        access.map { row in
+            [
+                .text(name), .text(row.environment), .text(row.entitlement), SQLValue(row.isGranted),
+                SQLValue(row.since), SQLValue(row.until), SQLValue(row.source), SQLValue(row.units),
+                SQLValue(row.reason),
+            ]
+        }
+    }
+}

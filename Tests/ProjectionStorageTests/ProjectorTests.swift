@@ -1,0 +1,241 @@
+import Entitlements
+import HTTPTypes
+import ProjectionStorage
+import ServiceTestSupport
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SyncService
+
+@Suite("The projection of accounts into rows", .timeLimit(.minutes(15)))
+struct ProjectorTests {
+    @Test("A purchase gives rows, and each transition gives its events once", arguments: DatabaseKind.allCases)
+    func purchase(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        // What was in the store before the projection is no transition.
+        try await stage.signUp("bob")
+        try await stage.project()
+        #expect(try await stage.events().isEmpty)
+        #expect(try await stage.rows("SELECT account FROM customers") == [[.text("bob")]])
+
+        try await stage.signUp("ann")
+        try await stage.buy("month", "m1", as: "ann")
+        try await stage.project()
+        #expect(
+            try await stage.events() == [
+                "ann account.created", "ann purchase.recorded", "ann subscription.started", "ann access.granted",
+            ])
+        let rows = try await stage.rows(
+            "SELECT account, product, product_group, origin, quantity, expires - purchased FROM purchases")
+        #expect(
+            rows == [
+                [
+                    .text("ann"), .text("month"), .text("nights"), .text("reported"), .integer(1),
+                    .integer(30 * 86_400_000),
+                ]
+            ])
+        let access = try await stage.rows(
+            "SELECT account FROM entitlements WHERE entitlement = 'nights' AND granted = 1")
+        #expect(access == [[.text("ann")]])
+
+        let last = try await stage.lastEvent()
+        try await stage.project()
+        try await stage.buy("month", "m2", as: "ann")
+        try await stage.report("ann", ["kind": "refunded", "transaction": "m1"])
+        try await stage.project()
+        #expect(
+            try await stage.events(after: last) == [
+                "ann purchase.refunded", "ann purchase.recorded", "ann subscription.started",
+            ])
+    }
+
+    @Test("Time alone gives events: an end that comes near, and the end", arguments: DatabaseKind.allCases)
+    func time(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.buy("month", "m1", as: "ann")
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        stage.clock.advance(seconds: 26 * ProjectionStage.day)
+        try await stage.project()
+        #expect(try await stage.events(after: last).isEmpty)
+        stage.clock.advance(seconds: ProjectionStage.day + 1)
+        try await stage.project()
+        try await stage.project()
+        #expect(try await stage.events(after: last) == ["ann subscription.expiring"])
+        stage.clock.advance(seconds: 3 * ProjectionStage.day)
+        try await stage.project()
+        try await stage.project()
+        #expect(
+            try await stage.events(after: last) == [
+                "ann subscription.expiring", "ann subscription.expired", "ann access.revoked",
+            ])
+        let rows = try await stage.rows("SELECT granted, reason FROM entitlements WHERE entitlement = 'nights'")
+        #expect(rows == [[.integer(0), .text("expired")]])
+    }
+
+    @Test("An erasure removes the rows of the account", arguments: DatabaseKind.allCases)
+    func erasure(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.buy("owl", "o1", as: "ann")
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        try await stage.erase("ann")
+        try await stage.signUp("ann")
+        try await stage.project()
+        #expect(try await stage.events(after: last) == ["ann account.erased", "ann account.created"])
+        #expect(try await stage.rows("SELECT account FROM purchases").isEmpty)
+        try await stage.erase("ann")
+        try await stage.project()
+        #expect(try await stage.content().values.allSatisfy(\.isEmpty))
+    }
+
+    @Test("A rebuild gives the same rows as the changes, and no events", arguments: DatabaseKind.allCases)
+    func rebuild(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        var generator = SeededGenerator(seed: 46)
+        let names = ["ann", "bob", "Cléo", "d/e"]
+        for name in names { try await stage.signUp(name) }
+        for number in 0..<60 {
+            let name = names[Int.random(in: 0..<names.count, using: &generator)]
+            switch Int.random(in: 0..<4, using: &generator) {
+            case 0: try await stage.buy("owl", "t\(number)", as: name)
+            case 1:
+                try await stage.buy("month", "t\(number)", as: name)
+                if Bool.random(using: &generator) {
+                    try await stage.report(name, ["kind": "refunded", "transaction": "t\(number)"])
+                }
+            case 2: try await stage.buy("pack", "t\(number)", as: name)
+            default:
+                stage.clock.advance(seconds: Int64.random(in: 0..<5 * ProjectionStage.day, using: &generator))
+            }
+            if Bool.random(using: &generator) { try await stage.project() }
+        }
+        try await stage.project()
+        let (content, last) = (try await stage.content(), try await stage.lastEvent())
+        #expect(content["purchases"]?.isEmpty == false && content["periods"]?.isEmpty == false)
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await stage.project()
+        let again = try await stage.content()
+        for (table, rows) in content.sorted(by: { $0.key < $1.key }) { #expect(again[table] == rows, "\(table)") }
+        #expect(try await stage.lastEvent() == last)
+    }
+
+    @Test("A server that lost its lease while it was frozen writes nothing", arguments: DatabaseKind.allCases)
+    func frozen(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        let frozen = stage.projector
+        var held = try #require(frozen.state)
+        // Another server sees no renewal for the term of the lease.
+        let other = try stage.otherProjector()
+        var lease = ProjectorLease(stage.store, host: stage.clock.host)
+        try await other.project(&lease)
+        #expect(!other.progress.isProjecting)
+        stage.clock.pass(seconds: 16)
+        try await stage.signUp("ann")
+        try await other.project(&lease)
+        #expect(other.progress.isProjecting)
+        let events = try await stage.events()
+        #expect(events == ["ann account.created"])
+        // The frozen server goes on in the middle of its work.
+        let error = await #expect(throws: BackendError.self) { _ = try await frozen.step(&held) }
+        #expect(error?.kind == .busy)
+        #expect(try await stage.events() == events)
+        try await stage.project()
+        #expect(!frozen.progress.isProjecting)
+    }
+
+    @Test("A commit whose outcome is unknown gives each event once", arguments: DatabaseKind.allCases)
+    func unknownOutcome(kind: DatabaseKind) async throws {
+        let forgetful = Mutex<ForgetfulDatabase?>(nil)
+        let stage = try await ProjectionStage(kind) { base in
+            let database = ForgetfulDatabase(base)
+            forgetful.withLock { $0 = database }
+            return database
+        }
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.buy("owl", "o1", as: "ann")
+        forgetful.withLock { $0 }?.forgetNext()
+        await #expect(throws: BackendError.self) { try await stage.project() }
+        try await stage.project()
+        #expect(
+            try await stage.events() == ["ann account.created", "ann purchase.recorded", "ann access.granted"])
+    }
+
+    @Test("A changed catalogue derives all rows again, and gives the events of changed access")
+    func catalogue() async throws {
+        let stage = try await ProjectionStage(.sqlite)
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.buy("owl", "o1", as: "ann")
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        let json = Array(
+            String(decoding: ProjectionStage.catalogue, as: UTF8.self).replacing(
+                "{\"id\":\"nights\",\"grantedBy\":[\"group:nights\"]}",
+                with: "{\"id\":\"nights\",\"grantedBy\":[\"group:nights\",\"product:owl\"]}"
+            ).utf8)
+        stage.projector.use(try Catalog(json: json), json: json)
+        try await stage.project()
+        #expect(try await stage.events(after: last) == ["ann access.granted"])
+    }
+
+    @Test("The views have instants that people can read", arguments: DatabaseKind.allCases)
+    func views(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.buy("month", "m1", as: "ann")
+        try await stage.project()
+        let join = try await stage.rows(
+            """
+            SELECT c.account, c.sessions, e.entitlement FROM customers_v1 c
+            JOIN entitlements_v1 e ON e.account = c.account WHERE e.granted ORDER BY e.entitlement
+            """)
+        #expect(join == [[.text("ann"), .integer(1), .text("nights")]])
+        let instant =
+            kind == .sqlite ? "until" : "to_char(until AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+        let until = try await stage.rows("SELECT \(instant) FROM entitlements_v1 WHERE entitlement = 'nights'")
+        #expect(until == [[.text("2027-02-14T08:00:00.000Z")]])
+    }
+}
+
+/// A database that forgets to confirm a commit.
+private final class ForgetfulDatabase: ProjectionDatabase {
+    private let base: any ProjectionDatabase
+    private let isForgetting = Mutex(false)
+
+    init(_ base: any ProjectionDatabase) { self.base = base }
+
+    var dialect: SQLDialect { base.dialect }
+    var label: String { base.label }
+
+    /// Loses the confirmation of the next write with a lease.
+    func forgetNext() { isForgetting.withLock { $0 = true } }
+
+    func read(_ statements: [SQLStatement]) async throws(BackendError) -> [[[SQLValue]]] {
+        try await base.read(statements)
+    }
+
+    func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool {
+        let isWritten = try await base.write(statements, epoch: epoch)
+        let isForgotten = isForgetting.withLock { state in
+            defer { if epoch != nil { state = false } }
+            return state && epoch != nil
+        }
+        guard !isForgotten else {
+            throw BackendError(
+                .unavailable, operation: .write, disposition: .outcomeUnknown, message: "the connection broke")
+        }
+        return isWritten
+    }
+}
