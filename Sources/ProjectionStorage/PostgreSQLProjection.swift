@@ -1,5 +1,5 @@
 #if PostgreSQL
-import PostgreSQLStorage
+package import PostgreSQLStorage
 package import SyncCore
 package import SyncService
 

@@ -54,7 +54,8 @@ private final class Stage {
     private var devices: [String: ScenarioDevice] = [:]
 
     init(_ scenario: JSONObjectReader, folder: URL) throws {
-        self.folder = try TemporaryFolder()
+        let stage = try TemporaryFolder()
+        self.folder = stage
         let time = try scenario.required("at").timestamp()
         start = time.milliseconds - HostServices.system.now()
         catalog = folder.appending(path: try scenario["catalog"]?.string() ?? "catalog.json")
@@ -63,17 +64,16 @@ private final class Stage {
             "--policy", try scenario["policy"]?.string() ?? "trusted",
             "--ownership", try scenario["ownership"]?.string() ?? "keepWithFirst",
         ]
-        root =
-            if try scenario["signed"]?.bool() ?? false {
-                try {
-                    let key = self.folder.path(of: "root.pem")
-                    options += ["--root-key", key, "--grant-days", "7"]
-                    return try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "root", key, "--create")
-                }()
-            } else { nil }
+        var root: String?
+        if try scenario["signed"]?.bool() ?? false {
+            let key = stage.path(of: "root.pem")
+            root = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), "keys", "root", key, "--create")
+            options += ["--root-key", key, "--grant-days", "7"]
+        }
+        self.root = root
         self.options = options
         server = try ServerProcess(
-            store: "sqlite:\(self.folder.path(of: "server.sqlite"))", options: options + ["--at", "\(time)"])
+            store: "sqlite:\(stage.path(of: "server.sqlite"))", options: options + ["--at", "\(time)"])
     }
 
     func run(_ step: JSONObjectReader, _ about: Comment) async throws {
@@ -89,7 +89,7 @@ private final class Stage {
         guard call != "waiting" else { return }
         let expected = try step["error"]?.string()
         let result: [String: JSON]
-        do throws(ShopError) { result = try await device.call(call, step) } catch {
+        do { result = try await device.call(call, step) } catch let error as ShopError {
             #expect("\(error.kind)" == expected, "\(about): \(error)")
             return
         }

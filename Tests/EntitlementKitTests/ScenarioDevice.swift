@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import Foundation
+import HTTPStorage
 import SyncCore
 import Synchronization
 

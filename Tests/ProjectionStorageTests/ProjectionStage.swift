@@ -46,9 +46,11 @@ final class ProjectionStage {
     {
         folder = try TemporaryFolder()
         let catalog = try Catalog(json: Self.catalogue)
-        service = try await EntitlementService.open(store, clock: clock) { configuration in
-            (configuration.catalog, configuration.catalogJSON) = (catalog, Self.catalogue)
-        }
+        service = try await EntitlementService.open(
+            store, clock: clock,
+            configure: { configuration in
+                (configuration.catalog, configuration.catalogJSON) = (catalog, Self.catalogue)
+            })
         database = wrap(try Self.database(kind, folder))
         projector = Self.projector(of: store, into: database, clock, catalog)
         lease = ProjectorLease(store, host: clock.host)

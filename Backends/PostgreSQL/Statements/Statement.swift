@@ -46,7 +46,7 @@ extension [Statement.Parameter] {
             case .integer(let number):
                 offsets.append(buffer.count - 1)
                 buffer.removeLast()
-                withUnsafeBytes(of: number.bigEndian) { buffer += $0 }
+                Swift.withUnsafeBytes(of: number.bigEndian) { buffer += $0 }
                 buffer.append(0)
             case .null:
                 offsets.append(nil)

@@ -1,8 +1,8 @@
 import Entitlements
 
 /// A change of an account that other systems may want to know.
-package struct ProjectionEvent: Hashable, Sendable {
-    package enum Kind: String, Sendable, CaseIterable {
+struct ProjectionEvent: Equatable, Sendable {
+    enum Kind: String, Sendable, CaseIterable {
         case accountCreated = "account.created"
         case accountErased = "account.erased"
         case purchaseRecorded = "purchase.recorded"
@@ -17,11 +17,11 @@ package struct ProjectionEvent: Hashable, Sendable {
         case accessRevoked = "access.revoked"
     }
 
-    package var kind: Kind
-    package var account: String
+    var kind: Kind
+    var account: String
     /// The time at which the projection learned of it, in milliseconds since 1970 UTC.
-    package var at: Int64
-    package var body: JSON
+    var at: Int64
+    var body: JSON
 }
 
 extension ProjectionEvent {

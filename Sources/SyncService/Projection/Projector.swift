@@ -2,6 +2,7 @@ import EntitlementSync
 package import Entitlements
 package import SyncCore
 import StoreEvidence
+import SyncProtocol
 import Synchronization
 
 /// Derives rows about all accounts from the store's changes, for search, statistics, joins and notifications.

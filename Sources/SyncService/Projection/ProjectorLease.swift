@@ -1,3 +1,4 @@
+import EntitlementSync
 import SyncCore
 
 /// The lease that makes one server at a time write a projection, under `server/projector`.

@@ -21,7 +21,7 @@ struct StoreReindex: AsyncParsableCommand {
     func run() async throws {
         let url = try StoreURL(store, option: "<url>")
         let known = try catalog.load()
-        let source = try url.existing()
+        let source = url.existing()
         _ = try await finding(url) { try await source.latestCursor() }
         let projector = Projector(
             source, into: try url.openProjection(option: "<url>"), catalog: known,

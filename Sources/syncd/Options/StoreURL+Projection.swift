@@ -1,3 +1,4 @@
+import Entitlements
 import ProjectionStorage
 import SyncCore
 import SyncService

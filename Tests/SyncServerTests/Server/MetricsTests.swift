@@ -10,7 +10,7 @@ struct MetricsTests {
     func text() {
         let metrics = ServerMetrics()
         metrics.beginStream()
-        metrics.set(feedAge: .milliseconds(1_500))
+        metrics.set(feedAge: .milliseconds(1_500), projectionLag: nil)
         metrics.count(.quota)
         for (status, elapsed) in [(.ok, .milliseconds(2)), (.notFound, .seconds(7))]
             as [(HTTPResponse.Status, Duration)]

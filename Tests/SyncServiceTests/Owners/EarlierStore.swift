@@ -28,8 +28,8 @@ enum EarlierStore {
         return sales + [stripe]
     }()
 
-    private static let file = "Tests/SyncServiceTests/Owners/earlier-store.txt"
-    static let answersFile = Repository.file("Tests/SyncServiceTests/Owners/earlier-answers.txt")
+    private static let file = "Tests/EarlierStores/owners.txt"
+    static let answersFile = Repository.file("Tests/EarlierStores/owners-answers.txt")
 
     static func load(_ text: String? = nil) async throws -> HookedBackend {
         let store = HookedBackend()

@@ -1,3 +1,4 @@
+import Entitlements
 import ServiceTestSupport
 import SyncCore
 import Testing

@@ -2,6 +2,7 @@ import Entitlements
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
+import SyncProtocol
 import Testing
 
 @testable import SyncService
