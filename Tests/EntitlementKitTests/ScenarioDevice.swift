@@ -4,6 +4,7 @@ import Foundation
 import HTTPStorage
 import SyncCore
 import Synchronization
+import TestSupport
 
 @testable import EntitlementKit
 
@@ -24,6 +25,7 @@ final class ScenarioDevice {
         settings.transport = link
         settings.trust = trust
         settings.host.now = { [clock] in clock.now }
+        settings.host.timer = clock.timer
         self.settings = settings
     }
 
@@ -40,7 +42,8 @@ final class ScenarioDevice {
             guard let fault = FaultyLink.Fault(rawValue: change), let path else {
                 throw InputError(path: "link", reason: "unknown fault \(change), or no path")
             }
-            link.fail(fault, path: path)
+            // The kit reports by writing its ledger.
+            link.fail(fault, path: path == "/v1/transactions" ? "/v1/kv/accounts/" : path)
         }
     }
 
@@ -87,7 +90,6 @@ final class ScenarioDevice {
     private func report(_ item: JSONObjectReader, _ shop: Shop) async throws -> Bool {
         func text(_ name: String) throws -> String { try item.required(name).string() }
         let date = try item["date"]?.timestamp()
-        let store = try await shop.store()
         let kind = try text("kind")
         if kind == "reported", try item["quantity"]?.integer() ?? 1 == 1 {
             try await shop.record(
@@ -104,8 +106,14 @@ final class ScenarioDevice {
                 case "withdrawn": .withdrawn(ProductID(try text("product")))
                 default: throw InputError(path: "kind", reason: "unknown kind \(kind)")
                 }
-            try await store.record(evidence)
+            try await shop.store().record(evidence)
         }
+        return try await sync(shop)
+    }
+
+    /// Sends what this device has recorded, as ``Shop/run()`` does. Returns `false` if the server does not get it.
+    private func sync(_ shop: Shop) async throws -> Bool {
+        let store = try await shop.store()
         do { try await store.sync() } catch {
             guard error.kind == .sync || error.kind == .accountErased else { throw error }
             return false
@@ -125,14 +133,14 @@ final class ScenarioDevice {
 
     private func use(_ entitlement: String, id: String?, _ shop: Shop) async throws -> [String: JSON] {
         let before = try await shop.access(to: entitlement)
-        do throws(ShopError) {
-            let after = try await shop.use(entitlement, id: id)
-            let spent = before.units.map { $0 - (after.units ?? 0) } ?? 0
-            return ["granted": .bool(true), "spent": .number(spent)]
-        } catch {
+        let after: ShopAccess
+        do { after = try await shop.use(entitlement, id: id) } catch {
             guard let denial = error.denial else { throw error }
             return ["granted": .bool(false), "reason": .string(Self.name(of: denial))]
         }
+        _ = try await sync(shop)
+        let spent = before.units.map { $0 - (after.units ?? 0) } ?? 0
+        return ["granted": .bool(true), "spent": .number(spent)]
     }
 
     private static func name(of denial: ShopAccess.Denial) -> String {
@@ -151,13 +159,33 @@ final class ScenarioDevice {
     }
 }
 
-/// A clock that runs on from a time that a test sets.
+/// A clock that runs on from a time that a test sets. Time that is set forward passes for the timer, too.
 private final class SkewedClock: Sendable {
-    private let skew: Mutex<Int64>
+    private struct State {
+        var skew: Int64
+        var passed = Duration.zero
+    }
 
-    init(_ skew: Int64) { self.skew = Mutex(skew) }
+    private let state: Mutex<State>
+    private let start = ContinuousClock.now
 
-    var now: Int64 { HostServices.system.now() + skew.withLock { $0 } }
+    init(_ skew: Int64) { state = Mutex(State(skew: skew)) }
 
-    func set(_ time: Timestamp) { skew.withLock { $0 = time.milliseconds - HostServices.system.now() } }
+    var now: Int64 { HostServices.system.now() + state.withLock { $0.skew } }
+
+    func set(_ time: Timestamp) {
+        let step = time.milliseconds - now
+        state.withLock { state in
+            state.skew += step
+            state.passed += .milliseconds(max(0, step))
+        }
+    }
+
+    var timer: any Clock<Duration> {
+        TestTimer(
+            elapsed: { ContinuousClock.now - self.start + self.state.withLock { $0.passed } },
+            pause: { [start] deadline in
+                try await ContinuousClock().sleep(until: start + deadline - self.state.withLock { $0.passed })
+            })
+    }
 }

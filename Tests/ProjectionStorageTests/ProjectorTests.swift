@@ -93,7 +93,7 @@ struct ProjectorTests {
         #expect(try await stage.rows("SELECT account FROM purchases").isEmpty)
         try await stage.erase("ann")
         try await stage.project()
-        #expect(try await stage.content().values.allSatisfy(\.isEmpty))
+        for (table, rows) in try await stage.content() { #expect(rows.isEmpty, "\(table)") }
     }
 
     @Test("A rebuild gives the same rows as the changes, and no events", arguments: DatabaseKind.allCases)
@@ -201,7 +201,7 @@ struct ProjectorTests {
             SELECT c.account, c.sessions, e.entitlement FROM customers_v1 c
             JOIN entitlements_v1 e ON e.account = c.account WHERE e.granted ORDER BY e.entitlement
             """)
-        #expect(join == [[.text("ann"), .integer(1), .text("nights")]])
+        #expect(join == [[.text("ann"), .integer(2), .text("nights")]])
         let instant =
             kind == .sqlite ? "until" : "to_char(until AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
         let until = try await stage.rows("SELECT \(instant) FROM entitlements_v1 WHERE entitlement = 'nights'")

@@ -176,7 +176,12 @@ package struct ProjectionTables: Sendable {
         let deletions = ProjectionSchema.ofAccounts.map {
             SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(places))", names)
         }
-        return deletions
+        let ended = removed.flatMap { name in
+            [ProjectionSchema.sessions, ProjectionSchema.aliases].map {
+                SQLStatement("DELETE FROM \($0.name) WHERE account = $1", [.text(name)])
+            }
+        }
+        return deletions + ended
             + ProjectionSchema.customers.insertions(of: accounts.map(\.customerRow))
             + ProjectionSchema.purchases.insertions(of: accounts.flatMap(\.purchaseRows))
             + ProjectionSchema.periods.insertions(of: accounts.flatMap(\.periodRows))

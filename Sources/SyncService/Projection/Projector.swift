@@ -188,17 +188,28 @@ package final class Projector: Sendable {
         state = next
     }
 
-    /// The rows of the sessions of accounts.
+    /// The rows of the sessions of accounts, and of the names by which they are found.
     private func sideRows(of names: [String]) async throws(BackendError) -> [SQLStatement] {
-        var rows: [[SQLValue]] = []
+        let records = RecordStore(backend: store)
+        var sessions: [[SQLValue]] = []
+        var aliases: [[SQLValue]] = []
         for name in names {
-            try await RecordStore(backend: store).forEach(
+            try await records.forEach(
                 under: SessionRecord.prefix(of: name), as: SessionRecord.self
             ) { (_, held) throws(BackendError) in
-                rows.append([.text(name), .text(held.value.id), .integer(held.value.rotated)])
+                sessions.append([.text(name), .text(held.value.id), .integer(held.value.rotated)])
+            }
+            guard let account = try await records.account(name)?.value.activeAccount else { continue }
+            let further = try await AccountEntries(records: records).keys(of: account, under: AccountAliases.prefix)
+            for key in Set(further + [try AccountAliases.key(of: name)]) {
+                guard let alias = ProjectedChanges.alias(of: key),
+                    try await records.read(key, as: AccountIdentity.self)?.value.account == account
+                else { continue }
+                aliases.append([.text(alias), .text(name)])
             }
         }
-        return ProjectionSchema.sessions.insertions(of: rows)
+        return ProjectionSchema.sessions.insertions(of: sessions)
+            + ProjectionSchema.aliases.insertions(of: aliases)
     }
 
     // MARK: following
@@ -327,12 +338,16 @@ private struct ProjectedChanges {
                 let name = LedgerKeys.unescaped(parts[2])
             {
                 sessions.append((change.key, name, parts[3]))
-            } else if change.key.hasPrefix(AccountAliases.prefix),
-                let alias = LedgerKeys.unescaped(String(change.key.text.dropFirst(AccountAliases.prefix.count)))
-            {
+            } else if let alias = Self.alias(of: change.key) {
                 aliases.append((change.key, alias))
             }
         }
+    }
+
+    /// The name that a key reserves; `nil` for any other key.
+    static func alias(of key: EntryKey) -> String? {
+        guard key.hasPrefix(AccountAliases.prefix) else { return nil }
+        return LedgerKeys.unescaped(String(key.text.dropFirst(AccountAliases.prefix.count)))
     }
 
     private static func account(_ parts: [String]) -> String? {
