@@ -94,6 +94,13 @@ extension Replay {
         let wouldGrant: Bool
     }
 
+    /// Returns the ends of what `purchase` would give if it counted, added to the time that counts at any instant.
+    func possibleEnds(of purchase: Purchase) -> [Timestamp] {
+        let pass = ReplayPass(facts: facts, catalog: catalog, environment: environment)
+        let ends = [nil] + timelines.values.flatMap(\.chains).map { Optional($0.end) }
+        return ends.map { pass.end(of: purchase, after: $0) }
+    }
+
     /// Returns the purchases of `product` that the account's server set aside.
     ///
     /// - Parameter end: The end of the time that counts, to which further time would be added.

@@ -144,18 +144,19 @@ extension Replay {
 
     /// Returns the next instant after `instant` at which the state may change without a new fact.
     ///
-    /// Such an instant is the start or end of a chain of periods or of a level, or the date of a purchase or
-    /// revocation that counts. Use it to schedule the next refresh.
+    /// Such an instant is the start or end of a period, the date of a purchase or revocation that counts, or a date
+    /// from which a purchase that the server set aside would grant access, or would not any longer. Use it to schedule
+    /// the next refresh.
     ///
     /// - Returns: The instant; `nil` if no change is due.
     public func nextBoundary(after instant: Timestamp) -> Timestamp? {
-        var times = timelines.values.compactMap { $0.nextBoundary(after: instant) }
-        // The level may change within a chain.
-        for timeline in timelines.values {
-            times += timeline.periods.lazy.filter { $0.level != nil }.flatMap { [$0.start, $0.end] }
-        }
+        // The period that counts, and its level, may change within a chain.
+        var times = timelines.values.flatMap(\.periods).flatMap { [$0.start, $0.end] }
         for (purchase, verdict) in zip(facts.purchases, verdicts) {
-            guard case .counts = verdict else { continue }
+            if case .setAside(let reason) = verdict {
+                guard Access.Denial(reason) != nil else { continue }
+                times += possibleEnds(of: purchase)
+            }
             times.append(purchase.date)
             if let revokedAt = facts.revocationDate(of: purchase) { times.append(revokedAt) }
         }

@@ -95,7 +95,7 @@ struct RequestCountTests {
         let store = try await home.device(local, remote: remote)
         try await store.record(.reported(Owls.threeMonths, transaction: "first"))
         try await store.sync()
-        #expect(try await store.access(to: Owls.access) == .denied(.notPurchased))
+        #expect(try await store.access(to: Owls.access) == .denied(.unverified))
         _ = remote.takeCounts()
         #expect(try await cost { try await store.sync() } == Cost(local: (1, 0)))
         #expect(remote.takeCounts() == Cost(local: (0, 0), remote: (1, 0)).remote)
