@@ -23,7 +23,7 @@ extension PostgreSQLBackend {
         /// The parameters of libpq for each host, in the order in which they are tried.
         let hosts: [[String: String]]
         /// The schema of the database that has the tables of the store.
-        let schema: String
+        package let schema: String
 
         /// The rule for creating a store that does not exist.
         public var creation = Creation.unlessRemote

@@ -14,20 +14,32 @@ export type ErrorKind =
   | "nameTaken"
   /** The name, the new password, an item or another value is not allowed. */
   | "invalid"
-  /** The server does not allow this, or a purchase does not count for this account; `code` has the reason. */
+  /** The server does not allow this to the user. */
   | "notAllowed"
+  /** The certificate of the server is not trusted. Node.js only: a browser reports `offline`. */
+  | "untrusted"
   /** No account is logged in, or its session has ended. */
   | "logInNeeded"
+  /** The function for the tokens of the app's own issuer threw an error, or returned no text. */
+  | "noToken"
   /** The account was deleted. */
   | "accountDeleted"
-  /** The storage is full, or too many items wait. Nothing that was confirmed is lost. */
+  /** The storage is full. Nothing that was confirmed is lost. */
   | "full"
+  /** 1,000 items wait for the server. Nothing was stored: connect, so that they can be sent, and repeat the call. */
+  | "outboxFull"
   /** The storage cannot be read or written. */
   | "storage"
   /** The data in the storage is damaged. Nothing was changed. */
   | "damaged"
   /** A later version of the app wrote the data in the storage. Nothing was changed. */
   | "newerVersion"
+  /** Only what a store has signed counts, and this item was reported by the app. */
+  | "unverified"
+  /** Another account has the purchase. */
+  | "ownedByAnotherAccount"
+  /** The server refuses the item for another reason; `code` and `description` have it. */
+  | "refusedByServer"
   /** Another account has logged in before the call was done. Show nothing. */
   | "cancelled"
   /** Any other error. */
@@ -124,18 +136,18 @@ export interface Recorded {
 
 export type Denial =
   | "notPurchased" | "usedUp" | "logInNeeded" | "restoreNeeded" | "pendingApproval" | "expired" | "revoked"
-  /** A purchase was reported, and only what a store has signed counts. */
+  /** A purchase is known that the server has not confirmed: no evidence, or no grant covers it. */
   | "unverified"
-  /** A purchase was reported that another account has. */
+  /** A purchase is known that another account has. */
   | "ownedByAnotherAccount"
-  /** A purchase was reported that the server refused for another reason. */
+  /** A purchase is known that the server refused for another reason. */
   | "refusedByServer";
 
 export type Access =
   /** `until` is null for access without an end; `units` is the number left, if only units grant access. */
   | { granted: true; until: Date | null; units?: number; source: string }
-  /** `until` is the date of the end or of the refund. */
-  | { granted: false; reason: Denial; until: Date | null };
+  /** `until` is the date of the end or of the refund, and `detail` the server's reason for `refusedByServer`. */
+  | { granted: false; reason: Denial; until: Date | null; detail?: string };
 
 export type Use =
   /** `remaining` is the number of units left; null if a period or an ownership grants access now. */
@@ -197,8 +209,12 @@ export class Shop {
   renewRecoveryCodes(password: string): Promise<string[]>;
   /** Approves or denies the log-in of a device by the code that it shows. Approving requires the password. */
   decideDevice(userCode: string, approve: boolean, password?: string): Promise<void>;
-  /** Deletes the account and its purchases, at the server and on all devices. This cannot be undone. */
-  deleteAccount(password: string): Promise<void>;
+  /**
+   * Deletes the account and its purchases, at the server and on all devices. This cannot be undone. An account of the
+   * app's own issuer has no password; the server requires a token that is at most five minutes old, so the function for
+   * tokens is called first.
+   */
+  deleteAccount(password?: string): Promise<void>;
 
   /**
    * Reports a purchase, a refund or another item that no store has signed. It is durable on this device when this

@@ -2,21 +2,26 @@
 // All data of a shop is one document in a storage, which tabs and processes share. Nothing of it is cached in memory,
 // so every call sees the changes of all of them. Items that the server has not answered wait in the document's outbox.
 
+const appIsWrong = "The shop of this app does not work. Please look for an update of the app.";
 const messages = {
-  catalog: "The shop of this app does not work. Please look for an update of the app.",
-  noServer: "The shop of this app does not work. Please look for an update of the app.",
+  catalog: appIsWrong, noServer: appIsWrong,
   offline: "There is no connection to the server. Purchases on this device are safe. Try again later.",
   wrongPassword: "The name or the password is wrong. Check both, and try again.",
   tooManyAttempts: "There were too many attempts. Wait a few minutes, and try again.",
   nameTaken: "This name is taken. Choose another name, or log in if the account is yours.",
   notAllowed: "The server does not allow this. Ask the app's support.",
-  cancelled: "This was cancelled.",
-  logInNeeded: "You are not logged in. Log in, and try again.",
+  untrusted: "The connection to the server is not secure. Check the date of this device, and the network.",
+  cancelled: "This was cancelled.", logInNeeded: "You are not logged in. Log in, and try again.",
+  noToken: "Your log-in could not be checked. Try again later, or log in again.",
   accountDeleted: "This account was deleted. Log in to another account, or create one.",
   full: "This device has no free space. Free some space, and try again. Nothing was lost.",
+  outboxFull: "Too much waits for the server. Connect to the internet so that it can be sent, and try again.",
   storage: "This device cannot read or save your purchases. Restart the app, or ask the app's support.",
   damaged: "The purchases on this device are damaged. Install the app again, then restore your purchases.",
   newerVersion: "A newer version of this app has saved your purchases. Update the app.",
+  unverified: "Your purchase is not confirmed yet. Connect to the internet, and restore your purchases.",
+  ownedByAnotherAccount: "Your purchase belongs to another account. Log in to that account.",
+  refusedByServer: "Your purchase could not be confirmed. Ask the app's support.",
 };
 
 /** An error of a shop: `kind` is for the app, `message` for the user, `description` for a log. */
@@ -36,7 +41,7 @@ function messageOf(kind, description, isTransient) {
 
 const storageFormat = 1;
 const [largestOutbox, largestHistory] = [1_000, 100];
-/** The most items, and characters of them, in one request. A single longer item is sent alone. */
+/** The most items, and characters of them, in one request (the server accepts 100). A longer item is sent alone. */
 const [largestBatch, longestBatch] = [32, 1_000_000];
 const [shortestPause, longestPause] = [1_000, 30_000];
 /** The server sends a heartbeat every 15 seconds; after three missed ones the connection counts as lost. */
@@ -110,7 +115,7 @@ export class Shop {
   }
 
   async #logInWithToken(issuer, options) {
-    const access_token = await issuer();
+    const access_token = await tokenOf(issuer);
     const answer = await this.#send("GET", "/v1/accounts/self", { token: access_token });
     const { name: account, incarnation } = answered(answer, ["name"]);
     this.#newToken = issuer;
@@ -141,8 +146,14 @@ export class Shop {
   }
 
   async deleteAccount(password) {
-    const { session } = await this.#read();
-    await this.#authorized("POST", "/v1/accounts/self/erasure", { session, json: { password } });
+    let { session } = await this.#read();
+    if (session?.access_token && session.refresh_token === null) {
+      // The server requires a token of the issuer that is at most five minutes old. It may be for another user.
+      if (this.#newToken) session = await this.#renewed(session);
+      const self = await this.#authorized("GET", "/v1/accounts/self", { session, members: ["incarnation"] });
+      if (self.incarnation !== session.incarnation) throw ofAnother();
+    }
+    await this.#authorized("POST", "/v1/accounts/self/erasure", { session, json: password && { password } });
     await this.#leave(session, { isErased: true });
   }
 
@@ -322,7 +333,7 @@ export class Shop {
       this.#roots && this.#authorized("GET", `/v1/grants?device=${device}&${query}`, { session, members: ["grant"] }),
       this.#hasAskedForCatalog ? null : this.#readCatalog(),
     ]);
-    if (snapshot.account !== session.account) throw new ShopError("logInNeeded", "the token is for another account");
+    if (snapshot.account !== session.account) throw ofAnother();
     const payload = signed && await this.#verify(signed.grant, session, device);
     // An earlier grant that is sent again must not set the clock back.
     if (payload && payload.iat < (home?.issued ?? 0)) refuse("time", "it is older than the last one");
@@ -471,7 +482,7 @@ export class Shop {
 
   /** New tokens of a session; none if the server or the issuer has ended it. */
   async #newTokens({ refresh_token }) {
-    if (refresh_token === null) return { access_token: await this.#newToken?.(), refresh_token };
+    if (refresh_token === null) return { access_token: this.#newToken && await tokenOf(this.#newToken), refresh_token };
     try {
       const answer = await this.#send("POST", "/v1/sessions", { json: { grant_type: "refresh_token", refresh_token } });
       return answered(answer, ["access_token", "refresh_token"]);
@@ -481,10 +492,11 @@ export class Shop {
     }
   }
 
-  /** Ends a session that the server no longer accepts. The account stays logged in, with what is known of it. */
+  /** Ends a session that the server no longer accepts. Another tab may renew a token of an issuer, so that stays. */
   async #end({ login }) {
     await this.#update(({ session }) => {
-      if (session?.login === login) session.access_token = session.refresh_token = null;
+      const isOver = session?.login === login && session.refresh_token !== null;
+      if (isOver) session.access_token = session.refresh_token = null;
     });
     throw new ShopError("logInNeeded", "the session has ended");
   }
@@ -501,8 +513,10 @@ export class Shop {
       if (signal && answer.ok) return answer;
       return { status: answer.status, headers: answer.headers, text: await answer.text() };
     } catch (error) {
-      const reason = error.cause?.message ?? error.message;
-      throw offline(`${this.#server}: ${reason}`, { cause: error });
+      const reason = `${this.#server}: ${error.cause?.message ?? error.message}`;
+      // Node.js names the failure of a certificate; browsers do not.
+      if (/CERT|UNABLE_TO_/.test(error.cause?.code)) throw new ShopError("untrusted", reason, { cause: error });
+      throw offline(reason, { cause: error });
     }
   }
 
@@ -634,8 +648,8 @@ function openedState(stored) {
 }
 
 function enqueue(state, entry) {
-  const isFull = state.outbox.length >= largestOutbox;
-  if (isFull) throw new ShopError("full", `${largestOutbox} items wait for the server: connect, then repeat`);
+  const reason = `${largestOutbox} items wait for the server: connect, then repeat`;
+  if (state.outbox.length >= largestOutbox) throw new ShopError("outboxFull", reason, { isTransient: true });
   state.outbox.push({ ...entry, owner: state.session?.incarnation ?? null });
 }
 
@@ -681,47 +695,60 @@ function boundaries({ snapshot, renewal, expires }) {
 
 /** The access to an entitlement at `now`. With `isSigned`, `grant`, the payload of a verified grant, limits it. */
 function decision(state, entitlement, now, grant, isSigned) {
-  const denied = (reason, until = null) => ({ granted: false, reason, until });
+  const denied = (reason, until = null) =>
+    ({ granted: false, reason, until, ...refusalOf(state, entitlement, reason, until) });
   if (state.session === null) return denied("logInNeeded");
   if (state.home === null) return denied("restoreNeeded");
   const known = Object.hasOwn(state.home.snapshot.access, entitlement) ? state.home.snapshot.access[entitlement] : null;
   if (known === null) throw new ShopError("catalog", `the catalogue has no entitlement ${entitlement}: add it`);
   if (!known.granted) {
     const reason = known.reason === "signInNeeded" ? "logInNeeded" : known.reason;
-    const refused = reason === "notPurchased" ? refusalOf(state, entitlement) : null;
-    return denied(refused ?? reason, known.date ? new Date(known.date) : null);
+    const denial = denied(reason, known.date ? new Date(known.date) : null);
+    return known.detail ? { ...denial, detail: known.detail } : denial;
   }
   let end = known.until ? Date.parse(known.until) : Infinity;
+  if (!(now < end)) return denied("expired", new Date(end));
   let { units } = known;
   if (isSigned) {
-    const isCovered = grant !== null && now < grant.exp * 1000 && Object.hasOwn(grant.entitlements, entitlement);
-    if (!isCovered) return denied("restoreNeeded");
-    const item = grant.entitlements[entitlement];
-    end = Math.min(end, item.until ? Date.parse(item.until) : Infinity);
+    if (grant === null) return denied("restoreNeeded");
+    const item = Object.hasOwn(grant.entitlements, entitlement) ? grant.entitlements[entitlement] : null;
+    end = Math.min(end, item?.until ? Date.parse(item.until) : Infinity);
+    // The answer grants more than the server has signed.
+    if (item === null || !(now < Math.min(end, grant.exp * 1000))) return denied("unverified");
     // A grant of units never proves access without a limit.
     if (item.units !== undefined) units = Math.min(units ?? item.units, item.units);
   }
-  if (!(now < end)) return denied("expired", new Date(end));
   const until = end === Infinity ? null : new Date(end);
   if (units === undefined || units === null) return { granted: true, until, source: known.because };
   units -= state.outbox.filter((entry) => isOf(entry, state.session) && entry.source === known.because).length;
   return units > 0 ? { granted: true, until, units, source: known.because } : denied("usedUp");
 }
 
-/** The reason for which a reported purchase of the entitlement does not count; null if none was refused. */
-function refusalOf({ catalog, refusals }, entitlement) {
+/** The reason for which a purchase that was reported after `end` does not count, instead of `reason`; else nothing. */
+function refusalOf({ catalog, refusals }, entitlement, reason, end) {
+  if (!["notPurchased", "expired", "usedUp"].includes(reason)) return {};
   const sources = catalog?.entitlements.find(({ id }) => id === entitlement)?.grantedBy ?? [];
   const products = catalog?.products.filter(({ id, group }) => sources.some((source) =>
     [`product:${id}`, `units:${id}`, `group:${group}`].includes(source) || source.startsWith(`group:${group}@`))) ?? [];
-  const refused = refusals.findLast(({ item }) => products.some(({ id }) => id === item.product));
-  const reasons = { "evidence-required": "unverified", "owned-by-another": "ownedByAnotherAccount" };
-  return refused ? reasons[refused.problem.code] ?? "refusedByServer" : null;
+  const refused = refusals.findLast(({ item }) =>
+    products.some(({ id }) => id === item.product) && !(end !== null && Date.parse(item.date) <= end));
+  const kind = kindsOfRefusals[refused?.problem.code];
+  const denial = ["unverified", "ownedByAnotherAccount"].includes(kind) ? kind : "refusedByServer";
+  return refused ? { reason: denial, until: null } : {};
 }
 
 // Answers
 const notOurs = (what) => new ShopError("noServer", `${what} is not from a server of this kind: check the address`);
 const offline = (reason, more) => new ShopError("offline", reason, { isTransient: true, ...more });
+const ofAnother = () => new ShopError("logInNeeded", "the token is for another account");
 const switched = () => new ShopError("cancelled", "another account has logged in, or the account has logged out");
+
+/** A token from the app's function. */
+async function tokenOf(issuer) {
+  const token = await Promise.resolve().then(issuer).catch((error) => error);
+  if (typeof token === "string" && token !== "") return token;
+  throw new ShopError("noToken", `the app's function gave no token: ${token}`, { isTransient: true, cause: token });
+}
 
 function addressOf(server) {
   try {
@@ -752,12 +779,13 @@ function answered({ status, headers, text }, members, conflict = "logInNeeded") 
 }
 
 const kinds = { 401: "logInNeeded", 403: "notAllowed", 404: "other", 410: "accountDeleted", 429: "tooManyAttempts" };
+/** Docs/Protocol.md has the same table. */
 const kindsOfRefusals = {
-  "evidence-required": "notAllowed", "owned-by-another": "notAllowed", "unknown-product": "catalog",
+  "evidence-required": "unverified", "owned-by-another": "ownedByAnotherAccount", "unknown-product": "catalog",
   "unknown-entitlement": "catalog", invalid: "invalid", contradiction: "invalid", "not-configured": "noServer",
 };
 
-const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "other", detail, { code });
+const refusal = ({ code, detail }) => new ShopError(kindsOfRefusals[code] ?? "refusedByServer", detail, { code });
 
 /** The events of a stream as `{type, data}`. Calls `onBytes` for each piece. */
 async function* eventsOf(body, onBytes) {

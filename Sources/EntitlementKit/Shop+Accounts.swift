@@ -85,12 +85,16 @@ extension Shop {
     ///
     /// Without a network the log-out succeeds too. The session then ends at the server when it expires.
     ///
-    /// - Throws: ``ShopError``.
-    public func logOut() async throws(ShopError) {
+    /// - Parameter everywhere: True to end the sessions of all devices of the account at the server first, which needs
+    ///   the network. Other devices notice it at their next sync.
+    /// - Throws: ``ShopError``. With `everywhere`, this device stays logged in if the server could not end the
+    ///   sessions; `notAllowed` for an account of the app's own issuer, which alone can end them.
+    public func logOut(everywhere: Bool = false) async throws(ShopError) {
         try await changingAccount { opened in
             if opened.store.account.isGuest { throw ShopError(.logInNeeded, "no account is logged in") }
             // An interrupted log-out may have left the session.
             let hasSession = await opened.hasSession()
+            if everywhere { try await endAllSessions(opened) }
             do throws(EntitlementError) { try await opened.store.logOut() } catch {
                 guard error.kind == .signInNeeded, hasSession else { throw error }
             }
@@ -102,10 +106,20 @@ extension Shop {
             renewTokens(with: nil)
             // The token of this session only: another account may have logged in since. Only its issuer can end a token
             // of the app's own issuer.
-            guard let session, !session.isIssued else { return }
+            guard let session, !session.isIssued, !everywhere else { return }
             let token = session.accessToken
             await attempt(.account) { try await client.logOut { _ in token } }
         }
+    }
+
+    /// Ends all sessions of the account at the server. Purchases that wait are sent before, while that is possible.
+    private func endAllSessions(_ opened: OpenedShop) async throws {
+        let (client, tokens) = try opened.accounts()
+        if let session = try await tokens.session(), session.isIssued {
+            throw ShopError(.notAllowed, "only the app's own issuer can end its sessions: log out there")
+        }
+        await attempt(.sync) { try await opened.store.sync() }
+        try await client.logOut(everywhere: true, token: tokens.token(refused:))
     }
 
     /// Deletes the account and its purchases, at the server and on all devices. This cannot be undone. The App Store

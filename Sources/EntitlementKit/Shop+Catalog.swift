@@ -32,9 +32,10 @@ extension Shop {
     /// - Returns: `true` if the catalogue was replaced.
     func updateCatalog() async throws(ShopError) -> Bool {
         let opened = try await open()
-        let isReplaced = try await opened.serverCatalog?.update() ?? false
+        guard let update = try await opened.serverCatalog?.update() else { return false }
         report(nil, in: .serverCatalogue)
-        if isReplaced { await opened.model.refresh() }
-        return isReplaced
+        report(update.saveFailure, in: .catalogueCopy)
+        if update.isReplaced { await opened.model.refresh() }
+        return update.isReplaced
     }
 }

@@ -31,8 +31,7 @@ extension Shop {
             if account.isGuest, try await opened.tokens?.session()?.account == account.name { return }
             // After a log-out its purchases count again at once, also without a network.
             if let guest { try await opened.store.resumeGuest(guest.name) }
-            let next = guest ?? Guest(settings.host)
-            if guest == nil { try await guests.save(next) }
+            let next = try await guests.loadOrCreate(settings.host)
             let session = try await client.signUp(next.name, password: next.password).session
             try await enter(session, .adopt, opened)
             opened.store.retrySync()

@@ -8,7 +8,7 @@ extension Shop {
     ///
     /// ```swift
     /// try await shop.logIn(token: { try await auth.accessToken() }, earlierPurchases: .adopt)  // once
-    /// shop.resume { try await auth.accessToken() }                                             // at each later start
+    /// shop.resume { try await auth.accessToken() }  // at each later start, before run()
     /// ```
     ///
     /// - Parameters:

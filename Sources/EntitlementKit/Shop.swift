@@ -71,7 +71,7 @@ public final class Shop {
 
     /// The activities that may fail in the background, the most serious failure first.
     enum Activity: Int {
-        case opening, catalogue, purchases, account, sync, serverCatalogue, offers
+        case opening, catalogue, purchases, account, sync, serverCatalogue, catalogueCopy, offers
     }
 
     /// Creates a shop.
@@ -138,8 +138,9 @@ public final class Shop {
                 await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
             }
             group.addTask {
-                let isReplaced = await self.untilSuccess(.serverCatalogue) { () async throws(ShopError) in
-                    try await self.updateCatalog()
+                // A catalogue that cannot be used is reported, and asked for again by the next run or refresh.
+                let isReplaced = await self.untilSuccess(.serverCatalogue, orPermanentFailure: true) {
+                    () async throws(ShopError) in try await self.updateCatalog()
                 }
                 guard isReplaced == true else { return }
                 await self.untilSuccess(.offers) { () async throws(ShopError) in try await self.loadOffers() }
@@ -207,10 +208,17 @@ extension Shop {
         do { return try await body(try await open()) } catch { throw ShopError(error) }
     }
 
-    /// Calls `body` until it succeeds, with pauses of 1 s to 60 s. Returns `nil` if the task is cancelled.
+    /// Calls `body` until it succeeds, with pauses of 1 s to 60 s.
+    ///
+    /// - Parameters:
+    ///   - activity: The activity whose failure is reported.
+    ///   - endsWithFailure: True to end also after a failure that is not transient.
+    ///   - body: The call.
+    /// - Returns: `nil` if the task is cancelled, or after such a failure.
     @discardableResult
     func untilSuccess<Outcome: Sendable>(
-        _ activity: Activity, _ body: @MainActor () async throws(ShopError) -> Outcome
+        _ activity: Activity, orPermanentFailure endsWithFailure: Bool = false,
+        _ body: @MainActor () async throws(ShopError) -> Outcome
     ) async -> Outcome? {
         var pause = Duration.seconds(1)
         while !Task.isCancelled {
@@ -220,6 +228,7 @@ extension Shop {
                 return outcome
             } catch {
                 report(error, in: activity)
+                if endsWithFailure, !error.isTransient { return nil }
             }
             // The sleep throws only on cancellation, which the loop checks.
             do { try await settings.host.sleep(for: pause) } catch {}
@@ -231,9 +240,12 @@ extension Shop {
     /// Asks the App Store for its offers, and compares them with the catalogue.
     func loadOffers() async throws(ShopError) {
         guard let source = settings.source else { return }
-        let products = try await open().store.catalog.products.filter(\.isForSale)
+        let store = try await open().store
+        let products = store.catalog.products.filter(\.isForSale)
         let found: [StoreKitOffer]
         do { found = try await source.offers(of: products.map(\.id)) } catch { throw ShopError(error) }
+        // If the server's catalogue has replaced this one meanwhile, its offers are asked for by another call.
+        guard store.catalog.products.filter(\.isForSale).map(\.id) == products.map(\.id) else { return }
         offers = Dictionary(found.map { ($0.id.rawValue, $0) }) { $1 }
         missingProducts = products.map(\.id.rawValue).filter { offers[$0] == nil }
         report(products.lazy.compactMap { self.mismatch(of: $0) }.first, in: .catalogue)

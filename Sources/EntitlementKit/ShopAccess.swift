@@ -44,6 +44,22 @@ public struct ShopAccess: Hashable, Sendable {
         /// A purchase is on this device, and the server refused it for this reason, which is for the app's support.
         case refusedByServer(String)
 
+        /// The name of the reason, for example `usedUp`: that of the case, without its value.
+        public var name: String {
+            switch self {
+            case .notPurchased: "notPurchased"
+            case .usedUp: "usedUp"
+            case .logInNeeded: "logInNeeded"
+            case .restoreNeeded: "restoreNeeded"
+            case .pendingApproval: "pendingApproval"
+            case .expired: "expired"
+            case .revoked: "revoked"
+            case .unverified: "unverified"
+            case .ownedByAnotherAccount: "ownedByAnotherAccount"
+            case .refusedByServer: "refusedByServer"
+            }
+        }
+
         /// The reason as readable text, for a log.
         public var description: String {
             switch self {

@@ -192,12 +192,13 @@ extension ShopError {
 
     private static func kind(of error: EntitlementError) -> Kind {
         switch error.kind {
-        case .unknownProduct, .unknownEntitlement: .catalog
+        // The store on this device is suitable: only units under signed trust make a catalogue unsuitable.
+        case .unknownProduct, .unknownEntitlement, .unsuitableStore: .catalog
         case .invalid, .contradiction: .invalid
         case .signInNeeded: .logInNeeded
         case .noRemote: .noServer
         case .accountErased, .unknownAccount: .accountDeleted
-        case .storage, .unsuitableStore: .storage
+        case .storage: .storage
         case .damaged: .damaged
         case .newerFormat: .newerVersion
         case .sync: error.isTransient ? .offline : .other

@@ -84,7 +84,7 @@ struct ShopSettings: Sendable {
     ) async throws(ShopError) -> OpenedShop {
         let folder = try dataFolder()
         do {
-            let catalog = try Catalog.json(at: catalog)
+            let bundled = try Catalog.json(at: catalog)
             let storeKit = environment == nil ? await source?.environment() : nil
             let environment = environment ?? storeKit ?? .production
             let local = local ?? FileBackend(folder: folder.appending(path: "purchases").path)
@@ -101,14 +101,14 @@ struct ShopSettings: Sendable {
                 parts = (client, tokens, http)
             }
             let store = try await EntitlementStore(
-                catalog: catalog, local: local, remote: parts?.http.retrying(host: host), server: parts?.http,
+                catalog: bundled, local: local, remote: parts?.http.retrying(host: host), server: parts?.http,
                 environment: environment, trust: trust, host: host)
             return OpenedShop(
                 store: store, local: local, model: await EntitlementModel(store), client: parts?.client,
                 tokens: parts?.tokens,
                 feed: source.map { StoreKitFeed(store, source: $0, host: host, onEvent: onEvent) },
                 guests: parts.map { _ in GuestStore(store: Self.sessions("guest", in: folder, of: "any server")) },
-                serverCatalog: parts.map { ServerCatalog($0.client, store, folder: folder) })
+                serverCatalog: parts.map { ServerCatalog($0.client, store, bundle: catalog, folder: folder) })
         } catch {
             throw ShopError(error)
         }

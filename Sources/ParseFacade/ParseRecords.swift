@@ -56,8 +56,8 @@ struct RequestMark: Codable, Hashable, Sendable {
         mark.at - at <= window && mark.at - (first ?? at) <= Self.windowWithID
     }
 
-    /// Notes a repetition at `time`.
-    mutating func noteRepetition(at time: Int64) { (first, at) = (first ?? at, time) }
+    /// Adds a repetition at `time`.
+    mutating func addRepetition(at time: Int64) { (first, at) = (first ?? at, time) }
 }
 
 extension [RequestMark] {
@@ -79,7 +79,7 @@ extension [RequestMark] {
         var newest = mark
         if let index = index(repeatedBy: mark) {
             newest = remove(at: index)
-            newest.noteRepetition(at: mark.at)
+            newest.addRepetition(at: mark.at)
         }
         removeAll { mark.at - $0.at > RequestMark.windowWithID }
         self = suffix(RequestMark.capacity - 1) + [newest]

@@ -251,7 +251,7 @@ extension ParseServer {
                 return nil
             }
             if save.change.isRelative { user.applied.remember(mark) }
-            if user.signUp?.digest == mark.digest { user.signUp?.noteRepetition(at: mark.at) }
+            if user.signUp?.digest == mark.digest { user.signUp?.addRepetition(at: mark.at) }
             user.fields = JSON.object(members).canonicalText
             user.updatedAt = mark.at
             return user

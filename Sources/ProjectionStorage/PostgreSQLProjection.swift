@@ -5,45 +5,42 @@ package import SyncService
 
 /// A projection in a schema of its own in a PostgreSQL database, usually that of the store.
 ///
-/// Each transaction sends `NOTIFY` on the channel that is named like the schema, so a program that listens knows when
-/// to read.
+/// Each transaction with events sends `NOTIFY` on the channel that is named like the schema, so a program that listens
+/// knows when to read.
 package final class PostgreSQLProjection: ProjectionDatabase {
-    package let dialect = SQLDialect.postgreSQL
+    package var dialect: SQLDialect { .postgreSQL(schema: schema) }
     package var label: String { queries.label }
     private let queries: PostgreSQLQueries
     private let schema: String
 
-    /// The schema that a store's projection gets if nothing else is set.
-    package static let defaultSchema = "entitlementsync_projection"
-
-    /// A projection in `schema` of the database of a store.
-    package init(_ configuration: PostgreSQLBackend.Configuration, schema: String = defaultSchema) {
-        (queries, self.schema) = (PostgreSQLQueries(configuration, searchPath: schema), schema)
+    /// A projection in the database of a store.
+    ///
+    /// - Parameter schema: The schema of its tables; by default that of the store with the suffix `_projection`.
+    package init(_ configuration: PostgreSQLBackend.Configuration, schema: String? = nil) {
+        // A name in PostgreSQL has at most 63 bytes.
+        self.schema = schema ?? configuration.schema.prefix(52) + "_projection"
+        queries = PostgreSQLQueries(configuration, searchPath: self.schema)
     }
 
     package func read(_ statements: [SQLStatement]) async throws(BackendError) -> [[[SQLValue]]] {
         try await queries.perform(statements.map(Self.query), isReading: true).map { $0.map { $0.map(SQLValue.init) } }
     }
 
-    package func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool {
+    package func write(
+        _ statements: [SQLStatement], fence: ProjectionFence?
+    ) async throws(BackendError) -> Bool {
         var all = statements.map(Self.query)
-        if let epoch {
-            // Locks the row, so that an epoch cannot begin before the commit; divides by zero in any other epoch.
-            let fence = PostgreSQLQueries.Query(
-                sql: """
-                    WITH held AS (UPDATE state SET epoch = epoch WHERE id = 0 AND epoch = $1 RETURNING 1)
-                    SELECT 1 / (SELECT count(*) FROM held)
-                    """, parameters: [.integer(epoch)])
-            all.insert(fence, at: 0)
-        } else {
-            all.insert(PostgreSQLQueries.Query(sql: "CREATE SCHEMA IF NOT EXISTS \(schema)", parameters: []), at: 0)
+        if let fence {
+            // Locks the row until the commit. With another epoch or step it changes no row, and the division fails.
+            var held = Self.query(fence.statement)
+            held.sql = "WITH held AS (\(held.sql) RETURNING 1) SELECT 1 / (SELECT count(*) FROM held)"
+            all.insert(held, at: 0)
         }
-        all.append(PostgreSQLQueries.Query(sql: "SELECT pg_notify('\(schema)', '')", parameters: []))
         do throws(BackendError) {
             _ = try await queries.perform(all, isReading: false)
             return true
         } catch {
-            guard epoch != nil, PostgreSQLQueries.isDivisionByZero(error) else { throw error }
+            guard fence != nil, PostgreSQLQueries.isDivisionByZero(error) else { throw error }
             return false
         }
     }

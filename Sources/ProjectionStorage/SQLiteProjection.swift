@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import SQLiteStorage
 package import SyncCore
@@ -24,14 +25,19 @@ package final class SQLiteProjection: ProjectionDatabase {
             // Events that a receiver has seen must not be assigned again after a power cut.
             if !db.configuration.readonly { try db.execute(sql: "PRAGMA synchronous = FULL") }
         }
-        do { pool = try DatabasePool(path: path, configuration: configuration) } catch {
+        do {
+            // Only its owner may read it, as the store. SQLite gives its further files the same permissions.
+            let descriptor = open(path, O_CREAT | O_EXCL | O_WRONLY, 0o600)
+            if descriptor >= 0 { close(descriptor) }
+            pool = try DatabasePool(path: path, configuration: configuration)
+            let names = try pool.read { try String.fetchAll($0, sql: "SELECT name FROM sqlite_master") }
+            guard names.isEmpty || names.contains("state") else {
+                throw BackendError(
+                    .notAStore, message: "\(path): this database belongs to another program; move it away")
+            }
+        } catch {
             throw BackendError(error, at: path).during(.open)
         }
-    }
-
-    /// Closes the database, which is one file then.
-    package func close() throws(BackendError) {
-        do { try pool.close() } catch { throw BackendError(error, at: path) }
     }
 
     package func read(_ statements: [SQLStatement]) async throws(BackendError) -> [[[SQLValue]]] {
@@ -42,15 +48,16 @@ package final class SQLiteProjection: ProjectionDatabase {
         }
     }
 
-    package func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool {
+    package func write(
+        _ statements: [SQLStatement], fence: ProjectionFence?
+    ) async throws(BackendError) -> Bool {
         do {
-            // The transaction takes the write lock before it reads the epoch.
             return try await pool.writeWithoutTransaction { db in
                 var isCurrent = true
                 try db.inTransaction(.immediate) {
-                    if let epoch {
-                        let held = try Int64.fetchOne(db, sql: "SELECT epoch FROM state WHERE id = 0")
-                        isCurrent = held == epoch
+                    if let fence {
+                        _ = try Self.rows(of: fence.statement, db)
+                        isCurrent = db.changesCount == 1
                     }
                     guard isCurrent else { return .rollback }
                     for statement in statements { _ = try Self.rows(of: statement, db) }

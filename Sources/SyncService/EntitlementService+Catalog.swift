@@ -75,6 +75,12 @@ extension EntitlementService {
         guard ledger == (known.ledger == nil ? .absent : .unchanged),
             serverLedger == (known.serverLedger == nil ? .absent : .unchanged)
         else { return nil }
+        // It was derived while the configured policy could not be stated.
+        if let decoded = ledgers.decoder.cache.serverLedger(of: keys.serverLedger),
+            decoded.version == known.serverLedger, decoded.policy != configuration.policy
+        {
+            return nil
+        }
         return known.reading(at: instant)
     }
 

@@ -110,12 +110,12 @@ package final class EntitlementService: RequestHandler {
             records: records, decoder: decoder, policy: configuration.policy, catalog: configuration.catalog,
             now: host.now, facade: configuration.facade)
         owners = Owners(records: records, policy: configuration.ownership, writer: writer)
-        recorder = EvidenceRecorder(owners, configuration, host)
+        recorder = EvidenceRecorder(owners, configuration, host, onDamage: onError)
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, recorder: recorder,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         let erasure = Erasure(store: store, records: records, recorder: recorder, onError: onError)
-        sweeper = Sweeper(erasure: erasure, host: host) { authenticator.forget(account: $0) }
+        sweeper = Sweeper(erasure: erasure, clockGuard: clockGuard, host: host) { authenticator.forget(account: $0) }
         try await recorder.start(onError: onError)
         hub = ChangeHub(store, host: host, freshness: freshness, onError: onError) { change in
             authenticator.notice(change.key)
@@ -129,7 +129,7 @@ package final class EntitlementService: RequestHandler {
     }
 
     /// Follows the changes of the store, for event streams and for what another server has changed, sweeps up
-    /// interrupted erasures and transfers, and drops forgotten evidence. Returns when the task is cancelled; the
+    /// interrupted erasures and transfers, and drops expired evidence. Returns when the task is cancelled; the
     /// streams end then.
     ///
     /// Records the policy in the store, for programs that work on it.

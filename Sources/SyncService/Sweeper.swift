@@ -12,7 +12,7 @@ import SyncCore
 /// survive the crash of any server. Every server sweeps them; the steps have the same result however often they are
 /// done.
 ///
-/// Does not depend on server clocks: a server sweeps an entry that it has seen in two consecutive rounds.
+/// The rounds do not depend on server clocks: a server sweeps an entry that it has seen in two consecutive rounds.
 struct Sweeper: Sendable {
     /// The pause between two rounds.
     static let period = Duration.seconds(60)
@@ -20,6 +20,7 @@ struct Sweeper: Sendable {
     private static let pageCount = 256
 
     let erasure: Erasure
+    let clockGuard: ClockRollbackGuard
     let host: HostServices
     /// Called with the name of an account whose erasure was repeated.
     let onErasure: @Sendable (String) -> Void
@@ -33,8 +34,11 @@ struct Sweeper: Sendable {
     /// Sweeps the entries that were in `seen`, and returns all others, also those that failed.
     func sweep(_ seen: [EntryKey: EntryVersion]) async -> [EntryKey: EntryVersion] {
         var rest: [EntryKey: EntryVersion] = [:]
-        await sweep(Owners.transfersPrefix, seen, &rest) { (item) async throws(BackendError) in
-            try await erasure.owners.endTransfer(item)
+        // A wrong clock would date the decisions of a transfer.
+        if !clockGuard.isWrong {
+            await sweep(Owners.transfersPrefix, seen, &rest) { (item) async throws(BackendError) in
+                try await erasure.owners.endTransfer(item)
+            }
         }
         await sweep(Erasure.prefix, seen, &rest) { (item) async throws(BackendError) in
             try await repeatErasure(item)

@@ -60,7 +60,7 @@ final class ScenarioDevice {
             } else {
                 try await shop.logIn(name, password: password, earlierPurchases: earlier)
             }
-        case "logOut": try await logOut(shop, everywhere: step["everywhere"]?.bool() ?? false)
+        case "logOut": try await shop.logOut(everywhere: try step["everywhere"]?.bool() ?? false)
         case "deleteAccount": try await shop.deleteAccount(password: try step.required("password").string())
         case "account":
             let store = try await shop.store()
@@ -76,14 +76,6 @@ final class ScenarioDevice {
         default: throw InputError(path: "call", reason: "unknown call \(call)")
         }
         return [:]
-    }
-
-    private func logOut(_ shop: Shop, everywhere: Bool) async throws {
-        if everywhere {
-            let (client, tokens) = try await shop.open().accounts()
-            try await client.logOut(everywhere: true, token: tokens.token(refused:))
-        }
-        try await shop.logOut()
     }
 
     /// Records an item and syncs. Returns whether the server has it.
@@ -126,7 +118,7 @@ final class ScenarioDevice {
         var result: [String: JSON] = [
             "granted": .bool(access.isGranted), "until": JSON(access.until.map { "\(Timestamp($0))" }),
         ]
-        if let denial = access.denial { result["reason"] = .string(Self.name(of: denial)) }
+        if let denial = access.denial { result["reason"] = .string(denial.name) }
         if let units = access.units { result["units"] = .number(units) }
         return result
     }
@@ -136,26 +128,11 @@ final class ScenarioDevice {
         let after: ShopAccess
         do { after = try await shop.use(entitlement, id: id) } catch {
             guard let denial = error.denial else { throw error }
-            return ["granted": .bool(false), "reason": .string(Self.name(of: denial))]
+            return ["granted": .bool(false), "reason": .string(denial.name)]
         }
         _ = try await sync(shop)
         let spent = before.units.map { $0 - (after.units ?? 0) } ?? 0
         return ["granted": .bool(true), "spent": .number(spent)]
-    }
-
-    private static func name(of denial: ShopAccess.Denial) -> String {
-        switch denial {
-        case .notPurchased: "notPurchased"
-        case .usedUp: "usedUp"
-        case .logInNeeded: "logInNeeded"
-        case .restoreNeeded: "restoreNeeded"
-        case .pendingApproval: "pendingApproval"
-        case .expired: "expired"
-        case .revoked: "revoked"
-        case .unverified: "unverified"
-        case .ownedByAnotherAccount: "ownedByAnotherAccount"
-        case .refusedByServer: "refusedByServer"
-        }
     }
 }
 

@@ -2,9 +2,11 @@ import EntitlementSync
 import EntitlementSyncStoreKit
 import Entitlements
 import Foundation
+import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 import SyncService
+import Synchronization
 import TestSupport
 import Testing
 
@@ -104,9 +106,9 @@ struct ServerCatalogTests {
     }
 
     @Test(
-        "A catalogue that cannot be used leaves the present one, and is reported",
+        "A catalogue that cannot be used leaves the present one, is reported, and is not downloaded again",
         arguments: [
-            #"{"products":7}"#, #"{"products":[],"lists":[]}"#, "<html>",
+            #"{"products":7}"#, #"{"products":[{"id":"owls","type":"rental"}]}"#, "<html>",
             #"{"products":[],"offerings":[{"id":"default","products":["owls.gone"]}]}"#,
         ])
     func broken(json: String) async throws {
@@ -116,6 +118,52 @@ struct ServerCatalogTests {
         #expect(shop.failure?.kind == .catalog)
         #expect(shop.failure?.description.contains("https://sync.example.com") == true)
         #expect(shop.rows.map(\.id) == ["owls.3months", "owls.lifetime"])
+        #expect(!FileManager.default.fileExists(atPath: stage.folder.path(of: "phone/catalog.json")))
+        let condition = Mutex<String?>(nil)
+        requests.decide { request in
+            condition.withLock { $0 = request.headerFields[.ifNoneMatch] }
+            return .arrives
+        }
+        try await shop.refresh()
+        #expect(condition.withLock { $0 } != nil)
+        #expect(shop.failure?.kind == .catalog)
+    }
+
+    @Test("Members of a later version in the server's catalogue are ignored, and the rest takes effect")
+    func later() async throws {
+        let requests = try await service(
+            serving: #"""
+                {"products":[{"id":"owls.lifetime","type":"nonConsumable","family":true}],"regions":[],
+                 "entitlements":[{"id":"owls","grantedBy":["product:owls.lifetime"],"icon":"owl"}],
+                 "policy":{"refunds":"later"},
+                 "offerings":[{"id":"default","products":["owls.lifetime"],"paywall":{"theme":"night"}}]}
+                """#)
+        let shop = stage.shop("phone", server: "https://sync.example.com") { $0.transport = requests }
+        try await shop.refresh()
+        #expect(shop.failure == nil)
+        #expect(shop.rows.map(\.id) == ["owls.lifetime"] && shop.offerings.map(\.id) == ["default"])
+    }
+
+    @Test("The bundled file counts again after an update of the app has changed it, and if the server's is gone")
+    func bundled() async throws {
+        let requests = try await service(serving: String(decoding: catalogue([Self.months]), as: UTF8.self))
+        func shop(_ requests: CountingTransport) -> Shop {
+            stage.shop("phone", server: "https://sync.example.com") { $0.transport = requests }
+        }
+        let first = shop(requests)
+        try await first.refresh()
+        #expect(first.rows.map(\.id) == ["owls.3months"])
+        try Data(catalogue([Self.lifetime, Self.months])).write(to: stage.catalogue)
+        let updated = shop(requests)
+        requests.decide { _ in .neverArrives }
+        try await updated.refresh()
+        #expect(updated.rows.map(\.id) == ["owls.lifetime", "owls.3months"])
+        requests.decide { _ in .arrives }
+        try await updated.refresh()
+        #expect(updated.rows.map(\.id) == ["owls.3months"])
+        let gone = shop(try await service(serving: ""))
+        try await gone.refresh()
+        #expect(gone.failure == nil && gone.rows.map(\.id) == ["owls.lifetime", "owls.3months"])
         #expect(!FileManager.default.fileExists(atPath: stage.folder.path(of: "phone/catalog.json")))
     }
 
@@ -129,7 +177,7 @@ struct ServerCatalogTests {
             settings.trust = .signed(by: NoGrants())
         }
         try await shop.refresh()
-        #expect(shop.failure?.kind == .storage && shop.failure?.description.contains("units") == true)
+        #expect(shop.failure?.kind == .catalog && shop.failure?.description.contains("units") == true)
         #expect(shop.rows.map(\.id) == ["owls.3months", "owls.lifetime"])
     }
 

@@ -101,7 +101,8 @@ struct LiveGrantTests {
     @Test("After a theft the former keys are removed, and a session goes on with new tokens")
     func theft() async throws {
         let session = try await session()
-        _ = try ProcessEnd.run(BuiltProgram.path(of: "syncd"), 
+        _ = try ProcessEnd.run(
+            BuiltProgram.path(of: "syncd"),
             "keys", "rotate", "--store", "sqlite:\(folder.path(of: "server.sqlite"))", "--remove-former")
         var isRefused = false
         let end = ContinuousClock.now + Patience.limit

@@ -171,6 +171,68 @@ struct ProjectorTests {
             try await stage.events() == ["ann account.created", "ann purchase.recorded", "ann access.granted"])
     }
 
+    @Test("An end has its events while purchases go on", arguments: DatabaseKind.allCases)
+    func busy(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        for name in ["ann", "bob"] { try await stage.signUp(name) }
+        try await stage.buy("month", "m1", as: "ann")
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        stage.clock.advance(seconds: 31 * ProjectionStage.day)
+        try await stage.buy("owl", "o1", as: "bob")
+        var state = try #require(stage.projector.state)
+        _ = try await stage.projector.step(&state)
+        #expect(
+            Set(try await stage.events(after: last)) == [
+                "ann subscription.expired", "ann access.revoked", "bob purchase.recorded", "bob access.granted",
+            ])
+    }
+
+    @Test("Changes that were missed because the cursor has expired give their events", arguments: DatabaseKind.allCases)
+    func expiredCursor(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        for name in ["ann", "bob"] { try await stage.signUp(name) }
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        try await stage.buy("owl", "o1", as: "ann")
+        try await stage.erase("bob")
+        let lost = SQLStatement("UPDATE state SET position = '999999999-0000000000000000'")
+        #expect(try await stage.database.write([lost], fence: nil))
+        try await stage.project()
+        #expect(
+            Set(try await stage.events(after: last)) == [
+                "ann purchase.recorded", "ann access.granted", "bob account.erased",
+            ])
+        #expect(try await stage.rows("SELECT alias FROM aliases") == [[.text("ann")]])
+    }
+
+    @Test("The tables of an earlier version are replaced, and the events stay", arguments: DatabaseKind.allCases)
+    func earlierVersion(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        try await stage.signUp("ann")
+        try await stage.project()
+        let (content, events) = (try await stage.content(), try await stage.events())
+        let changes = [
+            "DROP VIEW periods_v1", "ALTER TABLE periods ADD COLUMN other bigint", "UPDATE state SET version = 0",
+        ]
+        #expect(try await stage.database.write(changes.map { SQLStatement($0) }, fence: nil))
+        var lease = ProjectorLease(stage.store, host: stage.clock.host)
+        let other = try stage.otherProjector()
+        try await other.project(&lease)
+        stage.clock.pass(seconds: 16)
+        try await other.project(&lease)
+        let again = try await stage.content()
+        for (table, rows) in content { #expect(again[table] == rows, "\(table)") }
+        #expect(try await stage.events() == events)
+        #expect(try await stage.rows("SELECT count(*) FROM periods_v1") == [[.integer(0)]])
+        #expect(try await stage.database.write([SQLStatement("UPDATE state SET version = 99")], fence: nil))
+        let error = await #expect(throws: BackendError.self) { try await stage.otherProjector().project(&lease) }
+        #expect(error?.kind == .newerFormat)
+    }
+
     @Test("A changed catalogue derives all rows again, and gives the events of changed access")
     func catalogue() async throws {
         let stage = try await ProjectionStage(.sqlite)
@@ -226,11 +288,11 @@ private final class ForgetfulDatabase: ProjectionDatabase {
         try await base.read(statements)
     }
 
-    func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool {
-        let isWritten = try await base.write(statements, epoch: epoch)
+    func write(_ statements: [SQLStatement], fence: ProjectionFence?) async throws(BackendError) -> Bool {
+        let isWritten = try await base.write(statements, fence: fence)
         let isForgotten = isForgetting.withLock { state in
-            defer { if epoch != nil { state = false } }
-            return state && epoch != nil
+            defer { if fence != nil { state = false } }
+            return state && fence != nil
         }
         guard !isForgotten else {
             throw BackendError(

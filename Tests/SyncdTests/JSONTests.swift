@@ -122,7 +122,7 @@ struct JSONTests {
             "use z-content --account alice --at 2027-01-01": "entitlement granted productID remaining spent",
             "explain z-content \(account)": "access at entitlement rules sources",
             "timeline z \(account)": "active at chains expires group periods",
-            "catalog check": "entitlements groups products",
+            "catalog check": "entitlements groups offerings products",
         ]
         for (command, expected) in members {
             #expect(try self.members(command).joined(separator: " ") == expected, "\(command)")

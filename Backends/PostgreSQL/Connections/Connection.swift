@@ -203,7 +203,9 @@ final class Connection {
     }
 
     /// Performs one transaction of statements that are not prepared.
-    func perform(_ queries: [PostgreSQLQueries.Query], until end: ContinuousClock.Instant) -> Reply {
+    ///
+    /// - Parameter isReading: True to discard the rows if the server has become read-only.
+    func perform(_ queries: [PostgreSQLQueries.Query], isReading: Bool, until end: ContinuousClock.Instant) -> Reply {
         guard isAlive() else {
             return .failure(TransactionFailure(message: message, isLost: true, isUnsent: true))
         }
@@ -212,7 +214,7 @@ final class Connection {
         let reply = receive(statementCount: queries.count, until: end)
         guard let failure = readOnlyFailure(nil, [reply]) else { return reply }
         isLost = true
-        return .failure(failure)
+        return isReading ? .failure(failure) : reply
     }
 
     private func send(_ query: PostgreSQLQueries.Query) -> Bool {

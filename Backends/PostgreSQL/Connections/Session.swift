@@ -39,7 +39,7 @@ final class Session {
     /// Performs one transaction of statements that are not prepared.
     ///
     /// - Throws: If there is no connection; nothing was sent.
-    func perform(_ queries: [PostgreSQLQueries.Query]) throws(BackendError) -> Reply {
+    func perform(_ queries: [PostgreSQLQueries.Query], isReading: Bool) throws(BackendError) -> Reply {
         let current: Connection
         if let connection, connection.isAlive() {
             current = connection
@@ -48,7 +48,7 @@ final class Session {
             current = try connector.open()
             connection = current
         }
-        let reply = current.perform(queries, until: deadline)
+        let reply = current.perform(queries, isReading: isReading, until: deadline)
         if current.isLost { connection = nil }
         return reply
     }

@@ -1,8 +1,8 @@
 #if PostgreSQL
 package import SyncCore
 
-/// Any statements with parameters, in the database of a store. Each call is one transaction, on a connection of its
-/// own thread.
+/// Runs statements with parameters in the database of a store. Each call is one transaction, on a connection of its own
+/// thread.
 package final class PostgreSQLQueries: Sendable {
     /// A parameter, or a value of a row.
     package enum Value: Hashable, Sendable {
@@ -52,7 +52,8 @@ package final class PostgreSQLQueries: Sendable {
         let settings = ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"]
         let sets = settings.map { ", set_config('\($0)', 'on', true)" }.joined()
         preparation = Query(
-            sql: "SELECT set_config('search_path', $1, true)\(sets)", parameters: [.text(searchPath)])
+            sql: "SELECT set_config('search_path', $1, true), set_config('lock_timeout', '5000', true)\(sets)",
+            parameters: [.text(searchPath)])
         readers = JobQueue(connector, threadLimit: 2, cost: { _ in .limit }, performer: Self.perform(isReading: true))
         writer = JobQueue(connector, threadLimit: 1, cost: { _ in .limit }, performer: Self.perform(isReading: false))
     }
@@ -72,8 +73,14 @@ package final class PostgreSQLQueries: Sendable {
     ///
     /// - Parameter isReading: True if the statements only read. They are repeated once after the loss of a connection.
     package func perform(_ queries: [Query], isReading: Bool) async throws(BackendError) -> [[[Value]]] {
-        let rows = try await (isReading ? readers : writer).perform([preparation] + queries, isReading ? .read : .write)
-        return Array(rows.dropFirst())
+        guard isReading else {
+            return Array(try await writer.perform([preparation] + queries, .write).dropFirst())
+        }
+        // All statements read at one moment.
+        let begin = Query(sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", parameters: [])
+        let commit = Query(sql: "COMMIT", parameters: [])
+        let rows = try await readers.perform([begin, preparation] + queries + [commit], .read)
+        return Array(rows.dropFirst(2).dropLast())
     }
 
     /// Returns `true` if a statement divided by zero, and nothing was written.
@@ -87,9 +94,9 @@ package final class PostgreSQLQueries: Sendable {
                 answer(
                     index,
                     Result { () throws(BackendError) in
-                        var reply = try session.perform(work)
+                        var reply = try session.perform(work, isReading: isReading)
                         if isReading, reply.failure.map({ $0.isLost || $0.isReadOnly }) == true {
-                            reply = try session.perform(work)
+                            reply = try session.perform(work, isReading: isReading)
                         }
                         switch reply {
                         case .success(let rows): return rows.map(\.values)

@@ -127,13 +127,24 @@ test("A full disk is a typed error, and nothing that was confirmed is lost", asy
   assert.equal((await shop.access("random")).granted, false);
 });
 
+test("A certificate that is not trusted is a typed error", async () => {
+  const codes = ["CERT_HAS_EXPIRED", "DEPTH_ZERO_SELF_SIGNED_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"];
+  for (const code of codes) {
+    const fetch = async () => {
+      throw new TypeError("fetch failed", { cause: Object.assign(new Error("the certificate"), { code }) });
+    };
+    const shop = await Shop.open({ server: "https://shop.example", storage: memoryStorage(), fetch });
+    await assert.rejects(shop.logIn("ann", password), { kind: "untrusted", isTransient: false });
+  }
+});
+
 test("At most 1,000 items wait for the server", async (test) => {
   const server = await Server.started(test);
   const { shop } = await opened(server);
   const items = Array.from({ length: 1_000 }, (_, index) => ({ kind: "flag", product: "owl", set: index % 2 === 0 }));
   await shop.sendEvidence(items);
-  await assert.rejects(shop.report({ product: "owl", transaction: "o1" }), { kind: "full" });
-  await assert.rejects(shop.sendEvidence(items), { kind: "full" });
+  await assert.rejects(shop.report({ product: "owl", transaction: "o1" }), { kind: "outboxFull" });
+  await assert.rejects(shop.sendEvidence(items), { kind: "outboxFull", isTransient: true, message: /^Too much waits/ });
   assert.equal(await shop.waiting(), 1_000);
 });
 
@@ -143,8 +154,11 @@ test("The texts of errors are those of the Swift kit", () => {
   const kit = readFileSync(join(repository, "Sources/EntitlementKit/ShopError.swift"), "utf8");
   const kinds = [
     "catalog", "noServer", "offline", "wrongPassword", "tooManyAttempts", "nameTaken", "notAllowed", "cancelled",
-    "logInNeeded", "accountDeleted", "full", "storage", "damaged", "newerVersion", "other",
+    "logInNeeded", "accountDeleted", "full", "storage", "damaged", "newerVersion", "untrusted", "noToken", "other",
   ];
+  for (const denial of ["unverified", "ownedByAnotherAccount", "refusedByServer"]) {
+    assert.ok(kit.includes(`case .${denial}: "${new ShopError(denial, "a reason").message}"`), denial);
+  }
   for (const kind of kinds) {
     for (const isTransient of [false, true]) {
       const { message } = new ShopError(kind, "a reason", { isTransient });

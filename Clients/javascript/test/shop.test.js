@@ -244,12 +244,22 @@ test("Units that are spent offline never exceed the last known balance", async (
 
 test("A purchase that does not count says why", async (test) => {
   const server = await Server.started(test, { policy: "verified" });
-  const { shop } = await opened(server);
+  const { shop, storage } = await opened(server);
   await shop.signUp("ann", password);
   const reported = shop.report({ product: "owl", transaction: "o1" });
-  await assert.rejects(reported, { kind: "notAllowed", code: "evidence-required" });
+  await assert.rejects(reported, { kind: "unverified", code: "evidence-required" });
   assert.equal((await shop.access("owl")).reason, "unverified");
   assert.equal((await shop.access("nights")).reason, "notPurchased");
+  // A refused purchase explains an earlier end, and no later one.
+  const end = async (date) => {
+    await storage.update((state) => {
+      state.home.snapshot.access.owl = { granted: false, reason: "expired", date };
+      return state;
+    });
+    return (await shop.access("owl")).reason;
+  };
+  assert.equal(await end("2020-01-01T00:00:00Z"), "unverified");
+  assert.equal(await end("2099-01-01T00:00:00Z"), "expired");
   await assert.rejects(shop.access("bats"), { kind: "catalog" });
 });
 
@@ -260,7 +270,7 @@ test("A transaction of another account is refused by name", async (test) => {
   await ann.report({ product: "owl", transaction: "o1" });
   await bob.signUp("bob", password);
   const reported = bob.report({ product: "owl", transaction: "o1" });
-  await assert.rejects(reported, { kind: "notAllowed", code: "owned-by-another" });
+  await assert.rejects(reported, { kind: "ownedByAnotherAccount", code: "owned-by-another" });
   assert.equal((await bob.access("owl")).reason, "ownedByAnotherAccount");
 });
 
@@ -364,6 +374,22 @@ test("A user of the app's own issuer logs in with a token, which is renewed", as
   const { shop: without, link: thirdLink } = await opened(server, { storage });
   thirdLink.fail("refuse-token", "/v1/entitlements");
   await assert.rejects(without.refresh(), { kind: "logInNeeded" });
+  // A tab without the function ends no session of the others, and an error of the function is typed.
+  secondLink.fail("refuse-token", "/v1/entitlements");
+  await again.refresh();
+  const failing = async () => { throw new Error("the issuer is down"); };
+  await assert.rejects(without.logIn(failing), { kind: "noToken", isTransient: true, description: /issuer is down/ });
+  const { shop: unlucky, link: fourthLink } = await opened(server, { storage, token: failing });
+  fourthLink.fail("refuse-token", "/v1/entitlements");
+  await assert.rejects(unlucky.refresh(), { kind: "noToken", isTransient: true });
+  // The deletion asks for a new token, and deletes no account of another user.
+  subject = "user-18";
+  await assert.rejects(again.deleteAccount(), { kind: "logInNeeded" });
+  subject = "user-17";
+  const asked = calls;
+  await again.deleteAccount();
+  assert.equal(calls, asked + 1);
+  assert.equal(await again.account(), null);
 });
 
 test("Evidence that the server refuses or cannot check is named", async (test) => {

@@ -38,6 +38,17 @@ struct GuestStore: Sendable {
 
     func load() async throws(BackendError) -> Guest? { try await store.load().map { Guest($0) } }
 
+    /// Returns the guest, and creates it if there is none. Concurrent callers, in this process or another, get the same
+    /// one.
+    func loadOrCreate(_ host: HostServices) async throws(BackendError) -> Guest {
+        try await store.exclusively { () async throws(BackendError) in
+            if let guest = try await load() { return guest }
+            let guest = Guest(host)
+            try await store.save(guest.kept)
+            return guest
+        }
+    }
+
     func save(_ guest: Guest) async throws(BackendError) {
         try await store.exclusively { () async throws(BackendError) in try await store.save(guest.kept) }
     }

@@ -64,8 +64,8 @@ final class AccountSession: Sendable {
         let turn = dependencies.counter.next()
         let cached = cache.withLock { $0 }
         var requests: [ReadRequest] = []
-        // The anonymous account is never synced, and has no server ledger.
-        // A guest has purchases on this device only.
+        // The anonymous account is never synced, and has no server ledger. A guest is synced, but never needs a restore
+        // to be complete: only this device has purchases of it.
         let hasRemote = dependencies.remoteLabel != nil && !account.isAnonymous && !account.isGuest
         let mayBeNew = hasRemote && cached?.isKnownToHaveSynced != true
         if mayBeNew { requests.append(ReadRequest(keys.knownRemotes)) }

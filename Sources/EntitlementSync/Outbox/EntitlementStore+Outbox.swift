@@ -56,7 +56,11 @@ extension EntitlementStore {
         of session: AccountSession, in state: LocalState, restored: Set<[UInt8]>
     ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
         guard session.account.name != nil else { return ([], nil) }
-        let waiting = state.waitingEvidence
+        let waiting = state.waitingEvidence.filter { evidence in
+            // What the server has of a guest is only kept for the account that adopts it.
+            restored.contains(Fact.evidence(evidence).record.key) || !session.account.isGuest
+                || !evidence.isStated(by: state.serverLedger.ledger)
+        }
         let presented = waiting.filter { restored.contains(Fact.evidence($0).record.key) }
         let others = waiting.filter { !restored.contains(Fact.evidence($0).record.key) }
         let first = try await send(presented, of: session, isRestore: true)
@@ -95,6 +99,9 @@ extension EntitlementStore {
     /// of the server ledger has its purchases. Evidence that the server postponed stays too. The device ledger keeps
     /// the reasons of refusals, which explain denials under the policy `verified`.
     ///
+    /// Recorded evidence of a guest stays until another account adopts it, and is then sent for that account: the
+    /// server forgets the guest's copy when it erases the guest.
+    ///
     /// - Parameters:
     ///   - serverLedger: This device's copy of the server ledger.
     ///   - state: The state before the answers.
@@ -104,7 +111,8 @@ extension EntitlementStore {
         after state: LocalState
     ) async throws(EntitlementError) -> Bool {
         guard !answered.isEmpty else { return false }
-        let finished = answered.filter { $0.isFinished(serverLedger) }
+        let isGuest = session.account.isGuest
+        let finished = answered.filter { $0.isFinished(serverLedger) && !(isGuest && $0.answer == .recorded) }
         guard !finished.isEmpty else { return false }
         let (now, time) = (now, state.facts.latestTime.next(at: now))
         let refusals = finished.flatMap { $0.refusals(at: now, time) }
@@ -129,10 +137,7 @@ struct AnsweredEvidence: Sendable {
         case .recorded: others = []
         case .recordedInPart(let transactions): others = Set(transactions)
         }
-        return evidence.facts.records.allSatisfy { stated in
-            if let held = known[stated.key], !held.order.lexicographicallyPrecedes(stated.order) { return true }
-            return Fact(stated).concerns(others)
-        }
+        return evidence.isStated(by: known, except: others)
     }
 
     var outcome: EvidenceOutcome {
@@ -154,6 +159,16 @@ struct AnsweredEvidence: Sendable {
             refused = transactions
         }
         return refused.map { Acceptance(transaction: $0, decision: .refused(reason), date: now, logicalTime: time) }
+    }
+}
+
+extension StoredEvidence {
+    /// Returns `true` if the server ledger `known` states everything that this evidence proves, except for `others`.
+    fileprivate func isStated(by known: Ledger, except others: Set<TransactionReference> = []) -> Bool {
+        facts.records.allSatisfy { stated in
+            if let held = known[stated.key], !held.order.lexicographicallyPrecedes(stated.order) { return true }
+            return Fact(stated).concerns(others)
+        }
     }
 }
 

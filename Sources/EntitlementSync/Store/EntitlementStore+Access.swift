@@ -142,9 +142,11 @@ extension EntitlementStore {
     private func context(
         of state: LocalState, in session: AccountSession
     ) throws(EntitlementError) -> AccessContext {
-        AccessContext(
+        var context = AccessContext(
             isSignedIn: !session.account.isAnonymous && !session.account.isGuest,
             hasRestored: try state.hasSynced.get(), limit: try limit(of: state, at: now))
+        context.isGuest = session.account.isGuest
+        return context
     }
 }
 

@@ -14,36 +14,53 @@ extension Catalog {
         try self.init(try JSONReader(parsing: json))
     }
 
-    init(_ root: JSONReader) throws(InputError) {
+    /// Reads the catalogue that a server sends to apps. The server may be of a later version, so members that this
+    /// version does not know are ignored. Everything else must be valid, because an unknown type or source could change
+    /// what a purchase grants.
+    ///
+    /// - Throws: ``InputError`` as ``init(json:)``.
+    package init(served json: some Collection<UInt8>) throws(InputError) {
+        try self.init(try JSONReader(parsing: json), isStrict: false)
+    }
+
+    /// - Parameter isStrict: False to ignore unknown members.
+    init(_ root: JSONReader, isStrict: Bool = true) throws(InputError) {
         let members = try root.object()
-        try members.allow("products", "entitlements", "policy", "content", "offerings")
+        if isStrict { try members.allow("products", "entitlements", "policy", "content", "offerings") }
         let products = try members.required("products").array().map { (reader) throws(InputError) in
-            try Product(reader)
+            try Product(reader, isStrict)
         }
         let groups = Set(products.compactMap(\.kind.group))
         let entitlements = try members["entitlements"]?.array().map { (reader) throws(InputError) in
-            try Entitlement(reader, groups)
+            try Entitlement(reader, groups, isStrict)
         }
         try self.init(
             products: products, entitlements: entitlements ?? [],
-            policy: try members["policy"].map(Policy.init) ?? Policy(),
-            content: try members["content"]?.array().map { (rule) throws(InputError) in try ContentRule(rule) } ?? [],
+            policy: try members["policy"].map { (reader) throws(InputError) in
+                try Policy(reader, isStrict)
+            } ?? Policy(),
+            content: try members["content"]?.array().map { (rule) throws(InputError) in
+                try ContentRule(rule, isStrict)
+            } ?? [],
             offerings: try members["offerings"]?.array().map { (reader) throws(InputError) in
-                try Offering(reader)
+                try Offering(reader, isStrict)
             } ?? [])
     }
 }
 
 extension Product {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow(
-            "id", "type", "group", "duration", "units", "level", "introductory", "names", "forSale", "requiresAccount")
+        if isStrict {
+            try members.allow(
+                "id", "type", "group", "duration", "units", "level", "introductory", "names", "forSale",
+                "requiresAccount")
+        }
         var names: [String: String] = [:]
         for (language, name) in try members["names"]?.object().all ?? [] { names[language] = try name.string() }
         self.init(
             id: ProductID(try members.required("id").string()),
-            kind: try ProductKind(members),
+            kind: try ProductKind(members, isStrict),
             names: names,
             isForSale: try members["forSale"]?.bool() ?? true,
             requiresAccount: try members["requiresAccount"]?.bool() ?? false)
@@ -51,7 +68,7 @@ extension Product {
 }
 
 extension ProductKind {
-    fileprivate init(_ members: JSONObjectReader) throws(InputError) {
+    fileprivate init(_ members: JSONObjectReader, _ isStrict: Bool) throws(InputError) {
         let type = try members.required("type")
         var needed: Set<String> = []
         switch try type.string() {
@@ -71,7 +88,9 @@ extension ProductKind {
                 group: GroupID(try members.required("group").string()),
                 level: try members["level"]?.integer() ?? 1,
                 duration: try members.required("duration").duration(),
-                introductory: try members["introductory"].map(IntroductoryOffer.init))
+                introductory: try members["introductory"].map { (reader) throws(InputError) in
+                    try IntroductoryOffer(reader, isStrict)
+                })
         case let unknown:
             throw type.error(
                 "must be one of consumable, nonConsumable, nonRenewing, autoRenewable, not \"\(unknown.singleLine)\"")
@@ -83,9 +102,9 @@ extension ProductKind {
 }
 
 extension IntroductoryOffer {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow("mode", "duration")
+        if isStrict { try members.allow("mode", "duration") }
         let modeReader = try members.required("mode")
         guard let mode = Mode(rawValue: try modeReader.string()) else {
             throw modeReader.error("a mode is one of \(Mode.allCases.map(\.rawValue).joined(separator: ", "))")
@@ -95,9 +114,9 @@ extension IntroductoryOffer {
 }
 
 extension Entitlement {
-    fileprivate init(_ reader: JSONReader, _ groups: Set<GroupID>) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ groups: Set<GroupID>, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow("id", "grantedBy")
+        if isStrict { try members.allow("id", "grantedBy") }
         var sources: [Source] = []
         for source in try members.required("grantedBy").array() { sources.append(try Source(source, groups)) }
         self.init(id: EntitlementID(try members.required("id").string()), grantedBy: sources)
@@ -130,9 +149,9 @@ extension Entitlement.Source {
 }
 
 extension Offering {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow("id", "products")
+        if isStrict { try members.allow("id", "products") }
         var products: [ProductID] = []
         for product in try members.required("products").array() { products.append(ProductID(try product.string())) }
         self.init(id: OfferingID(try members.required("id").string()), products: products)
@@ -140,9 +159,9 @@ extension Offering {
 }
 
 extension ContentRule {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow("path", "group", "entitlement", "by", "maximumLevel")
+        if isStrict { try members.allow("path", "group", "entitlement", "by", "maximumLevel") }
         let source: Source
         switch (members["group"], members["entitlement"]) {
         case (let group?, nil): source = .group(GroupID(try group.string()))
@@ -157,9 +176,9 @@ extension ContentRule {
 }
 
 extension Policy {
-    fileprivate init(_ reader: JSONReader) throws(InputError) {
+    fileprivate init(_ reader: JSONReader, _ isStrict: Bool) throws(InputError) {
         let members = try reader.object()
-        try members.allow("bonus", "expiry", "flags", "consumables", "sandboxTime")
+        if isStrict { try members.allow("bonus", "expiry", "flags", "consumables", "sandboxTime") }
         var rules = ConflictRules()
         if let expiry = members["expiry"] {
             rules.expiry = try named(expiry, among: ConflictRules.expiryRules, \.name)

@@ -124,6 +124,8 @@ extension Access.Denial {
 public struct AccessContext: Hashable, Sendable {
     /// A Boolean value that indicates whether an account is signed in.
     public var isSignedIn: Bool
+    /// True for the account of a customer without a log-in: the account's server can confirm its purchases.
+    package var isGuest = false
     /// A Boolean value that indicates whether the account's facts are complete as far as this device can know.
     ///
     /// `true` if there is no remote, or if it has been reached at least once.

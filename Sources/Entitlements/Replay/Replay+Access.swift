@@ -23,7 +23,8 @@ extension Replay {
     func access(to entitlement: Entitlement, at instant: Timestamp, context: AccessContext) -> Access {
         if let grant = grant(of: entitlement, at: instant) {
             guard let limit = context.limit else { return .granted(grant) }
-            return limit.limiting(grant, of: entitlement.id, at: instant, isSignedIn: context.isSignedIn)
+            return limit.limiting(
+                grant, of: entitlement.id, at: instant, isSignedIn: context.isSignedIn || context.isGuest)
         }
         let products = entitlement.grantedBy.flatMap(products(granting:))
         if products.contains(where: { isPending($0.id) }) { return .denied(.pendingApproval) }

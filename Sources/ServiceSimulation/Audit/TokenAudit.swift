@@ -18,10 +18,12 @@ final class TokenAudit {
         /// The virtual time of the answer; `.max` while there is none, and after an unknown outcome.
         var end: Int64 = .max
 
-        func mayEnd(_ other: Chain) -> Bool {
+        /// Returns `true` if a request that arrived at `arrival` may find the session ended.
+        func mayEnd(_ other: Chain, at arrival: Int64) -> Bool {
             if let chain { return chain === other }
             guard ServiceAudit.folded(other.life.name) == name, other.issued < end else { return false }
-            return end == .max || kept !== other
+            // The session of a password change goes on only once it is renewed, before the answer.
+            return end == .max || kept !== other || arrival < end
         }
     }
 
@@ -98,9 +100,9 @@ final class TokenAudit {
             return
         }
         let chain = known.chain
-        guard chain.ended == nil, chain.life.erasureAsked == nil, !endings.values.contains(where: { $0.mayEnd(chain) }),
-            !mayBeReplayed(chain), isDated(claims, at: delivery),
-            !mayBeRemoved(claims.keyID, requested: known.requested)
+        let mayBeEnded = endings.values.contains { $0.mayEnd(chain, at: delivery.arrival) }
+        guard chain.ended == nil, chain.life.erasureAsked == nil, !mayBeEnded, !mayBeReplayed(chain),
+            isDated(claims, at: delivery), !mayBeRemoved(claims.keyID, requested: known.requested)
         else { return }
         let age = world.scheduler.trueTime / 1_000 - claims.issued
         audit.report(

@@ -48,6 +48,8 @@ extension StoreAPIError: PlayLookupError {
     package var isNotFound: Bool { kind == .notFound }
     /// True for the kind ``Kind/rejected``.
     package var isRejected: Bool { kind == .rejected }
+    /// True for the kinds ``Kind/unavailable``, ``Kind/rateLimited`` and ``Kind/cancelled``.
+    package var isTransient: Bool { kind == .unavailable || kind == .rateLimited || kind == .cancelled }
 }
 
 extension StoreAPIError {

@@ -224,7 +224,10 @@ package struct AccountGateway: Sendable {
     package func record(
         for caller: AccountCaller, _ facts: (_ account: Ledger, _ server: Ledger) throws -> [Fact]
     ) async throws {
-        let rules = ErasureGuard(base: service.ledgerRules(of: caller), records: records, caller: caller)
+        let ledgerRules = service.ledgerRules(of: caller)
+        // The facts depend on the server ledger, which may state a former policy.
+        try await ledgerRules.checkPolicy()
+        let rules = ErasureGuard(base: ledgerRules, records: records, caller: caller)
         for _ in 0..<16 {
             let entries = try await records.backend.ledgerEntries(caller.keys)
             let known = try await ledgers(in: entries, caller.keys)

@@ -70,17 +70,17 @@ struct Erasure: Sendable {
         if let entry = try await store.read(keys.serverLedger).outcome.entry,
             let ledger = ledger(in: entry, keys.serverLedger)
         {
-            try await recorder.keepRefunds(in: ledger, onError: onError)
+            try await recorder.keepRevocations(in: ledger, onError: onError)
             try await owners.release(ledger.transactions, of: account)
         }
         for token in try await tokens.all(of: account) {
             for line in try await parked.lines(waitingFor: token) {
-                if try await owners.accounts(of: line).isEmpty { try await parked.removeAllButRefunds(of: line) }
+                if try await owners.accounts(of: line).isEmpty { try await parked.removeAllButRevocations(of: line) }
                 try await parked.endWaiting(line, for: token)
             }
         }
         try await tokens.erase(account)
-        for line in try await owners.erase(account) { try await parked.removeAllButRefunds(of: line) }
+        for line in try await owners.erase(account) { try await parked.removeAllButRevocations(of: line) }
         try await store.removeAll(under: Holdings.prefix(of: account))
         try await store.removeAll(under: keys.prefix, except: keys.ledger)
     }

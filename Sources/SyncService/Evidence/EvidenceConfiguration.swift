@@ -106,6 +106,9 @@ package protocol PlayLookupError: Error {
     var isNotFound: Bool { get }
     /// True if Google Play rejects the request for another reason, for example an unusable purchase token.
     var isRejected: Bool { get }
+    /// True if the same request may succeed later without a change of the configuration: Google Play is unreachable,
+    /// fails, or limits the rate of requests.
+    var isTransient: Bool { get }
 }
 
 /// The error of an acknowledgement at Google Play. The purchase is recorded.
@@ -172,7 +175,7 @@ package struct EvidenceNote: Hashable, Sendable, CustomStringConvertible {
     package var kindName: String { kind.rawValue }
 
     /// True if an operator may want to know about it.
-    package var isRefusal: Bool {
+    package var isNotable: Bool {
         switch outcome {
         // With a warning.
         case .recorded, .parked: !reason.isEmpty

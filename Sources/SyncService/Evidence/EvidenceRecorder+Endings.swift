@@ -66,11 +66,26 @@ extension EvidenceRecorder {
     }
 
     /// The facts about `line` that wait for an owner, and those in the server ledger of each owner.
-    func knownFacts(ofLine line: TransactionReference) async throws(BackendError) -> [[Fact]] {
+    ///
+    /// - Parameter skipsDamaged: True to report a damaged ledger and leave it out.
+    func knownFacts(
+        ofLine line: TransactionReference, skipsDamaged: Bool = false
+    ) async throws(BackendError) -> [[Fact]] {
         var known = [try await parked.facts(of: line)?.facts ?? []]
         for owner in try await owners.accounts(of: line) {
-            known.append(try await writer.read(owner).facts(ofLine: line))
+            do throws(BackendError) { known.append(try await writer.read(owner).facts(ofLine: line)) } catch {
+                guard skipsDamaged else { throw error }
+                try skip(error)
+            }
         }
         return known
+    }
+
+    /// Reports a damaged ledger of an account, because work for other accounts must not depend on it.
+    ///
+    /// - Throws: Any other error, and each in a program without ``onDamage``.
+    func skip(_ error: BackendError) throws(BackendError) {
+        guard error.kind == .damaged, let onDamage else { throw error }
+        onDamage(error)
     }
 }

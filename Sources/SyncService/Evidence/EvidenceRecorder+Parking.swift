@@ -37,23 +37,29 @@ extension EvidenceRecorder {
         return found
     }
 
-    /// Records the refunds in the server ledger of an account that is being erased, for the other owners of their
-    /// lines, or for later ones. These may present a statement from before the refund.
+    /// Records the revocations in the server ledger of an account that is being erased, for the other owners of their
+    /// lines, or for later ones. These may present an earlier statement.
     ///
-    /// - Parameter onError: Receives the error of a refund for which there is no room.
-    func keepRefunds(in ledger: Ledger, onError: (BackendError) -> Void) async throws(BackendError) {
+    /// Revocations of purchases that are not in this ledger were given to it from the line's own place, where they are
+    /// still.
+    ///
+    /// - Parameter onError: Receives the error of a revocation for which there is no room, or about which another
+    ///   owner's ledger is damaged.
+    func keepRevocations(in ledger: Ledger, onError: (BackendError) -> Void) async throws(BackendError) {
         let facts = ledger.records.map { Fact($0) }
         let lines = Dictionary(facts.compactMap(\.purchase).map { ($0.transaction, $0.line) }) { first, _ in first }
-        var refunds: [TransactionReference: [Fact]] = [:]
-        for fact in facts where fact.isRefund {
-            guard let transaction = fact.transaction else { continue }
-            refunds[lines[transaction] ?? transaction, default: []].append(fact)
+        var revocations: [TransactionReference: [Fact]] = [:]
+        for fact in facts where fact.isRevocation {
+            guard let line = fact.transaction.flatMap({ lines[$0] }) else { continue }
+            revocations[line, default: []].append(fact)
         }
-        for (line, facts) in refunds.sorted(by: { $0.key < $1.key }) {
+        for (line, facts) in revocations.sorted(by: { $0.key < $1.key }) {
             do throws(BackendError) {
                 _ = try await record([TransactionNames.Group(line: line, facts: facts)], Request())
             } catch {
-                guard error.cause is ParkingFull || error.cause is LedgerFull else { throw error }
+                guard error.kind == .damaged || error.cause is ParkingFull || error.cause is LedgerFull else {
+                    throw error
+                }
                 onError(error)
             }
         }
@@ -64,12 +70,17 @@ extension EvidenceRecorder {
         let transactions = Set(group.facts.compactMap { $0.revocation?.transaction })
         guard !transactions.isEmpty else { return }
         // The statements may arrive in any order, and the latest counts.
-        for refund in Self.refunds(of: transactions, in: try await knownFacts(ofLine: group.line).flatMap(\.self)) {
+        let known = try await knownFacts(ofLine: group.line, skipsDamaged: true).flatMap(\.self)
+        for refund in Self.refunds(of: transactions, in: known) {
             for account in try await owners.reporters(of: refund.transaction) {
                 let now = Timestamp(milliseconds: writer.now())
-                // Without the limit, because an account has no more claims than its ledger may have records.
-                try await writer.update(account, isLimited: false) { (server) async throws(BackendError) in
-                    _ = server.add(server.ledger.needed(of: [refund]), catalog: writer.catalog, at: now)
+                do throws(BackendError) {
+                    // Without the limit, because an account has no more claims than its ledger may have records.
+                    try await writer.update(account, isLimited: false) { (server) async throws(BackendError) in
+                        _ = server.add(server.ledger.needed(of: [refund]), catalog: writer.catalog, at: now)
+                    }
+                } catch {
+                    try skip(error)
                 }
             }
         }
@@ -82,7 +93,9 @@ extension EvidenceRecorder {
             var group = group
             let transactions = Set(group.facts.compactMap(\.purchase?.transaction))
             _ = try await addParked(to: &group, under: group.otherNames.union([group.line]))
-            if owners.policy == .share { group.facts += try await knownFacts(ofLine: group.line).flatMap(\.self) }
+            if owners.policy == .share {
+                group.facts += try await knownFacts(ofLine: group.line, skipsDamaged: true).flatMap(\.self)
+            }
             refunds += Self.refunds(of: transactions, in: group.facts)
         }
         return refunds

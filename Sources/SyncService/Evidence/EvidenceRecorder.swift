@@ -9,11 +9,16 @@ struct EvidenceRecorder: Sendable {
     let owners: Owners
     let tokens: AccountTokens
     let parked: ParkedFacts
+    /// Receives the error of an account's damaged ledger that only concerns others; `nil` to throw it.
+    let onDamage: (@Sendable (BackendError) -> Void)?
 
     var writer: ServerLedgerWriter { owners.writer }
 
-    init(_ owners: Owners, _ configuration: ServiceConfiguration, _ host: HostServices) {
-        self.owners = owners
+    init(
+        _ owners: Owners, _ configuration: ServiceConfiguration, _ host: HostServices,
+        onDamage: (@Sendable (BackendError) -> Void)? = nil
+    ) {
+        (self.owners, self.onDamage) = (owners, onDamage)
         let records = owners.records
         names = TransactionNames(records: records)
         tokens = AccountTokens(records: records, host: host)

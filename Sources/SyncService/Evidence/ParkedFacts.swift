@@ -2,8 +2,8 @@ package import Entitlements
 package import SyncCore
 import Synchronization
 
-/// Verified facts about lines that have no owner yet, and refunds of lines whose owner was erased: one ledger document
-/// per line, `server/parked/STORE/ENV/LINE`.
+/// Verified facts about lines that have no owner yet, and revocations of lines whose owner was erased: one ledger
+/// document per line, `server/parked/STORE/ENV/LINE`.
 ///
 /// A store forgets a notification that was answered, so its facts are kept until the owner appears. Facts about one
 /// line are merged, so that replays need no room. The local section of the document lists the tokens whose accounts may
@@ -121,20 +121,20 @@ package final class ParkedFacts: Sendable {
 
     /// Removes the facts about `line` if they still have `version`. Afterwards the line waits for no token.
     ///
-    /// - Parameter keepsRefunds: True to keep the refunds among them.
+    /// - Parameter keepsRevocations: True to keep the revocations among them.
     /// - Returns: `false` if there are other facts now.
     func remove(
-        _ line: TransactionReference, if version: EntryVersion, keepsRefunds: Bool = false
+        _ line: TransactionReference, if version: EntryVersion, keepsRevocations: Bool = false
     ) async throws(BackendError) -> Bool {
         let key = try Self.key(of: line)
         guard let entry = try await entry(key) else { return true }
         guard entry.version == version else { return false }
-        // The tokens and refunds of a damaged document are unknown.
+        // The tokens and revocations of a damaged document are unknown.
         var document = LedgerDocument()
         do throws(BackendError) { document = try Self.document(in: entry, key) } catch {
             guard error.kind == .damaged else { throw error }
         }
-        let kept = keepsRefunds ? document.ledger.records.filter { Fact($0).isRefund } : []
+        let kept = keepsRevocations ? document.ledger.records.filter { Fact($0).isRevocation } : []
         let (outcome, byteCount): (WriteOutcome, Int)
         if kept.isEmpty {
             (outcome, byteCount) = (try await records.backend.delete(key, if: .matches(version)).outcome, 0)
@@ -149,13 +149,13 @@ package final class ParkedFacts: Sendable {
         return true
     }
 
-    /// Removes everything about `line`, whose owner was erased, except refunds. They concern each later owner, who may
-    /// present a statement from before the refund.
-    func removeAllButRefunds(of line: TransactionReference) async throws(BackendError) {
+    /// Removes everything about `line`, whose owner was erased, except revocations. They concern each later owner, who
+    /// may present a statement from before the refund.
+    func removeAllButRevocations(of line: TransactionReference) async throws(BackendError) {
         let key = try Self.key(of: line)
         for _ in 0..<32 {
             guard let entry = try await entry(key) else { return }
-            if try await remove(line, if: entry.version, keepsRefunds: true) { return }
+            if try await remove(line, if: entry.version, keepsRevocations: true) { return }
         }
         throw BackendError(.busy, operation: .write, key: key, message: "these facts keep changing; try again")
     }
@@ -184,7 +184,7 @@ package final class ParkedFacts: Sendable {
     /// apps do. The wait begins with the first call that finds the facts, and again when facts or tokens are added.
     ///
     /// - Parameter onError: Receives the error of damaged facts, which stay.
-    func dropForgotten(
+    func dropExpired(
         since oldest: Int64, now: Int64, onError: (BackendError) -> Void
     ) async throws(BackendError) {
         let prefix = "\(Self.prefix)\(StoreID.stripe)/"
@@ -285,8 +285,15 @@ extension LedgerDocument {
 }
 
 extension Fact {
-    /// True for the statement that a purchase was refunded.
-    var isRefund: Bool { if case .revocation(let revocation) = self { revocation.revokedAt != nil } else { false } }
+    /// True for a statement about a refund, the reversal of one, or an upgrade.
+    ///
+    /// The App Store states with each transaction that it is not revoked, which is the same statement as the reversal
+    /// of a refund. It does not count here, because otherwise each purchase of an erased account would leave one.
+    var isRevocation: Bool {
+        guard case .revocation(let revocation) = self else { return false }
+        return revocation.revokedAt != nil || revocation.upgradedAt != nil
+            || revocation.transaction.store != .appStore
+    }
 }
 
 /// The cause of the error of facts for which there is no room.

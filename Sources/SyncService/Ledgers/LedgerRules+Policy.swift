@@ -21,13 +21,16 @@ extension LedgerRules {
 
     /// Makes the server ledger state the configured policy.
     ///
-    /// - Returns: As ``ServerLedgerWriter/update(_:isLimited:_:)``. Also `nil` if the server's clock is wrong, so that
-    ///   clients cannot be trusted yet.
+    /// - Returns: As ``ServerLedgerWriter/update(_:isLimited:_:)``. Also `nil` if the server's clock is wrong, or the
+    ///   purchases cannot be claimed now, so that clients cannot be trusted yet.
     func statePolicy() async throws(BackendError) -> EntryVersion? {
         if policy == .trusted {
             // A wrong clock would give purchases wrong dates.
             guard !environment.clockGuard.isWrong else { return nil }
-            try await claimStored()
+            do throws(BackendError) { try await claimStored() } catch {
+                if !(error.cause is LimitReached) { environment.onError(error) }
+                return nil
+            }
         }
         return try await environment.writer.statePolicy(to: account)
     }

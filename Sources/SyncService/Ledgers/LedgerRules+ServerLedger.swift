@@ -155,11 +155,11 @@ extension LedgerRules {
                 }
                 return (new.isRefusal ? unrecorded : refused).contains(new.transaction)
             }
-            let statements = new.map { Fact.acceptance($0) } + ledger.needed(of: refunds)
-            let joined = ledger.joined(with: Ledger(statements.map(\.record)))
+            let decided = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
+            let joined = decided.joined(with: Ledger(ledger.needed(of: refunds).map(\.record)))
             guard joined != ledger else { return nil }
-            // Decisions remain even if the ledger that they are about is never stored.
-            guard joined.count <= limits.recordCount else {
+            // Decisions remain even if the ledger that they are about is never stored. Refunds need no room.
+            guard decided.count <= max(limits.recordCount, ledger.count) else {
                 throw BackendError(
                     .tooLarge, operation: .write, key: keys.serverLedger,
                     message: "a ledger can have at most \(limits.recordCount) decisions")

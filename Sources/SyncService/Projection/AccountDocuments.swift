@@ -16,15 +16,17 @@ struct AccountDocuments: Sendable {
             serverLedger: entries.serverLedger.map { "\($0.version)" })
     }
 
-    /// The documents of the accounts with these names that exist and were not erased, by name.
+    /// The documents of the accounts with these names that exist and were not erased, by the bytes of the name.
     static func read(
         _ names: [String], in store: any KeyValueBackend
-    ) async throws(BackendError) -> [String: AccountDocuments] {
+    ) async throws(BackendError) -> [[UInt8]: AccountDocuments] {
         let records = RecordStore(backend: store)
         var requests: [ReadRequest] = []
         for name in names { requests.append(ReadRequest(try AccountRecord.key(of: name))) }
         var found: [(record: AccountRecord, account: Account, keys: LedgerKeys, version: EntryVersion)] = []
-        for (request, answer) in zip(requests, try await store.read(requests).outcome) {
+        let answers = try await store.read(requests).outcome
+        guard answers.count == requests.count else { throw LedgerRules.incomplete }
+        for (request, answer) in zip(requests, answers) {
             guard case .found(let entry) = try answer.get() else { continue }
             let record: AccountRecord = try records.decode(entry, request.key)
             guard let account = record.activeAccount else { continue }
@@ -34,11 +36,11 @@ struct AccountDocuments: Sendable {
             found.flatMap { [ReadRequest($0.keys.ledger), ReadRequest($0.keys.serverLedger)] }
         ).outcome
         guard ledgers.count == 2 * found.count else { throw LedgerRules.incomplete }
-        var documents: [String: AccountDocuments] = [:]
+        var documents: [[UInt8]: AccountDocuments] = [:]
         for (index, item) in found.enumerated() {
             let entries = LedgerEntries(
                 ledger: try ledgers[2 * index].get().entry, serverLedger: try ledgers[2 * index + 1].get().entry)
-            documents[item.record.name] = AccountDocuments(
+            documents[Array(item.record.name.utf8)] = AccountDocuments(
                 record: item.record, account: item.account, keys: item.keys, recordVersion: item.version,
                 entries: entries)
         }

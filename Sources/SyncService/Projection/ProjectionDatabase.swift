@@ -39,14 +39,35 @@ package protocol ProjectionDatabase: Sendable {
 
     /// Performs all statements in one transaction, or none.
     ///
-    /// - Parameter epoch: The epoch of the caller's lease. Nothing is written if the table `state` has another one when
-    ///   the transaction commits. `nil` for a write that needs no lease.
-    /// - Returns: `false` if the epoch is another one.
+    /// - Parameter fence: Nothing is written unless the table `state` has this epoch and step when the transaction
+    ///   commits. The transaction increments the step. `nil` for a write that needs no lease.
+    /// - Returns: `false` if the epoch or the step is another one.
     /// - Throws: ``BackendError``, also of disposition `outcomeUnknown`.
-    func write(_ statements: [SQLStatement], epoch: Int64?) async throws(BackendError) -> Bool
+    func write(_ statements: [SQLStatement], fence: ProjectionFence?) async throws(BackendError) -> Bool
+}
+
+/// The position of a projector in the sequence of all transactions of a projection.
+package struct ProjectionFence: Hashable, Sendable {
+    /// The number of the lease.
+    package var epoch: Int64
+    /// The number of transactions before.
+    package var step: Int64
+
+    package init(epoch: Int64, step: Int64) { (self.epoch, self.step) = (epoch, step) }
+
+    /// The statement that enters the transaction: it changes one row if the fence holds, and otherwise none.
+    package var statement: SQLStatement {
+        SQLStatement(
+            "UPDATE state SET step = step + 1 WHERE id = 0 AND epoch = $1 AND step = $2",
+            [.integer(epoch), .integer(step)])
+    }
 }
 
 /// The language of the definitions of a database.
-package enum SQLDialect: Sendable {
-    case sqlite, postgreSQL
+package enum SQLDialect: Hashable, Sendable {
+    case sqlite
+    /// The tables are in this schema, which is also the channel of notifications.
+    case postgreSQL(schema: String)
+
+    var isPostgreSQL: Bool { self != .sqlite }
 }

@@ -19,6 +19,8 @@ struct ProjectionEvent: Equatable, Sendable {
 
     var kind: Kind
     var account: String
+    /// The environment that it concerns; `nil` for the account itself.
+    var environment: String?
     /// The time at which the projection learned of it, in milliseconds since 1970 UTC.
     var at: Int64
     var body: JSON
@@ -64,16 +66,15 @@ private struct Difference {
 
     private mutating func comparePurchases(_ after: ProjectedAccount) {
         let known = Dictionary((before?.purchases ?? []).map { ($0.transaction, $0) }) { $1 }
-        var lines = Set(known.values.map(\.line))
+        var lines = Set(known.values.filter { $0.setAside == nil }.map(\.line))
         for purchase in after.purchases.sorted(by: { ($0.purchased, $0.transaction) < ($1.purchased, $1.transaction) })
         {
             let former = known[purchase.transaction]
-            if former == nil {
-                add(.purchaseRecorded, of: after, purchase)
+            if former == nil { add(.purchaseRecorded, of: after, purchase) }
+            let counts = purchase.setAside == nil && purchase.group != nil
+            if counts, former?.setAside != nil || former == nil {
                 let isFirst = lines.insert(purchase.line).inserted
-                if purchase.group != nil, purchase.setAside == nil {
-                    add(isFirst ? .subscriptionStarted : .subscriptionRenewed, of: after, purchase)
-                }
+                add(isFirst ? .subscriptionStarted : .subscriptionRenewed, of: after, purchase)
             }
             if purchase.revoked != nil, former?.revoked == nil { add(.purchaseRefunded, of: after, purchase) }
             if purchase.revoked == nil, former?.revoked != nil { add(.purchaseReinstated, of: after, purchase) }
@@ -88,46 +89,60 @@ private struct Difference {
             let former = before?.subscriptions.first {
                 $0.environment == subscription.environment && $0.group == subscription.group
             }
-            let body: [(String, JSON)] = [("subscription", subscription.json)]
             if subscription.announced != nil, former?.announced != subscription.announced, subscription.isActive {
-                add(.subscriptionExpiring, of: after, body)
+                add(.subscriptionExpiring, of: after, subscription)
             }
-            if !subscription.isActive, former?.isActive == true { add(.subscriptionExpired, of: after, body) }
+            if !subscription.isActive, former?.isActive == true { add(.subscriptionExpired, of: after, subscription) }
         }
     }
 
+    private mutating func add(
+        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ subscription: ProjectedAccount.Subscription
+    ) {
+        add(kind, of: account, in: subscription.environment, [("subscription", subscription.json)])
+    }
+
     private mutating func compareAccess(_ after: ProjectedAccount) {
+        let isKnown = Set(after.access.map { [$0.environment, $0.entitlement] })
+        // An entitlement that the catalogue no longer has.
+        for access in before?.access ?? []
+        where access.isGranted && !isKnown.contains([access.environment, access.entitlement]) {
+            add(.accessRevoked, of: after, in: access.environment, [("entitlement", .string(access.entitlement))])
+        }
         for access in after.access {
             let former = before?.access.first {
                 $0.environment == access.environment && $0.entitlement == access.entitlement
             }
             guard access.isGranted != (former?.isGranted ?? false) else { continue }
             add(
-                access.isGranted ? .accessGranted : .accessRevoked, of: after,
-                [("entitlement", .string(access.entitlement)), ("environment", .string(access.environment))])
+                access.isGranted ? .accessGranted : .accessRevoked, of: after, in: access.environment,
+                [("entitlement", .string(access.entitlement))])
         }
     }
 
     private mutating func add(
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ purchase: ProjectedAccount.Purchase
     ) {
-        add(kind, of: account, [("purchase", purchase.json)])
+        add(kind, of: account, in: purchase.transaction.environment.rawValue, [("purchase", purchase.json)])
     }
 
     private mutating func add(
-        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ members: [(String, JSON)] = []
+        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, in environment: String? = nil,
+        _ members: [(String, JSON)] = []
     ) {
         let isErased = kind == .accountErased
         let body: [(String, JSON)] =
             [
                 ("type", .string(kind.rawValue)), ("account", .string(account.name)),
-                ("at", .string("\(Timestamp(milliseconds: now))")),
+                ("at", .string("\(Timestamp(milliseconds: now))")), ("environment", JSON(environment)),
             ] + members
             + [
                 ("entitlementsBefore", .array((before?.access ?? []).map(\.json))),
                 ("entitlements", .array(isErased ? [] : account.access.map(\.json))),
             ]
-        events.append(ProjectionEvent(kind: kind, account: account.name, at: now, body: .object(body)))
+        events.append(
+            ProjectionEvent(
+                kind: kind, account: account.name, environment: environment, at: now, body: .object(body)))
     }
 }
 

@@ -11,26 +11,32 @@ package enum ProjectionSchema {
         let name: String
         /// The names and types of the columns.
         let columns: [(name: String, type: String)]
-        let constraints: String
+        /// The columns of the primary key.
+        let key: String
 
         func definition(_ dialect: SQLDialect) -> String {
-            let collation = dialect == .postgreSQL ? " COLLATE \"C\"" : ""
+            let collation = dialect.isPostgreSQL ? " COLLATE \"C\"" : ""
             let columns = columns.map { column in
                 "\(column.name) \(column.type.replacing("text", with: "text\(collation)"))"
             }
-            return "CREATE TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", ")), \(constraints))"
+            return "CREATE TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", ")), PRIMARY KEY (\(key)))"
         }
 
-        /// Statements that insert `rows`, as few as possible.
-        func insertions(of rows: [[SQLValue]]) -> [SQLStatement] {
+        /// Statements that insert `rows`.
+        ///
+        /// - Parameter isReplacing: True to replace rows with the same primary key.
+        func insertions(of rows: [[SQLValue]], isReplacing: Bool = true) -> [SQLStatement] {
             let names = columns.map(\.name).joined(separator: ", ")
+            let update = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
+            let conflict = isReplacing ? " ON CONFLICT (\(key)) DO UPDATE SET \(update)" : ""
             return rows.chunks(ofAtMost: max(1, 900 / columns.count)).map { rows in
-                let places = (0..<rows.count).map { row in
+                let placeholders = (0..<rows.count).map { row in
                     let numbers = columns.indices.map { "$\(row * columns.count + $0 + 1)" }
                     return "(\(numbers.joined(separator: ", ")))"
                 }
                 return SQLStatement(
-                    "INSERT INTO \(name) (\(names)) VALUES \(places.joined(separator: ", "))", rows.flatMap(\.self))
+                    "INSERT INTO \(name) (\(names)) VALUES \(placeholders.joined(separator: ", "))\(conflict)",
+                    rows.flatMap(\.self))
             }
         }
     }
@@ -42,16 +48,16 @@ package enum ProjectionSchema {
             ("created", "bigint NOT NULL"), ("record_version", "text NOT NULL"), ("ledger_version", "text"),
             ("server_version", "text"), ("next_change", "bigint"),
         ],
-        constraints: "PRIMARY KEY (account)")
+        key: "account")
 
     static let sessions = Table(
         name: "sessions",
         columns: [("account", "text NOT NULL"), ("session", "text NOT NULL"), ("refreshed", "bigint NOT NULL")],
-        constraints: "PRIMARY KEY (account, session)")
+        key: "account, session")
 
     static let aliases = Table(
         name: "aliases", columns: [("alias", "text NOT NULL"), ("account", "text NOT NULL")],
-        constraints: "PRIMARY KEY (alias)")
+        key: "alias")
 
     static let purchases = Table(
         name: "purchases",
@@ -62,7 +68,7 @@ package enum ProjectionSchema {
             ("quantity", "bigint NOT NULL"), ("revoked", "bigint"), ("origin", "text NOT NULL"),
             ("set_aside", "text"), ("transferred_to", "text"),
         ],
-        constraints: "PRIMARY KEY (account, store, environment, transaction_id)")
+        key: "account, store, environment, transaction_id")
 
     static let periods = Table(
         name: "periods",
@@ -72,7 +78,7 @@ package enum ProjectionSchema {
             ("source", "text NOT NULL"), ("store", "text"), ("transaction_id", "text"), ("product", "text"),
             ("level", "bigint"), ("revoked", "bigint"),
         ],
-        constraints: "PRIMARY KEY (account, environment, product_group, position)")
+        key: "account, environment, product_group, position")
 
     static let subscriptions = Table(
         name: "subscriptions",
@@ -80,7 +86,7 @@ package enum ProjectionSchema {
             ("account", "text NOT NULL"), ("environment", "text NOT NULL"), ("product_group", "text NOT NULL"),
             ("active", "bigint NOT NULL"), ("product", "text"), ("expires", "bigint"), ("announced", "bigint"),
         ],
-        constraints: "PRIMARY KEY (account, environment, product_group)")
+        key: "account, environment, product_group")
 
     static let entitlements = Table(
         name: "entitlements",
@@ -89,15 +95,15 @@ package enum ProjectionSchema {
             ("granted", "bigint NOT NULL"), ("since", "bigint"), ("until", "bigint"), ("source", "text"),
             ("units", "bigint"), ("reason", "text"),
         ],
-        constraints: "PRIMARY KEY (account, environment, entitlement)")
+        key: "account, environment, entitlement")
 
     static let events = Table(
         name: "events",
         columns: [
-            ("id", "bigint NOT NULL"), ("account", "text NOT NULL"), ("kind", "text NOT NULL"),
-            ("at", "bigint NOT NULL"), ("body", "text NOT NULL"),
+            ("id", "bigint NOT NULL"), ("account", "text NOT NULL"), ("environment", "text"),
+            ("kind", "text NOT NULL"), ("at", "bigint NOT NULL"), ("body", "text NOT NULL"),
         ],
-        constraints: "PRIMARY KEY (id)")
+        key: "id")
 
     /// The tables whose rows belong to an account, and are replaced together.
     static let ofAccounts = [customers, purchases, periods, subscriptions, entitlements]
@@ -110,22 +116,56 @@ package enum ProjectionSchema {
         "entitlements_until ON entitlements (entitlement, granted, until)", "events_account ON events (account, id)",
     ]
 
-    /// The statements that create what is missing.
-    package static func creation(_ dialect: SQLDialect) -> [SQLStatement] {
+    /// The statements that create the tables and views.
+    static func creation(_ dialect: SQLDialect) -> [SQLStatement] {
+        var statements: [SQLStatement] = []
+        if case .postgreSQL(let schema) = dialect {
+            // Of servers that start together, one creates. The number is arbitrary.
+            statements = [
+                SQLStatement("SELECT pg_advisory_xact_lock(4867281906)"),
+                SQLStatement("CREATE SCHEMA IF NOT EXISTS \(schema)"),
+            ]
+        }
         let state = """
             CREATE TABLE IF NOT EXISTS state (
-                id bigint PRIMARY KEY CHECK (id = 0), version bigint NOT NULL, epoch bigint NOT NULL, position text,
-                rebuilt_after text, catalogue text, last_event bigint NOT NULL, projected bigint)
+                id bigint PRIMARY KEY CHECK (id = 0), version bigint NOT NULL, epoch bigint NOT NULL,
+                step bigint NOT NULL, position text, rebuilt_after text, catalogue text, next_catalogue text,
+                last_event bigint NOT NULL, instant bigint NOT NULL, projected bigint)
             """
-        let tables = ofAccounts + [sessions, aliases, events]
-        return [SQLStatement(state)] + tables.map { SQLStatement($0.definition(dialect)) }
-            + indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") }
-            + ProjectionViews.creation(dialect)
+        statements.append(SQLStatement(state))
+        statements += (ofAccounts + [sessions, aliases, events]).map { SQLStatement($0.definition(dialect)) }
+        statements += indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") }
+        statements += ProjectionViews.removal + ProjectionViews.creation(dialect)
+        statements.append(
+            SQLStatement(
+                """
+                INSERT INTO state (id, version, epoch, step, last_event, instant) VALUES (0, $1, 0, 0, 0, 0)
+                ON CONFLICT DO NOTHING
+                """, [.integer(version)]))
+        return statements
+    }
+
+    /// The statements that replace the tables of an earlier version. The events stay.
+    static func migration(_ dialect: SQLDialect) -> [SQLStatement] {
+        let tables = ofAccounts + [sessions, aliases]
+        return ProjectionViews.removal + tables.map { SQLStatement("DROP TABLE IF EXISTS \($0.name)") }
+            + creation(dialect)
             + [
                 SQLStatement(
-                    "INSERT INTO state (id, version, epoch, last_event) VALUES (0, $1, 0, 0) ON CONFLICT DO NOTHING",
+                    "UPDATE state SET version = $1, epoch = epoch + 1, position = NULL, catalogue = NULL WHERE id = 0",
                     [.integer(version)])
             ]
+    }
+
+    /// The query whose row counts the table `state`.
+    static func presence(_ dialect: SQLDialect) -> SQLStatement {
+        switch dialect {
+        case .sqlite: SQLStatement("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'state'")
+        case .postgreSQL(let schema):
+            SQLStatement(
+                "SELECT count(*) FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'state'",
+                [.text(schema)])
+        }
     }
 }
 

@@ -11,48 +11,60 @@ package struct ProjectionTables: Sendable {
     /// The state of the projection.
     struct State: Hashable, Sendable {
         var version: Int64
-        var epoch: Int64
+        var fence: ProjectionFence
         /// The position in the store's changes up to which the rows are complete, as text; `nil` if a rebuild is due.
         var position: String?
-        /// The last account that an unfinished rebuild has written; `nil` if none is under way.
+        /// The progress of a rebuild; `nil` if none is under way. See ``RebuildPosition``.
         var rebuiltAfter: String?
-        /// The digest of the catalogue with which the rows were derived.
+        /// The digest of the catalogue with which the rows were derived; `nil` before the first rebuild has ended.
         var catalogue: String?
+        /// The digest of the catalogue of the rebuild that is under way.
+        var nextCatalogue: String?
         var lastEvent: Int64
+        /// The latest instant for which rows were derived, in milliseconds since 1970 UTC. A server whose clock is
+        /// behind derives for this instant.
+        var instant: Int64
         /// The time by the projecting server's clock at which the rows had all changes of the store, in milliseconds
         /// since 1970 UTC; `nil` before the first time.
         var projected: Int64?
     }
 
-    /// Creates the tables and views that are missing, and reads the state.
+    /// Creates the tables and views if they are missing or of an earlier version, and reads the state.
     ///
     /// - Throws: `BackendError.Kind.newerFormat` if a later version has written the database.
     func open() async throws(BackendError) -> State {
-        _ = try await database.write(ProjectionSchema.creation(database.dialect), epoch: nil)
-        let state = try await state()
-        guard state.version <= ProjectionSchema.version else {
+        let isPresent = try await database.read([ProjectionSchema.presence(database.dialect)])[0][0][0] != .integer(0)
+        if !isPresent { _ = try await database.write(ProjectionSchema.creation(database.dialect), fence: nil) }
+        let version = try await rows("SELECT version FROM state WHERE id = 0").first?[0].integer ?? 0
+        guard version <= ProjectionSchema.version else {
             throw BackendError(
                 .newerFormat, operation: .open,
                 message: "\(database.label): a later version of the server has written this projection; update this "
                     + "server, or give it another database")
         }
-        return state
+        if version < ProjectionSchema.version {
+            _ = try await database.write(ProjectionSchema.migration(database.dialect), fence: nil)
+        }
+        return try await state()
     }
 
     func state() async throws(BackendError) -> State {
         let rows = try await rows(
             """
-            SELECT version, epoch, position, rebuilt_after, catalogue, last_event, projected FROM state WHERE id = 0
+            SELECT version, epoch, step, position, rebuilt_after, catalogue, next_catalogue, last_event, instant,
+                projected
+            FROM state WHERE id = 0
             """)
-        guard let row = rows.first, let version = row[0].integer, let epoch = row[1].integer,
-            let last = row[5].integer
+        guard let row = rows.first, let version = row[0].integer, let epoch = row[1].integer, let step = row[2].integer,
+            let last = row[7].integer, let instant = row[8].integer
         else {
             throw BackendError(
                 .damaged, operation: .read, message: "\(database.label): the table state has no row; delete the tables")
         }
         return State(
-            version: version, epoch: epoch, position: row[2].text, rebuiltAfter: row[3].text, catalogue: row[4].text,
-            lastEvent: last, projected: row[6].integer)
+            version: version, fence: ProjectionFence(epoch: epoch, step: step), position: row[3].text,
+            rebuiltAfter: row[4].text, catalogue: row[5].text, nextCatalogue: row[6].text, lastEvent: last,
+            instant: instant, projected: row[9].integer)
     }
 
     func rows(_ sql: String, _ values: [SQLValue] = []) async throws(BackendError) -> [[SQLValue]] {
@@ -60,17 +72,19 @@ package struct ProjectionTables: Sendable {
     }
 
     /// Begins an epoch. Transactions of earlier ones fail from now on.
+    ///
+    /// - Returns: `false` if a later one has begun.
     func begin(epoch: Int64) async throws(BackendError) -> Bool {
         let begun = SQLStatement("UPDATE state SET epoch = $1 WHERE id = 0 AND epoch < $1", [.integer(epoch)])
-        _ = try await database.write([begun], epoch: nil)
-        return try await state().epoch == epoch
+        _ = try await database.write([begun], fence: nil)
+        return try await state().fence.epoch == epoch
     }
 
     /// Asks the server that projects to derive all rows again. Its current epoch ends, so that no transaction under way
     /// can overwrite the request.
     func requestRebuild() async throws(BackendError) {
-        let request = "UPDATE state SET epoch = epoch + 1, position = NULL WHERE id = 0"
-        _ = try await database.write([SQLStatement(request)], epoch: nil)
+        let request = "UPDATE state SET epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL WHERE id = 0"
+        _ = try await database.write([SQLStatement(request)], fence: nil)
     }
 
     /// The number of accounts that have rows.
@@ -78,26 +92,35 @@ package struct ProjectionTables: Sendable {
         Int(try await rows("SELECT count(*) FROM customers")[0][0].integer ?? 0)
     }
 
+    /// The names of accounts that have rows, in ascending order of their bytes.
+    func customers(after name: String, limit: Int) async throws(BackendError) -> [String] {
+        try await rows(
+            "SELECT account FROM customers WHERE account > $1 ORDER BY account LIMIT $2",
+            [.text(name), .integer(Int64(limit))]
+        ).compactMap { $0[0].text }
+    }
+
     /// The statement that records the progress of a transaction.
     static func progress(_ state: State) -> SQLStatement {
         SQLStatement(
             """
-            UPDATE state SET version = $1, position = $2, rebuilt_after = $3, catalogue = $4, last_event = $5,
-                projected = $6
+            UPDATE state SET position = $1, rebuilt_after = $2, catalogue = $3, next_catalogue = $4, last_event = $5,
+                instant = $6, projected = $7
             WHERE id = 0
             """,
             [
-                .integer(state.version), SQLValue(state.position), SQLValue(state.rebuiltAfter),
-                SQLValue(state.catalogue), .integer(state.lastEvent), SQLValue(state.projected),
+                SQLValue(state.position), SQLValue(state.rebuiltAfter), SQLValue(state.catalogue),
+                SQLValue(state.nextCatalogue), .integer(state.lastEvent), .integer(state.instant),
+                SQLValue(state.projected),
             ])
     }
 
     // MARK: accounts
 
-    /// The rows of accounts but their periods, by name.
-    func accounts(_ names: [String]) async throws(BackendError) -> [String: ProjectedAccount] {
+    /// The rows of accounts without their periods, by the bytes of the name: names that look alike may differ.
+    func accounts(_ names: [String]) async throws(BackendError) -> [[UInt8]: ProjectedAccount] {
         guard !names.isEmpty else { return [:] }
-        let places = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
         let tables = [
             ProjectionSchema.customers, ProjectionSchema.purchases, ProjectionSchema.subscriptions,
             ProjectionSchema.entitlements,
@@ -105,17 +128,18 @@ package struct ProjectionTables: Sendable {
         let statements = tables.map { table in
             let columns = table.columns.map(\.name).joined(separator: ", ")
             return SQLStatement(
-                "SELECT \(columns) FROM \(table.name) WHERE account IN (\(places))", names.map(SQLValue.text))
+                "SELECT \(columns) FROM \(table.name) WHERE account IN (\(placeholders))", names.map(SQLValue.text))
         }
         let rows = try await database.read(statements)
-        var accounts: [String: ProjectedAccount] = [:]
+        var accounts: [[UInt8]: ProjectedAccount] = [:]
+        func key(_ row: [SQLValue]) -> [UInt8] { Array((row[0].text ?? "").utf8) }
         for row in rows[0] {
             guard let account = ProjectedAccount(customer: row) else { throw damaged("customers") }
-            accounts[account.name] = account
+            accounts[key(row)] = account
         }
-        for row in rows[1] { accounts[row[0].text ?? ""]?.purchases.append(try purchase(row)) }
-        for row in rows[2] { accounts[row[0].text ?? ""]?.subscriptions.append(try subscription(row)) }
-        for row in rows[3] { accounts[row[0].text ?? ""]?.access.append(try access(row)) }
+        for row in rows[1] { accounts[key(row)]?.purchases.append(try purchase(row)) }
+        for row in rows[2] { accounts[key(row)]?.subscriptions.append(try subscription(row)) }
+        for row in rows[3] { accounts[key(row)]?.access.append(try access(row)) }
         return accounts
     }
 
@@ -156,7 +180,7 @@ package struct ProjectionTables: Sendable {
             until: row[5].integer, source: row[6].text, units: row[7].integer, reason: row[8].text)
     }
 
-    /// The accounts whose rows change with time at or before `instant`, those that are due longest first.
+    /// The accounts whose rows change with time at or before `instant`, the most overdue first.
     func due(at instant: Int64, limit: Int) async throws(BackendError) -> [String] {
         try await rows(
             "SELECT account FROM customers WHERE next_change <= $1 ORDER BY next_change, account LIMIT $2",
@@ -172,9 +196,9 @@ package struct ProjectionTables: Sendable {
     static func replacement(removed: [String], with accounts: [ProjectedAccount]) -> [SQLStatement] {
         let names = (removed + accounts.map(\.name)).map(SQLValue.text)
         guard !names.isEmpty else { return [] }
-        let places = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
         let deletions = ProjectionSchema.ofAccounts.map {
-            SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(places))", names)
+            SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(placeholders))", names)
         }
         let ended = removed.flatMap { name in
             [ProjectionSchema.sessions, ProjectionSchema.aliases].map {
@@ -190,15 +214,22 @@ package struct ProjectionTables: Sendable {
     }
 
     /// The statements that append events, and set their ids in `state`.
-    static func append(_ events: [ProjectionEvent], _ state: inout State) -> [SQLStatement] {
+    static func append(
+        _ events: [ProjectionEvent], _ state: inout State, _ dialect: SQLDialect
+    ) -> [SQLStatement] {
+        guard !events.isEmpty else { return [] }
         let rows: [[SQLValue]] = events.map { event in
             state.lastEvent += 1
             return [
-                .integer(state.lastEvent), .text(event.account), .text(event.kind.rawValue), .integer(event.at),
-                .text(event.body.line),
+                .integer(state.lastEvent), .text(event.account), SQLValue(event.environment),
+                .text(event.kind.rawValue), .integer(event.at), .text(event.body.line),
             ]
         }
-        return ProjectionSchema.events.insertions(of: rows)
+        var statements = ProjectionSchema.events.insertions(of: rows, isReplacing: false)
+        if case .postgreSQL(let schema) = dialect {
+            statements.append(SQLStatement("SELECT pg_notify($1, $2)", [.text(schema), .text("\(state.lastEvent)")]))
+        }
+        return statements
     }
 }
 

@@ -35,14 +35,15 @@ enum ProjectionViews {
                 "account", "environment", "entitlement", "?granted", "@since", "@until", "source", "units", "reason",
             ], "entitlements t"
         ),
-        ("events_v1", ["id", "account", "kind", "@at", "body"], "events t"),
+        ("events_v1", ["id", "account", "environment", "kind", "@at", "body"], "events t"),
     ]
+
+    static let removal = views.map { SQLStatement("DROP VIEW IF EXISTS \($0.name)") }
 
     static func creation(_ dialect: SQLDialect) -> [SQLStatement] {
         views.map { view in
             let columns = view.columns.map { column(String($0), dialect) }.joined(separator: ", ")
-            let create = dialect == .postgreSQL ? "CREATE OR REPLACE VIEW" : "CREATE VIEW IF NOT EXISTS"
-            return SQLStatement("\(create) \(view.name) AS SELECT \(columns) FROM \(view.from)")
+            return SQLStatement("CREATE VIEW \(view.name) AS SELECT \(columns) FROM \(view.from)")
         }
     }
 
@@ -51,10 +52,10 @@ enum ProjectionViews {
         let parts = text.drop { "@?".contains($0) }.split(separator: " as ", maxSplits: 1).map(String.init)
         let (name, value) = (parts[0], parts.count > 1 ? parts[1] : "t.\(parts[0])")
         let expression =
-            switch (kind, dialect) {
-            case ("@", .postgreSQL): "to_timestamp(\(value) / 1000.0)"
-            case ("@", .sqlite): "strftime('%Y-%m-%dT%H:%M:%fZ', \(value) / 1000.0, 'unixepoch')"
-            case ("?", .postgreSQL): "\(value) = 1"
+            switch (kind, dialect.isPostgreSQL) {
+            case ("@", true): "to_timestamp(\(value) / 1000.0)"
+            case ("@", false): "strftime('%Y-%m-%dT%H:%M:%fZ', \(value) / 1000.0, 'unixepoch')"
+            case ("?", true): "\(value) = 1"
             default: value
             }
         return "\(expression) AS \(name)"

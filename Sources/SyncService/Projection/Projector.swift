@@ -17,7 +17,7 @@ package final class Projector: Sendable {
     private static let pageCount = 500
     /// The number of accounts in one transaction.
     private static let batchCount = 128
-    /// The pause after which the store and the clock are looked at without a signal.
+    /// The polling interval.
     private static let pause = Duration.seconds(1)
 
     /// The progress of a server's projection.
@@ -38,7 +38,7 @@ package final class Projector: Sendable {
     private let latest = Mutex<ProjectionTables.State?>(nil)
     private let isProjecting = Atomic(false)
 
-    /// A catalogue, with the digest that tells it from others.
+    /// A catalogue, and its digest.
     private struct Catalogue: Sendable {
         let catalog: Catalog
         let digest: String
@@ -82,9 +82,17 @@ package final class Projector: Sendable {
             group.addTask { for await _ in store.signals() { wake.signal() } }
             group.addTask { while (try? await host.sleep(for: Self.pause)) != nil { wake.signal() } }
             var lease = ProjectorLease(store, host: host)
+            var failures = 0
             for await _ in signals {
-                do throws(BackendError) { try await project(&lease) } catch {
-                    if !Task.isCancelled { onError(error) }
+                do throws(BackendError) {
+                    try await project(&lease)
+                    failures = 0
+                } catch {
+                    guard !Task.isCancelled else { break }
+                    onError(error)
+                    isProjecting.store(false, ordering: .relaxed)
+                    failures = min(failures + 1, 5)
+                    guard (try? await host.sleep(for: Self.pause * (1 << failures))) != nil else { break }
                 }
             }
             isProjecting.store(false, ordering: .relaxed)
@@ -94,15 +102,14 @@ package final class Projector: Sendable {
 
     /// Projects until nothing is left to do, or another server holds the lease.
     func project(_ lease: inout ProjectorLease) async throws(BackendError) {
-        var state = try await tables.open()
-        remember(state)
+        var state = try await latestState()
         var isDone = false
         while !isDone {
             if Task.isCancelled { return }
-            guard let epoch = try await lease.hold(after: state.epoch) else {
+            guard let epoch = try await lease.hold(after: state.fence.epoch) else {
                 return isProjecting.store(false, ordering: .relaxed)
             }
-            if epoch != state.epoch {
+            if epoch != state.fence.epoch {
                 guard try await tables.begin(epoch: epoch) else { return }
                 state = try await tables.state()
             }
@@ -112,6 +119,13 @@ package final class Projector: Sendable {
         }
     }
 
+    /// The state in the database, which is created at the first call.
+    private func latestState() async throws(BackendError) -> ProjectionTables.State {
+        let state = self.state == nil ? try await tables.open() : try await tables.state()
+        remember(state)
+        return state
+    }
+
     /// The state as this server saw it last.
     var state: ProjectionTables.State? { latest.withLock { $0 } }
 
@@ -119,13 +133,14 @@ package final class Projector: Sendable {
 
     /// Performs one transaction. Returns `true` if nothing is left to do for now.
     ///
-    /// - Throws: ``BackendError``. The state is read again before the next call.
+    /// - Throws: ``BackendError``. The state must be read again before the next call.
     func step(_ state: inout ProjectionTables.State) async throws(BackendError) -> Bool {
         let catalogue = catalogue.withLock { $0 }
-        if state.position == nil || state.version < ProjectionSchema.version {
-            return try await beginRebuild(&state)
+        if state.position == nil {
+            try await beginFirstRebuild(&state)
+            return false
         }
-        if state.rebuiltAfter == nil, state.catalogue != catalogue.digest { state.rebuiltAfter = "" }
+        if state.rebuiltAfter == nil, state.catalogue != catalogue.digest { state.rebuiltAfter = RebuildPosition.start }
         if let after = state.rebuiltAfter {
             try await rebuild(after: after, catalogue, &state)
             return false
@@ -144,72 +159,72 @@ package final class Projector: Sendable {
         let total = try await tables.customerCount()
         try await tables.requestRebuild()
         var lease = ProjectorLease(store, host: host)
-        var state = try await tables.state()
-        while state.position == nil || state.rebuiltAfter != nil {
-            if let epoch = try await lease.hold(after: state.epoch) {
-                if epoch != state.epoch, try await tables.begin(epoch: epoch) { state = try await tables.state() }
+        var count = 0
+        while true {
+            var state = try await tables.state()
+            if state.position != nil, state.rebuiltAfter == nil { break }
+            if let epoch = try await lease.hold(after: state.fence.epoch) {
+                if epoch != state.fence.epoch {
+                    guard try await tables.begin(epoch: epoch) else { continue }
+                    state = try await tables.state()
+                }
                 _ = try await step(&state)
+                count += Self.batchCount
+                onProgress(min(count, total), total)
             } else {
                 do { try await host.sleep(for: Self.pause) } catch { throw .cancelled(.read) }
-                state = try await tables.state()
             }
-            onProgress(try await tables.customerCount(), total)
         }
         try await lease.release()
         return try await tables.customerCount()
     }
 
-    /// Deletes all rows, and takes the position in the changes from which to follow after the rebuild.
-    private func beginRebuild(_ state: inout ProjectionTables.State) async throws(BackendError) -> Bool {
-        let cursor = try await store.latestCursor().outcome
-        (state.version, state.position) = (ProjectionSchema.version, Position.text(of: cursor))
-        (state.rebuiltAfter, state.catalogue, state.projected) = ("", nil, nil)
-        let tables = ProjectionSchema.ofAccounts + [ProjectionSchema.sessions, ProjectionSchema.aliases]
-        try await commit(tables.map { SQLStatement("DELETE FROM \($0.name)") }, state)
-        return false
+    /// Takes the position in the changes from which to follow after the rebuild.
+    private func beginFirstRebuild(_ state: inout ProjectionTables.State) async throws(BackendError) {
+        var next = state
+        next.position = Position.text(of: try await store.latestCursor().outcome)
+        next.rebuiltAfter = RebuildPosition.start
+        try await commit([], next, &state)
     }
 
-    /// Derives the next accounts, in the order of their records. A first rebuild gives no events, because no reader has
-    /// seen a state before.
+    /// Derives the next accounts, in the order of their records, and at last removes the rows of accounts that the
+    /// store does not have. A first rebuild gives no events, because no reader has seen a state before.
     private func rebuild(
         after: String, _ catalogue: Catalogue, _ state: inout ProjectionTables.State
     ) async throws(BackendError) {
-        let cursor: EntryKey? = after.isEmpty ? nil : try EntryKey(after)
+        var next = state
+        guard after == RebuildPosition.start || state.nextCatalogue == catalogue.digest else {
+            // The catalogue has changed since the rebuild began.
+            next.rebuiltAfter = RebuildPosition.start
+            return try await commit([], next, &state)
+        }
+        next.nextCatalogue = catalogue.digest
+        if let name = RebuildPosition.customer(after) {
+            return try await removeUnknown(after: name, catalogue, next, &state)
+        }
+        let cursor: EntryKey? = after == RebuildPosition.start ? nil : try EntryKey(after)
         let page = try await store.list(prefix: AccountRecord.prefix, after: cursor, limit: Self.batchCount).outcome
         let names = page.items.compactMap { AccountRecord.escapedName(of: $0.key).flatMap(LedgerKeys.unescaped) }
-        var next = state
-        let isFirst = state.catalogue == nil
-        var statements = try await derive(
-            names, catalogue.catalog, isForced: true, hasEvents: !isFirst, &next)
-        if isFirst { statements += try await sideRows(of: names) }
-        next.rebuiltAfter = page.next?.text
-        if page.next == nil { next.catalogue = catalogue.digest }
-        try await commit(statements, next)
-        state = next
+        let statements = try await derive(
+            names, catalogue.catalog, .all, hasEvents: state.catalogue != nil, &next)
+        next.rebuiltAfter = page.next?.text ?? RebuildPosition.afterCustomer("")
+        try await commit(statements, next, &state)
     }
 
-    /// The rows of the sessions of accounts, and of the names by which they are found.
-    private func sideRows(of names: [String]) async throws(BackendError) -> [SQLStatement] {
-        let records = RecordStore(backend: store)
-        var sessions: [[SQLValue]] = []
-        var aliases: [[SQLValue]] = []
-        for name in names {
-            try await records.forEach(
-                under: SessionRecord.prefix(of: name), as: SessionRecord.self
-            ) { (_, held) throws(BackendError) in
-                sessions.append([.text(name), .text(held.value.id), .integer(held.value.rotated)])
-            }
-            guard let account = try await records.account(name)?.value.activeAccount else { continue }
-            let further = try await AccountEntries(records: records).keys(of: account, under: AccountAliases.prefix)
-            for key in Set(further + [try AccountAliases.key(of: name)]) {
-                guard let alias = ProjectedChanges.alias(of: key),
-                    try await records.read(key, as: AccountIdentity.self)?.value.account == account
-                else { continue }
-                aliases.append([.text(alias), .text(name)])
-            }
+    private func removeUnknown(
+        after name: String, _ catalogue: Catalogue, _ state: ProjectionTables.State,
+        _ current: inout ProjectionTables.State
+    ) async throws(BackendError) {
+        var next = state
+        let names = try await tables.customers(after: name, limit: Self.pageCount)
+        let statements = try await derive(
+            names, catalogue.catalog, .unknown, hasEvents: state.catalogue != nil, &next)
+        if let last = names.last {
+            next.rebuiltAfter = RebuildPosition.afterCustomer(last)
+        } else {
+            (next.rebuiltAfter, next.nextCatalogue, next.catalogue) = (nil, nil, catalogue.digest)
         }
-        return ProjectionSchema.sessions.insertions(of: sessions)
-            + ProjectionSchema.aliases.insertions(of: aliases)
+        try await commit(statements, next, &current)
     }
 
     // MARK: following
@@ -222,28 +237,30 @@ package final class Projector: Sendable {
             page = try await store.changes(since: try Position.cursor(state.position), limit: Self.pageCount).outcome
         } catch {
             guard error.kind == .cursorExpired else { throw error }
-            // The rows tell which transitions were missed, so they are compared and not deleted.
+            // The rows tell which transitions were missed.
             next.position = Position.text(of: try await store.latestCursor().outcome)
-            next.rebuiltAfter = ""
-            try await commit([], next)
-            state = next
+            next.rebuiltAfter = RebuildPosition.start
+            try await commit([], next, &state)
             return false
         }
         let changed = ProjectedChanges(page)
-        let due = changed.names.isEmpty ? try await tables.due(at: now, limit: Self.batchCount) : []
+        let due = try await tables.due(at: max(now, state.instant), limit: Self.batchCount)
         var statements = try await statements(for: changed)
         for names in changed.names.chunks(ofAtMost: Self.batchCount) {
-            statements += try await derive(Array(names), catalog, isForced: false, hasEvents: true, &next)
+            statements += try await derive(Array(names), catalog, .changed, hasEvents: true, &next)
         }
-        statements += try await derive(due, catalog, isForced: true, hasEvents: true, &next)
+        // Those of this page are derived already. If their documents are unchanged, they are due in the next step.
+        let isOnPage = Set(changed.names.map { Array($0.utf8) })
+        let overdue = due.filter { !isOnPage.contains(Array($0.utf8)) }
+        statements += try await derive(overdue, catalog, .all, hasEvents: true, &next)
         next.position = page.cursor.map { Position.text(of: $0) } ?? state.position
         let isDone = !page.hasMore && due.isEmpty
         // An idle projection records now and then that it has everything.
         let isIdle = statements.isEmpty && next.position == state.position
         let isStated = isDone && (!isIdle || now - (state.projected ?? 0) >= 5_000)
         if isStated { next.projected = now }
-        if isStated || !isIdle { try await commit(statements, next) }
-        state = next
+        guard isStated || !isIdle else { return isDone }
+        try await commit(statements, next, &state)
         return isDone
     }
 
@@ -252,59 +269,124 @@ package final class Projector: Sendable {
         let records = RecordStore(backend: store)
         var statements: [SQLStatement] = []
         for (key, name, id) in changes.sessions {
-            let record = try await records.read(key, as: SessionRecord.self)?.value
-            statements.append(
-                SQLStatement("DELETE FROM sessions WHERE account = $1 AND session = $2", [.text(name), .text(id)]))
-            guard let record else { continue }
+            guard let record = try await records.read(key, as: SessionRecord.self)?.value else {
+                statements.append(
+                    SQLStatement("DELETE FROM sessions WHERE account = $1 AND session = $2", [.text(name), .text(id)]))
+                continue
+            }
             statements += ProjectionSchema.sessions.insertions(of: [
                 [.text(name), .text(id), .integer(record.rotated)]
             ])
         }
         for (key, alias) in changes.aliases {
-            let holder = try await records.read(key, as: AccountIdentity.self)?.value.account?.name
-            statements.append(SQLStatement("DELETE FROM aliases WHERE alias = $1", [.text(alias)]))
-            if let holder {
-                statements += ProjectionSchema.aliases.insertions(of: [[.text(alias), .text(holder)]])
+            guard let holder = try await records.read(key, as: AccountIdentity.self)?.value.account?.name else {
+                statements.append(SQLStatement("DELETE FROM aliases WHERE alias = $1", [.text(alias)]))
+                continue
             }
+            statements += ProjectionSchema.aliases.insertions(of: [[.text(alias), .text(holder)]])
         }
         return statements
     }
 
     // MARK: deriving
 
-    /// The statements that bring the rows of accounts up to date, and append the events.
-    ///
-    /// - Parameters:
-    ///   - isForced: `false` to leave accounts alone whose documents have the versions of their rows.
-    private func derive(
-        _ names: [String], _ catalog: Catalog, isForced: Bool, hasEvents: Bool, _ state: inout ProjectionTables.State
-    ) async throws(BackendError) -> [SQLStatement] {
-        guard !names.isEmpty else { return [] }
-        let former = try await tables.accounts(names)
-        let documents = try await AccountDocuments.read(names, in: store)
-        let instant = Timestamp(milliseconds: host.now())
-        var (removed, accounts): ([String], [ProjectedAccount]) = ([], [])
-        var events: [ProjectionEvent] = []
-        for name in names {
-            let before = former[name]
-            let held = documents[name]
-            if !isForced, let before, before.versions == held?.versions { continue }
-            let after = try await held?.projected(catalog, at: instant, former: before)
-            if let after { accounts.append(after) } else if before != nil { removed.append(name) }
-            if hasEvents { events += ProjectionEvent.events(from: before, to: after, at: instant.milliseconds) }
-        }
-        return ProjectionTables.replacement(removed: removed, with: accounts)
-            + ProjectionTables.append(events, &state)
+    /// The accounts of a list whose rows are derived.
+    private enum Selection {
+        case all
+        /// Those whose documents have other versions than their rows.
+        case changed
+        /// Those that the store does not have.
+        case unknown
     }
 
-    /// Writes `statements` and the progress in one transaction.
-    private func commit(_ statements: [SQLStatement], _ state: ProjectionTables.State) async throws(BackendError) {
-        let statements = statements + [ProjectionTables.progress(state)]
-        guard try await tables.database.write(statements, epoch: state.epoch) else {
+    /// The statements that bring the rows of accounts up to date, and append the events.
+    private func derive(
+        _ names: [String], _ catalog: Catalog, _ selection: Selection, hasEvents: Bool,
+        _ state: inout ProjectionTables.State
+    ) async throws(BackendError) -> [SQLStatement] {
+        guard !names.isEmpty else { return [] }
+        let documents = try await AccountDocuments.read(names, in: store)
+        let former = try await tables.accounts(
+            selection == .unknown ? names.filter { documents[Array($0.utf8)] == nil } : names)
+        state.instant = max(state.instant, host.now())
+        let instant = Timestamp(milliseconds: state.instant)
+        var (removed, accounts): ([String], [ProjectedAccount]) = ([], [])
+        var events: [ProjectionEvent] = []
+        var side: [SQLStatement] = []
+        for name in names {
+            let (before, held) = (former[Array(name.utf8)], documents[Array(name.utf8)])
+            switch selection {
+            case .all: break
+            case .changed: if let before, before.versions == held?.versions { continue }
+            case .unknown: if held != nil { continue }
+            }
+            let after: ProjectedAccount?
+            do throws(BackendError) { after = try await held?.projected(catalog, at: instant, former: before) } catch {
+                guard error.kind == .damaged else { throw error }
+                // The rows stay as they are, and the other accounts go on.
+                onError(error)
+                continue
+            }
+            if let after { accounts.append(after) } else if before != nil { removed.append(name) }
+            if hasEvents { events += ProjectionEvent.events(from: before, to: after, at: state.instant) }
+            // Also because an erasure has removed the names of the former account.
+            if let held, selection == .all || before?.versions.record != held.versions.record {
+                side += try await sideRows(of: held)
+            }
+        }
+        return ProjectionTables.replacement(removed: removed, with: accounts) + side
+            + ProjectionTables.append(events, &state, tables.database.dialect)
+    }
+
+    /// The statements that replace the rows about the sessions of an account, and about the names by which it is found.
+    private func sideRows(of documents: AccountDocuments) async throws(BackendError) -> [SQLStatement] {
+        let (name, account) = (documents.record.name, documents.account)
+        let records = RecordStore(backend: store)
+        var sessions: [[SQLValue]] = []
+        try await records.forEach(
+            under: SessionRecord.prefix(of: name), as: SessionRecord.self
+        ) { (_, held) throws(BackendError) in
+            sessions.append([.text(name), .text(held.value.id), .integer(held.value.rotated)])
+        }
+        var aliases: [[SQLValue]] = []
+        let further = try await AccountEntries(records: records).keys(of: account, under: AccountAliases.prefix)
+        for key in Set(further + [try AccountAliases.key(of: name)]) {
+            guard let alias = ProjectedChanges.alias(of: key),
+                try await records.read(key, as: AccountIdentity.self)?.value.account == account
+            else { continue }
+            aliases.append([.text(alias), .text(name)])
+        }
+        return [
+            SQLStatement("DELETE FROM sessions WHERE account = $1", [.text(name)]),
+            SQLStatement("DELETE FROM aliases WHERE account = $1", [.text(name)]),
+        ] + ProjectionSchema.sessions.insertions(of: sessions) + ProjectionSchema.aliases.insertions(of: aliases)
+    }
+
+    /// Writes `statements` and the progress in one transaction, and makes `next` the state.
+    private func commit(
+        _ statements: [SQLStatement], _ next: ProjectionTables.State, _ state: inout ProjectionTables.State
+    ) async throws(BackendError) {
+        let statements = statements + [ProjectionTables.progress(next)]
+        guard try await tables.database.write(statements, fence: state.fence) else {
             throw BackendError(
                 .busy, operation: .write, disposition: .transient,
-                message: "\(tables.database.label): another server has taken over the projection")
+                message: "\(tables.database.label): another server or command has begun to write the projection")
         }
+        state = next
+        state.fence.step += 1
+    }
+}
+
+/// The progress of a rebuild: the key of the last account record, or the name of the last row that was checked.
+private enum RebuildPosition {
+    static let start = ""
+    private static let checking = "rows:"
+
+    static func afterCustomer(_ name: String) -> String { checking + name }
+
+    /// The name after which rows are checked; `nil` while records are read.
+    static func customer(_ text: String) -> String? {
+        text.hasPrefix(checking) ? String(text.dropFirst(checking.count)) : nil
     }
 }
 
@@ -329,11 +411,11 @@ private struct ProjectedChanges {
     var aliases: [(key: EntryKey, alias: String)] = []
 
     init(_ page: ChangePage) {
-        var known: Set<String> = []
+        var known: Set<[UInt8]> = []
         for change in page.changes {
             let parts = change.key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
             if let name = Self.account(parts) {
-                if known.insert(name).inserted { names.append(name) }
+                if known.insert(Array(name.utf8)).inserted { names.append(name) }
             } else if parts.count == 4, parts[0] == "server", parts[1] == "sessions",
                 let name = LedgerKeys.unescaped(parts[2])
             {

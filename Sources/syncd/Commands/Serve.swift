@@ -233,14 +233,14 @@ struct Serve: ConfiguredCommand {
         _ accessLog: AccessLog?
     ) async throws -> Server.Parts {
         let logger = plan.logger
-        if let catalog = plan.configuration.catalog { projector?.use(catalog, json: plan.configuration.catalogJSON) }
         let service = try await EntitlementService(
             store, configuration: plan.configuration, passwords: plan.passwords, issuers: plan.issuers,
             host: plan.host, projector: projector, onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
             onEvidence: { note in
                 metrics.count(note)
-                if note.isRefusal { logger.notice("\(note)") }
+                if note.isNotable { logger.notice("\(note)") }
             }, onRefusedToken: { plan.refusedTokens.add($0) })
+        if let catalog = plan.configuration.catalog { projector?.use(catalog, json: plan.configuration.catalogJSON) }
         #if Parse
         let facade = plan.parse.map { configuration in
             ParseServer(configuration, service) { logger.notice("\($0)") }

@@ -1,10 +1,11 @@
-import EntitlementSync
 import Entitlements
 import SyncCore
 import SyncCoreTesting
 import Synchronization
-import Testing
 import TestSupport
+import Testing
+
+@testable import EntitlementSync
 
 @Suite("Evidence that this device has verified")
 struct OutboxTests {
@@ -88,6 +89,33 @@ struct OutboxTests {
         try await tablet.restore()
         #expect(try await tablet.end() == date("2026-04-10"))
         #expect(server.submissions.count == 1)
+    }
+
+    @Test("Evidence of a guest stays after the server has recorded it, and is sent for the account that adopts it")
+    func guest() async throws {
+        let guest = try Account(Account.guestName(household.machine.host))
+        let guestServer = try EvidenceServer(guest, catalog: household.catalog)
+        let evidence = try evidence("1")
+        server.update { state in
+            let facts = state.facts
+            guestServer.update { $0.facts = facts }
+        }
+        try await guestServer.set(.verified)
+        try await server.set(.verified)
+        let store = try await household.store(local, remote: guestServer, server: guestServer, account: guest)
+        try await store.record(evidence)
+        try await store.sync()
+        try await store.sync()
+        #expect(guestServer.submissions.count == 1)
+        #expect(try await store.end() == date("2026-04-10"))
+        let adoption = Adoption(backend: local, host: household.machine.host)
+        try await adoption.moveToAnonymous(guest)
+        _ = try await adoption.adopt(for: household.alice, at: date("2026-01-11"))
+        let adopter = try await device()
+        try await adopter.sync()
+        #expect(server.submissions.count == 1)
+        #expect(try await adopter.waitingEvidenceCount() == 0)
+        #expect(try await adopter.end() == date("2026-04-10"))
     }
 
     @Test("A sync that fails after the server's answer keeps the evidence, so the purchase never stops counting")

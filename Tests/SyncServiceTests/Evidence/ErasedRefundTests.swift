@@ -18,11 +18,33 @@ struct ErasedRefundTests {
         #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
         #expect(await erase(stage) == 204)
         let kept = try await stage.service.recorder.parked.items()
-        #expect(kept.map(\.line) == [sale.line] && kept.flatMap(\.facts).allSatisfy(\.isRefund))
+        #expect(kept.map(\.line) == [sale.line] && kept.flatMap(\.facts).allSatisfy(\.isRevocation))
         // A statement from before the refund.
         #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
         #expect(await stage.rights(of: stage.bob).isEmpty)
         #expect(try await stage.service.recorder.parked.items().isEmpty)
+    }
+
+    @Test("Refunds, their reversals and upgrades are kept, but no statement of the App Store that nothing is revoked")
+    func kinds() async throws {
+        let stage = try await EvidenceStage(.verified)
+        let date = Timestamp(milliseconds: stage.now)
+        func facts(_ store: StoreID, _ id: TransactionID, refund: Timestamp?, upgrade: Timestamp? = nil) -> [Fact] {
+            let reference = TransactionReference(store: store, id: id)
+            let stamp = Stamp.signed(at: date)
+            return [
+                .purchase(Purchase(transaction: reference, product: "owl", terms: nil, date: date, stamp: stamp)),
+                .revocation(
+                    Revocation(transaction: reference, revokedAt: refund, upgradedAt: upgrade, stamp: stamp)),
+            ]
+        }
+        var all = facts(.appStore, "refunded", refund: date) + facts(.appStore, "upgraded", refund: nil, upgrade: date)
+        all += facts(.appStore, "valid", refund: nil) + facts(.stripe, "reversed", refund: nil)
+        // Without its purchase, a refund came from the place of its line.
+        all += facts(.appStore, "reported", refund: date).suffix(1)
+        let recorder = stage.service.recorder
+        try await recorder.keepRevocations(in: Ledger(all.map(\.record))) { Issue.record($0) }
+        #expect(try await Set(recorder.parked.items().map(\.line.id)) == ["refunded", "upgraded", "reversed"])
     }
 
     @Test("A refunded renewal stays refunded for the account that presents the line after the erasure of its owner")

@@ -93,7 +93,7 @@ struct EvidenceRouteTests {
         let problems = (reply.members["results"] as? [[String: Any]] ?? []).map { $0["problem"] as? [String: Any] }
         #expect(problems.map { $0?["check"] as? String }[2...] == ["kind", nil, "format", "format"])
         #expect(!String(decoding: reply.body, as: UTF8.self).contains("a.b.c"))
-        #expect(stage.notes.all.count == 6 && stage.notes.all.filter(\.isRefusal).count == 5)
+        #expect(stage.notes.all.count == 6 && stage.notes.all.filter(\.isNotable).count == 5)
         #expect(stage.notes.all.allSatisfy { $0.account == "alice" })
     }
 

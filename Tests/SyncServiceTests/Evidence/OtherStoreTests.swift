@@ -46,6 +46,7 @@ struct OtherStoreTests {
         struct Failure: PlayLookupError {
             var isNotFound: Bool
             var isRejected: Bool { false }
+            var isTransient: Bool { false }
         }
 
         func subscription(packageName: String, purchaseToken: String) async throws -> [UInt8] {

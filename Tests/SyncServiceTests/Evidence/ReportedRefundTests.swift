@@ -110,6 +110,25 @@ struct ReportedRefundTests {
         }
     }
 
+    @Test("A damaged ledger of one account does not keep a refund from the others, nor their reports from being stored")
+    func damaged() async throws {
+        let stage = try await EvidenceStage(.trusted, .share)
+        let sale = Sale("1", at: stage.now)
+        #expect(await stage.alice.put([report(sale)]).status == 200)
+        #expect(await stage.bob.put([report(sale)]).status == 200)
+        let key = try EntryKey(stage.alice.ledger.text.replacing("/ledger", with: "/decisions"))
+        _ = try await stage.store.write([1, 2, 3], to: key, if: .any)
+        stage.clock.advance(seconds: 60)
+        #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+        // Now the account with the damaged ledger has proved another purchase.
+        let (owned, proved) = try await EvidenceStage.owned(.trusted, .share)
+        let other = try EntryKey(owned.alice.ledger.text.replacing("/ledger", with: "/decisions"))
+        _ = try await owned.store.write([1, 2, 3], to: other, if: .any)
+        #expect(await owned.bob.put([report(proved)]).status == 200)
+        #expect(await owned.rights(of: owned.bob) == ["owl"])
+    }
+
     @Test("An erased account is no longer known to have reported a shared purchase")
     func erasedReporter() async throws {
         let stage = try await EvidenceStage(.trusted, .share)

@@ -165,7 +165,7 @@ struct StripeAccountTests {
         #expect(lines[1].contains("metadata entitlementsync_product of the session"))
         #expect(lines[1].contains("syncd record purchase PRODUCT --as-server"))
         #expect(lines[3].contains("set the payload style of the event destination to snapshot"))
-        #expect(stage.notes.all.filter(\.isRefusal).count == 4)
+        #expect(stage.notes.all.filter(\.isNotable).count == 4)
         #expect(try await send(body: thin, secret: StripeSecret("whsec_other")) == 400)
     }
 

@@ -112,7 +112,7 @@ struct StripeForgottenTests {
         #expect(try await !stage.store.keys().contains { $0.hasPrefix("server/parked/") })
     }
 
-    @Test("An event for which there is no room is answered and logged with the remedy, and those of other stores wait")
+    @Test("An event without a purchase for which there is no room is answered and logged with the remedy; others wait")
     func full() async throws {
         let stage = try await stage(parkedByteLimit: 400)
         for number in 1...10 {
@@ -120,12 +120,13 @@ struct StripeForgottenTests {
             #expect(try await send("charge.refunded", refund, to: stage) == 200)
         }
         let note = try #require(stage.notes.all.last)
-        #expect(note.outcome == .full && note.isRefusal)
+        #expect(note.outcome == .full && note.isNotable)
         #expect(
             note.reason.hasPrefix("the room for facts without an owner is full (400 bytes); see syncd notifications"))
         #expect(note.reason.contains("is dropped after 35 days"))
         #expect(note.reason.hasSuffix("send it again when there is room: stripe events resend evt_7"))
         #expect(try await stage.notify(Sale("1", at: stage.now)).status == 503)
+        #expect(try await send("invoice.paid", invoice("in_1", of: "sub_1"), to: stage) == 503)
         // The time from which facts wait needs no room.
         await stage.service.evidenceSweeper.sweep()
         stage.clock.advance(seconds: 35 * Self.day)
@@ -146,14 +147,14 @@ struct StripeForgottenTests {
         }
         let quantity = "\"three\",\"entitlementsync_quantity\":\"20\""
         let unknown = try #require(try await sell("1", quantity))
-        #expect(unknown.outcome == .parked && unknown.isRefusal)
+        #expect(unknown.outcome == .parked && unknown.isNotable)
         #expect(
             unknown.description.contains(", of the quantity 20; if the buyer can adjust the quantity, set metadata"))
         #expect(unknown.description.contains("entitlementsync_unit_amount of the session"))
         let price = ",\"entitlementsync_unit_amount\":\"499\""
         let stated = try await sell("2", quantity + price, ",\"amount_subtotal\":998")
-        #expect(stated?.isRefusal == false && stated?.reason == "")
+        #expect(stated?.isNotable == false && stated?.reason == "")
         let owned = try await sell("3", "\"owl\"")
-        #expect(owned?.isRefusal == false && owned?.reason == "")
+        #expect(owned?.isNotable == false && owned?.reason == "")
     }
 }

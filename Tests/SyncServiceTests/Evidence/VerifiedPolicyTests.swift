@@ -148,6 +148,30 @@ struct VerifiedPolicyServiceTests {
         #expect(try await carol.refusals() == ["2"])
     }
 
+    @Test("While the purchases cannot be claimed, reads are answered under the former policy")
+    func failedClaims() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
+        let bob = await stage.bob.at(trusting)
+        stage.store.fail { key, _ in key.text.hasPrefix("owners/") }
+        #expect(await bob.get().status == 200)
+        #expect(await stage.rights(of: bob).isEmpty)
+        #expect(try await stage.serverLedger(of: bob).policy == .verified)
+        stage.store.before(nil)
+        #expect(await stage.rights(of: bob) == ["owl"])
+    }
+
+    @Test("A reported item follows a changed policy, although the account has not read its ledger since")
+    func reportAfterChange() async throws {
+        #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
+        let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
+        let bob = await stage.bob.at(trusting)
+        let item: [String: any Sendable] = ["kind": "flag", "product": "owl", "set": true]
+        let reply = await trusting.ask(.post, "/v1/transactions", token: bob.token, json: ["evidence": [item]])
+        #expect(reply.status == 200)
+        #expect(try await stage.serverLedger(of: bob).policy == .trusted)
+    }
+
     @Test("Evidence that arrives after the change to `trusted` does not let purchases count that nobody has claimed")
     func evidenceAfterChange() async throws {
         #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)

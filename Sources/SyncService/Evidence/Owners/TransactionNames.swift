@@ -180,6 +180,9 @@ struct TransactionNames: Sendable {
 
     /// The known purchases that a refund of `name` concerns: those for which the name stands, and the one that it is.
     /// Without any, the refund waits under `name` for them.
+    ///
+    /// Only evidence teaches for which purchases a name stands. So the refund of an order at Google Play does not reach
+    /// a purchase `ORDER/PRODUCT` that clients have reported only.
     func transactions(
         named name: TransactionReference
     ) async throws(BackendError) -> [TransactionReference] {
@@ -200,7 +203,7 @@ struct TransactionNames: Sendable {
     /// other apps do. The wait begins with the first call that finds the name, and again when the name changes.
     ///
     /// - Parameter onError: Receives the error of a damaged name, which stays.
-    func dropForgotten(
+    func dropExpired(
         since oldest: Int64, now: Int64, onError: (BackendError) -> Void
     ) async throws(BackendError) {
         let prefix = "\(Self.prefix)\(StoreID.stripe)/"

@@ -109,7 +109,8 @@ extension EntitlementService {
 
     /// Records one item.
     ///
-    /// - Parameter failure: Receives the error with which the request is answered once all items are recorded.
+    /// - Parameter failure: Receives the error with which the request is answered once all items are recorded. If there
+    ///   is one, nothing is looked up.
     private func record(
         _ checked: Checked, _ caller: AccountCaller, _ isRestore: Bool, _ peer: String, _ failure: inout RequestError?
     ) async throws -> EvidenceResult {
@@ -119,9 +120,12 @@ extension EntitlementService {
             return result
         case .verified(let evidence):
             charge(caller, evidence.facts.count / Cost.factsPerRequest)
-            guard try await needsLookUp(evidence) else { return try await record(evidence, caller, isRestore, peer) }
+            // After a failure no further look-up is tried. The client sends all items again.
+            guard failure == nil, try await needsLookUp(evidence) else {
+                return try await record(evidence, caller, isRestore, peer)
+            }
             charge(caller, Cost.lookUp)
-            return try await recordWithState(evidence, failure: &failure) {
+            return try await recordWithState(evidence, caller, peer, failure: &failure) {
                 try await record(evidence, caller, isRestore, peer)
             }
         }

@@ -36,8 +36,11 @@ extension EntitlementService {
                 }
                 let outcome: EvidenceNote.Outcome
                 do throws(BackendError) { outcome = try await recorder.receive(evidence) } catch {
-                    guard store == .stripe, error.cause is ParkingFull else { throw error }
-                    // Stripe disables an endpoint that keeps failing, for the events of all purchases.
+                    // Stripe disables an endpoint that keeps failing, for the events of all purchases. An event of
+                    // another app has no purchase, and one with a purchase is worth a repetition.
+                    guard store == .stripe, error.cause is ParkingFull,
+                        !evidence.facts.contains(where: { $0.purchase != nil })
+                    else { throw error }
                     report(kind, .full, request.peer, nil, error.message + Self.resending(evidence))
                     return Self.accepted
                 }
@@ -66,8 +69,8 @@ extension EntitlementService {
 
     /// The remedy for an event of Stripe that was answered and not kept.
     private static func resending(_ event: VerifiedEvidence) -> String {
-        "; what waits for a purchase at Stripe is dropped after \(EvidenceSweeper.patience / 86_400_000) days; if this "
-            + "event is about a purchase of yours, send it again when there is room: stripe events resend "
+        "; what waits for a purchase at Stripe is dropped after \(EvidenceSweeper.retention / 86_400_000) days; if "
+            + "this event is about a purchase of yours, send it again when there is room: stripe events resend "
             + event.eventID.singleLine
     }
 

@@ -19,22 +19,22 @@ extension EntitlementService {
     /// purchase comes first, so that its line has an owner.
     ///
     /// - Parameters:
-    ///   - failure: Receives an error with status 503 if Google Play fails. The purchase is recorded all the same, and
-    ///     the client sends it again.
+    ///   - failure: Receives an error with status 503 if another attempt may succeed. The purchase is recorded all the
+    ///     same, and the client sends it again.
     ///   - record: Records the purchase itself.
     func recordWithState(
-        _ evidence: VerifiedEvidence, failure: inout RequestError?, _ record: () async throws -> EvidenceResult
+        _ evidence: VerifiedEvidence, _ caller: AccountCaller, _ peer: String, failure: inout RequestError?,
+        _ record: () async throws -> EvidenceResult
     ) async throws -> EvidenceResult {
-        var (state, problem): (VerifiedEvidence?, RequestError?) = (nil, nil)
-        do { state = try await lookedUpState(of: evidence) } catch { problem = lookUpFailure(error) }
+        var state: VerifiedEvidence?
+        do { state = try await lookedUpState(of: evidence) } catch { failure = answer(to: error, "looked up") }
         let isTest = state?.facts.contains { $0.purchase?.transaction.environment == .test } ?? false
-        if let state, isTest { try await keep(state) }
+        if let state, isTest { try await keep(state, caller, peer) }
         let result = try await record()
-        guard case .facts = result else { return result }
-        failure = problem ?? failure
-        guard let state else { return result }
-        if !isTest { try await keep(state) }
-        do { try await acknowledge(state) } catch let error as RequestError { failure = error }
+        guard case .facts = result, let state else { return result }
+        if !isTest { try await keep(state, caller, peer) }
+        guard let purchase = state.unacknowledged, let lookup = configuration.evidence.lookup else { return result }
+        do { try await lookup.acknowledge(purchase) } catch { failure = answer(to: error, "acknowledged") }
         return result
     }
 
@@ -48,17 +48,33 @@ extension EntitlementService {
             statedAt: Timestamp(milliseconds: host.now()))
     }
 
-    /// Reports the error of a look-up. Returns `nil` if another attempt does not help.
-    private func lookUpFailure(_ error: any Error) -> RequestError? {
-        let isUnknown = isUnknownPurchase(error, .read, "a purchase at Google Play cannot be looked up")
-        let isRejected = (error as? any PlayLookupError)?.isRejected ?? (error is EvidenceError)
-        guard !isUnknown, !isRejected else { return nil }
+    /// Reports an error of Google Play's API. Returns the answer to the client if another attempt may succeed. Any
+    /// other error needs the operator, so it must not stop the client's sync.
+    private func answer(to error: any Error, _ action: String) -> RequestError? {
+        let problem = error as? any PlayLookupError
+        let message = "a purchase at Google Play that a device has sent cannot be \(action)"
+        guard problem?.isTransient ?? false else {
+            let remedy =
+                problem?.isNotFound ?? false
+                ? "" : "; correct the cause, then run syncd notifications catch-up with --play-tokens"
+            onError(BackendError(.other, message: message + remedy, cause: error))
+            return nil
+        }
+        onError(BackendError(.unavailable, message: message + " now; the device sends it again", cause: error))
         return RequestError(
-            .serviceUnavailable, "the purchase is recorded, but cannot be looked up now; send it again", retryAfter: 60)
+            .serviceUnavailable, "the purchase is recorded, but cannot be \(action) now; send it again", retryAfter: 60)
     }
 
-    private func keep(_ state: VerifiedEvidence) async throws(BackendError) {
-        let news = try await recorder.withoutKnownFacts(try await recorder.withEnds(state))
-        _ = try await recorder.record(news, from: nil, isRestore: false)
+    /// Records the state of a purchase, if there is room for it. The purchase itself counts without it.
+    private func keep(
+        _ state: VerifiedEvidence, _ caller: AccountCaller, _ peer: String
+    ) async throws(BackendError) {
+        do throws(BackendError) {
+            let news = try await recorder.withoutKnownFacts(try await recorder.withEnds(state))
+            _ = try await recorder.record(news, from: nil, isRestore: false)
+        } catch {
+            guard error.cause is LedgerFull || error.cause is ParkingFull else { throw error }
+            report(state.kind, .full, peer, caller.name, error.message)
+        }
     }
 }

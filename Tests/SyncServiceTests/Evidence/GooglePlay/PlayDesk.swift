@@ -14,14 +14,16 @@ final class PlayDesk: PlayLookup {
     struct Failure: PlayLookupError {
         var isNotFound = false
         var isRejected = false
+        var isTransient: Bool { !isNotFound && !isRejected }
     }
 
     private struct State {
         var subscriptions: [String: String] = [:]
         var products: [String: String] = [:]
         var acknowledged: [String] = []
-        var refuses = false
+        var refusal: Failure?
         var failure: Failure?
+        var productLookUpCount = 0
     }
 
     private let state = Mutex(State())
@@ -37,8 +39,13 @@ final class PlayDesk: PlayLookup {
 
     func set(product answer: String, for token: String = "token") { state.withLock { $0.products[token] = answer } }
 
+    /// The number of look-ups of one-time products.
+    var productLookUpCount: Int { state.withLock { $0.productLookUpCount } }
+
     /// Makes acknowledgements fail, or succeed again.
-    func refuse(_ refuses: Bool) { state.withLock { $0.refuses = refuses } }
+    func refuse(_ refuses: Bool, _ failure: Failure = Failure()) {
+        state.withLock { $0.refusal = refuses ? failure : nil }
+    }
 
     /// Makes look-ups of one-time products fail, or succeed again.
     func failProducts(_ failure: Failure?) { state.withLock { $0.failure = failure } }
@@ -48,7 +55,11 @@ final class PlayDesk: PlayLookup {
     }
 
     func product(packageName: String, purchaseToken: String) async throws -> [UInt8] {
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+        let failure = state.withLock { state in
+            state.productLookUpCount += 1
+            return state.failure
+        }
+        if let failure { throw failure }
         return try answer(state.withLock { $0.products[purchaseToken] })
     }
 
@@ -56,7 +67,7 @@ final class PlayDesk: PlayLookup {
         packageName: String, product: String, purchaseToken: String, isSubscription: Bool
     ) async throws {
         try state.withLock { state in
-            guard !state.refuses else { throw Failure() }
+            if let refusal = state.refusal { throw refusal }
             state.acknowledged.append(
                 "\(isSubscription ? "subscription" : "product") \(product) \(purchaseToken) \(packageName)")
         }
@@ -121,11 +132,16 @@ struct PlayStage {
 
     /// Sends the purchase of ``product(_:quantity:left:members:)`` as a device does that got it from Google Play.
     func send(as account: LedgerAccount, order: String = "GPA.1-2", members: String = "") async throws -> Reply {
+        await stage.send([try evidence(order: order, members: members)], as: account)
+    }
+
+    /// The item that ``send(as:order:members:)`` sends.
+    func evidence(order: String, members: String = "") throws -> [String: String] {
         let data =
             "{\"orderId\":\"\(order)\",\"packageName\":\"com.example.owl\",\"productId\":\"owl\","
             + "\"purchaseToken\":\"token\",\"purchaseTime\":\(EvidenceStage.start),\"purchaseState\":0\(members)}"
         let signature = try PlayKey.shared.get().signature(of: data)
-        return await stage.send([["kind": "google-play", "data": data, "signature": signature]], as: account)
+        return ["kind": "google-play", "data": data, "signature": signature]
     }
 
     /// Sends a developer notification and returns the status of the answer.

@@ -79,6 +79,26 @@ struct PlayDevicePurchaseTests {
         #expect(play.desk.acknowledged == ["product owl token com.example.owl"])
     }
 
+    @Test("After a failure nothing more is looked up in the request, and all its purchases are recorded")
+    func oneLookUp() async throws {
+        let play = try await PlayStage()
+        play.desk.failProducts(PlayDesk.Failure())
+        let items = try (1...3).map { try play.evidence(order: "GPA.\($0)") }
+        #expect(await play.stage.send(items, as: play.stage.alice).status == 503)
+        #expect(play.desk.productLookUpCount == 1)
+        #expect(try await Set(play.purchases().keys) == ["GPA.1/owl", "GPA.2/owl", "GPA.3/owl"])
+    }
+
+    @Test("An acknowledgement that Google Play rejects does not make the device send the purchase again")
+    func rejectedAcknowledgement() async throws {
+        let play = try await PlayStage()
+        play.desk.set(product: PlayStage.product(members: Self.pending))
+        play.desk.refuse(true, PlayDesk.Failure(isRejected: true))
+        #expect(try await play.send(as: play.stage.alice).results == ["1"])
+        #expect(await play.stage.rights(of: play.stage.alice) == ["owl"])
+        #expect(play.desk.acknowledged == [])
+    }
+
     @Test("A purchase that Google Play does not know, or rejects, counts by its signature", arguments: [true, false])
     func unknown(_ isRejected: Bool) async throws {
         let play = try await PlayStage()

@@ -1,7 +1,7 @@
 package entitlementsync;
 
 import java.time.Instant;
-import java.util.Objects;
+import java.util.*;
 
 /** The access to an entitlement, at the time of the call. */
 public final class Access {
@@ -21,6 +21,12 @@ public final class Access {
         EXPIRED,
         /** The purchase was refunded or revoked, see {@link Access#getUntil()}. */
         REVOKED,
+        /** A purchase is known, and the server has not confirmed it. Do not ask the user to buy again: refresh. */
+        UNVERIFIED,
+        /** A purchase is known, and belongs to another account. */
+        OWNED_BY_ANOTHER_ACCOUNT,
+        /** A purchase is known, and the server refused it, see {@link Access#getDetail()}. */
+        REFUSED_BY_SERVER,
         /** A reason of a server of a later version. */
         OTHER;
 
@@ -37,16 +43,20 @@ public final class Access {
     private final Instant until;
     private final Long units;
     private final Denial denial;
+    private final String detail;
 
-    private Access(Instant until, Long units, Denial denial) {
+    private Access(Instant until, Long units, Denial denial, String detail) {
         this.until = until;
         this.units = units;
         this.denial = denial;
+        this.detail = detail;
     }
 
-    static Access granted(Instant until, Long units) { return new Access(until, units, null); }
+    static Access granted(Instant until, Long units) { return new Access(until, units, null, null); }
 
-    static Access denied(Denial reason, Instant date) { return new Access(date, null, reason); }
+    static Access denied(Denial reason, Instant date) { return denied(reason, date, null); }
+
+    static Access denied(Denial reason, Instant date, String detail) { return new Access(date, null, reason, detail); }
 
     /** True if the content is available now. */
     public boolean isGranted() { return denial == null; }
@@ -60,13 +70,16 @@ public final class Access {
     /** The reason for denied access; null if it is granted. */
     public Denial getDenial() { return denial; }
 
+    /** The server's reason for {@link Denial#REFUSED_BY_SERVER}, for the app's support; otherwise null. */
+    public String getDetail() { return detail; }
+
+    private List<Object> values() { return Arrays.asList(denial, until, units, detail); }
+
     @Override public boolean equals(Object other) {
-        if (!(other instanceof Access)) return false;
-        Access access = (Access) other;
-        return denial == access.denial && Objects.equals(until, access.until) && Objects.equals(units, access.units);
+        return other instanceof Access && values().equals(((Access) other).values());
     }
 
-    @Override public int hashCode() { return Objects.hash(denial, until, units); }
+    @Override public int hashCode() { return values().hashCode(); }
 
     /** The decision as readable text, for a log. */
     @Override public String toString() {

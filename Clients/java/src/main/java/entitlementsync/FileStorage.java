@@ -46,9 +46,7 @@ public final class FileStorage implements ShopStorage {
         }
         Files.move(next, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         if (File.separatorChar == '/') {
-            try (FileChannel directory = FileChannel.open(folder, StandardOpenOption.READ)) {
-                directory.force(true);
-            }
+            try (FileChannel directory = FileChannel.open(folder, StandardOpenOption.READ)) { directory.force(true); }
         }
     }
 
@@ -67,9 +65,7 @@ public final class FileStorage implements ShopStorage {
             throw error;
         }
         FileChannel locked = file;
-        return () -> {
-            try { locked.close(); } finally { threads.unlock(); }
-        };
+        return () -> { try { locked.close(); } finally { threads.unlock(); } };
     }
 
     private void createFolder() throws IOException {

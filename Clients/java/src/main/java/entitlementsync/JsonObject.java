@@ -80,8 +80,6 @@ final class JsonObject {
         String text = optionalText(name);
         try {
             return text == null ? null : Instant.parse(text);
-        } catch (DateTimeParseException error) {
-            throw failure(name + " must be a time in UTC (RFC 3339), not " + text);
-        }
+        } catch (DateTimeParseException error) { throw failure(name + " must be a time in RFC 3339, not " + text); }
     }
 }

@@ -11,7 +11,7 @@ final class Outbox {
     static final int MAXIMUM_COUNT = 1_000;
     /** The number of rejected items that are kept for a listener, or for a caller that waits in another process. */
     private static final int MAXIMUM_REJECTED = 100;
-    /** The server accepts 32 items of any kind in one request, and 2 MiB. */
+    /** The most items in one request. The server accepts 100, and 2 MiB. */
     static final int BATCH_COUNT = 32;
     private static final int BATCH_LENGTH = 1 << 20;
 
@@ -36,7 +36,7 @@ final class Outbox {
         List<JsonObject> waiting = waiting(account);
         for (JsonObject entry : waiting) if (entry.object("item").equals(item.json())) return entry.number("id");
         if (entries.size() - rejected().size() >= MAXIMUM_COUNT) {
-            throw new ShopException(Kind.FULL, MAXIMUM_COUNT + " items wait for the server");
+            throw new ShopException(Kind.OUTBOX_FULL, MAXIMUM_COUNT + " items wait: connect, then repeat the call");
         }
         long id = json.number("next");
         entries.add(new JsonObject(Kind.DAMAGED).put("id", id).put("account", account).put("item", item.json())

@@ -59,12 +59,11 @@ final class Server {
 
         private Kind kind() {
             switch (status) {
-                case 401: return Kind.LOG_IN_NEEDED;
+                case 401: case 409: return Kind.LOG_IN_NEEDED;
                 case 403: return Kind.NOT_ALLOWED;
                 case 404: return Kind.NO_SERVER;
                 case 410: return Kind.ACCOUNT_DELETED;
                 case 429: return Kind.TOO_MANY_ATTEMPTS;
-                case 409: return Kind.NAME_TAKEN;
                 case 400: case 413: case 422: return Kind.INVALID;
                 default: return status >= 500 && status != 507 ? Kind.OFFLINE : Kind.OTHER;
             }

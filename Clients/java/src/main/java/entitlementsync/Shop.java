@@ -103,10 +103,11 @@ public final class Shop implements Closeable {
     public List<String> signUp(String name, String password, EarlierPurchases earlier) throws ShopException {
         JsonObject request = new JsonObject().put("name", name).put("password", password);
         return changingAccount(() -> {
-            JsonObject body = server.send("POST", "/v1/accounts", request, null).success();
-            enter(body, earlier);
+            Answer answer = server.send("POST", "/v1/accounts", request, null);
+            if (answer.status == 409) throw new ShopException(Kind.NAME_TAKEN, answer.detail());
+            enter(answer.success(), earlier);
             sync.attempt(this::refresh);
-            return codes(body);
+            return codes(answer.body);
         });
     }
 
@@ -268,21 +269,21 @@ public final class Shop implements Closeable {
         JsonObject answer = state.snapshot().optionalObject(entitlement);
         if (answer == null) throw new ShopException(Kind.CATALOG, "the catalogue has no entitlement " + entitlement);
         Denial denial = answer.flag("granted") ? null : Denial.of(answer.optionalText("reason"));
-        if (denial != null) return Access.denied(denial, answer.optionalTime("date"));
+        if (denial != null) return Access.denied(denial, answer.optionalTime("date"), answer.optionalText("detail"));
         Instant until = answer.optionalTime("until");
         Long units = answer.optionalNumber("units");
+        if (until != null && now >= until.toEpochMilli()) return Access.denied(Denial.EXPIRED, until);
         if (trust.isSigned()) {
-            if (grant == null) return Access.denied(Denial.RESTORE_NEEDED, null);
-            if (!grant.isCurrent(now)) return Access.denied(Denial.RESTORE_NEEDED, Instant.ofEpochMilli(grant.expires));
-            JsonObject entry = grant.entitlements.optionalObject(entitlement);
-            if (entry == null || (entry.optionalNumber("units") == null) != (units == null)) {
-                return Access.denied(Denial.RESTORE_NEEDED, null);
-            }
+            if (state.grant() == null) return Access.denied(Denial.RESTORE_NEEDED, null);
+            JsonObject entry = grant == null ? null : grant.entitlements.optionalObject(entitlement);
+            boolean isCovered = entry != null && (entry.optionalNumber("units") == null) == (units == null);
+            if (!isCovered) return Access.denied(Denial.UNVERIFIED, null);
+            if (!grant.isCurrent(now)) return Access.denied(Denial.UNVERIFIED, Instant.ofEpochMilli(grant.expires));
             if (units != null) units = Math.min(units, entry.number("units"));
             Instant end = entry.optionalTime("until");
             if (until == null || end != null && end.isBefore(until)) until = end;
+            if (until != null && now >= until.toEpochMilli()) return Access.denied(Denial.UNVERIFIED, until);
         }
-        if (until != null && now >= until.toEpochMilli()) return Access.denied(Denial.EXPIRED, until);
         if (units == null) return Access.granted(until, null);
         return units > 0 ? Access.granted(until, units) : Access.denied(Denial.USED_UP, null);
     }

@@ -1,6 +1,6 @@
 package entitlementsync;
 
-import java.util.Locale;
+import java.util.*;
 
 /**
  * An error of a {@link Shop}.
@@ -38,20 +38,22 @@ public final class ShopException extends Exception {
         LOG_IN_NEEDED("You are not logged in. Log in, and try again."),
         /** The account was deleted. */
         ACCOUNT_DELETED("This account was deleted. Log in to another account, or create one."),
-        /** The disk is full, or too much waits for the server. Nothing that was confirmed is lost. */
+        /** The disk is full. Nothing that was confirmed is lost. */
         FULL("This device has no free space. Free some space, and try again. Nothing was lost."),
+        /** 1,000 items wait for the server. Nothing was stored: connect, so that they are sent, and repeat the call. */
+        OUTBOX_FULL("Too much waits for the server. Connect to the internet so that it can be sent, and try again."),
         /** The data of the shop on this device cannot be read or written. */
         STORAGE("This device cannot read or save your purchases. Restart the app, or ask the app's support."),
         /** The data of the shop on this device is damaged. Nothing was changed. */
         DAMAGED("The purchases on this device are damaged. Install the app again, then restore your purchases."),
         /** A later version of the app wrote the data of the shop on this device. Nothing was changed. */
         NEWER_VERSION("A newer version of this app has saved your purchases. Update the app."),
-        /** Only evidence that a store has signed counts, and this was not signed, or its check failed. */
-        UNVERIFIED("This purchase could not be verified. Do not buy it again. Ask the app's support."),
+        /** Only what a store has signed counts, and this item was reported by the app. */
+        UNVERIFIED("Your purchase is not confirmed yet. Connect to the internet, and restore your purchases."),
         /** Another account has the purchase. */
-        OWNED_BY_ANOTHER_ACCOUNT("This purchase belongs to another account. Log in to that account."),
-        /** The server did not record the purchase: it contradicts another one, or the account has no room for it. */
-        REFUSED_BY_SERVER("The server did not accept this purchase. Do not buy it again. Ask the app's support."),
+        OWNED_BY_ANOTHER_ACCOUNT("Your purchase belongs to another account. Log in to that account."),
+        /** The server refuses the item for another reason, for example because a check of its evidence failed. */
+        REFUSED_BY_SERVER("Your purchase could not be confirmed. Ask the app's support."),
         /** Any other error. */
         OTHER("This did not work. Please look for an update of the app, or ask the app's support.");
 
@@ -82,7 +84,7 @@ public final class ShopException extends Exception {
 
     /** True if the same call may succeed later. */
     public boolean isTransient() {
-        return kind == Kind.OFFLINE || kind == Kind.CANCELLED || kind == Kind.TOO_MANY_ATTEMPTS;
+        return Arrays.asList(Kind.OFFLINE, Kind.CANCELLED, Kind.TOO_MANY_ATTEMPTS, Kind.OUTBOX_FULL).contains(kind);
     }
 
     static String camelCase(String name) {

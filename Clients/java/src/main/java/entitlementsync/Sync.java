@@ -167,7 +167,7 @@ final class Sync {
         Answer answer = shop.server.send(session, "POST", "/v1/transactions", body);
         if (answer.status == 413 && items.size() > 1) return null;
         if (answer.status == 413) {
-            JsonObject problem = new JsonObject().put("code", "too-long").put("detail", answer.detail());
+            JsonObject problem = new JsonObject().put("code", "invalid").put("detail", answer.detail());
             return Collections.singletonList(new JsonObject().put("problem", problem));
         }
         // The reason may be that the account was deleted, which this request reports.
@@ -184,14 +184,14 @@ final class Sync {
         return taken;
     }
 
-    /** The error for the problem of one item. */
+    /** The error for the problem of one item: see the table in Docs/Protocol.md. */
     static ShopException error(JsonObject problem) {
         String detail = problem.members().get("code") + ": " + problem.members().get("detail");
         switch (String.valueOf(problem.members().get("code"))) {
             case "unknown-product": case "unknown-entitlement": return new ShopException(Kind.CATALOG, detail);
             case "not-configured": return new ShopException(Kind.NO_SERVER, detail);
-            case "invalid": return new ShopException(Kind.INVALID, detail);
-            case "evidence-required": case "evidence-refused": return new ShopException(Kind.UNVERIFIED, detail);
+            case "invalid": case "contradiction": return new ShopException(Kind.INVALID, detail);
+            case "evidence-required": return new ShopException(Kind.UNVERIFIED, detail);
             case "owned-by-another": return new ShopException(Kind.OWNED_BY_ANOTHER_ACCOUNT, detail);
             default: return new ShopException(Kind.REFUSED_BY_SERVER, detail);
         }

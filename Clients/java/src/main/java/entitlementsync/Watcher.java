@@ -56,8 +56,7 @@ final class Watcher {
         try {
             notifyListeners();
         } catch (RuntimeException error) {
-            Thread thread = Thread.currentThread();
-            thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+            Thread.currentThread().getUncaughtExceptionHandler().uncaughtException(Thread.currentThread(), error);
         }
     }
 
@@ -77,9 +76,8 @@ final class Watcher {
             wake(Collections.emptyMap(), 0);
         }
         ShopException failure = shop.sync.failure;
-        if (failure != null && failure != lastFailure) {
-            for (ShopListener listener : listeners) listener.onFailure(failure);
-        }
+        boolean isNew = failure != null && failure != lastFailure;
+        if (isNew) for (ShopListener listener : listeners) listener.onFailure(failure);
         lastFailure = failure;
     }
 

@@ -79,11 +79,11 @@ public class ShopTest {
         phone.clock.set(Instant.ofEpochMilli(end - 60_000).toString());
         assertEquals(Access.granted(null, null), phone.shop.access("owl"));
         phone.clock.set(Instant.ofEpochMilli(end).toString());
-        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        assertEquals(Denial.UNVERIFIED, phone.shop.access("owl").getDenial());
         phone.clock.set(TestServer.AT);
-        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        assertEquals(Denial.UNVERIFIED, phone.shop.access("owl").getDenial());
         phone.reopen();
-        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        assertEquals(Denial.UNVERIFIED, phone.shop.access("owl").getDenial());
         phone.link.isDown = false;
         phone.shop.refresh();
         assertTrue(phone.shop.access("owl").isGranted());
@@ -118,7 +118,13 @@ public class ShopTest {
             "\"owl\":{\"granted\":true,\"until\":null}");
         assertFalse(edited.equals(text));
         Files.write(file, edited.getBytes(StandardCharsets.UTF_8));
-        assertEquals(Denial.RESTORE_NEEDED, phone.shop.access("owl").getDenial());
+        assertEquals(Denial.UNVERIFIED, phone.shop.access("owl").getDenial());
+        String refused = "\"granted\":false,\"reason\":\"refusedByServer\",\"detail\":\"too old\"";
+        Files.write(file, text.replaceFirst(
+            "\"granted\":false,\"reason\":\"notPurchased\"", refused).getBytes(StandardCharsets.UTF_8));
+        Access denied = phone.shop.getAllAccess().values().stream()
+            .filter(each -> each.getDenial() == Denial.REFUSED_BY_SERVER).findFirst().get();
+        assertEquals("too old", denied.getDetail());
     }
 
     @Test
@@ -379,7 +385,8 @@ public class ShopTest {
             TestServer.SCENARIOS.resolve("../../Sources/EntitlementKit/ShopError.swift")), StandardCharsets.UTF_8);
         for (Kind kind : Kind.values()) {
             String text = new ShopException(kind, "\\(description)").getUserMessage();
-            boolean isShared = swift.contains("static let " + kind.getName() + " ");
+            boolean isShared = swift.contains("static let " + kind.getName() + " ")
+                || swift.contains("case ." + kind.getName() + ": \"");
             assertEquals(kind.getName(), isShared, swift.contains("\"" + text + "\""));
         }
     }
