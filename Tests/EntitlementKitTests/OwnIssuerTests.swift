@@ -165,8 +165,8 @@ struct OwnIssuerTests {
         #expect(again.account == "user-7" && login.take() == 1)
     }
 
-    @Test("A shop that no user is logged in to asks for no token, although the app has passed the closure")
-    func nobody() async throws {
+    @Test("Without a log-in a shop asks for no token, even if the app has passed the closure")
+    func loggedOut() async throws {
         let shop = shop()
         resume(shop)
         try await shop.refresh()

@@ -15,7 +15,7 @@ struct ProjectorTests {
     @Test("A purchase gives rows, and each transition gives its events once", arguments: DatabaseKind.allCases)
     func purchase(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
-        // What was in the store before the projection is no transition.
+        // Accounts that existed before the projection give no events.
         try await stage.signUp("bob")
         try await stage.project()
         #expect(try await stage.events().isEmpty)

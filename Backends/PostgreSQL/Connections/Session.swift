@@ -29,25 +29,23 @@ final class Session {
     ///
     /// - Throws: If there is no connection; nothing was sent.
     func perform(_ transactions: [[Statement]]) throws(BackendError) -> [Reply] {
-        if let connection, connection.isAlive() { return replies(of: connection, transactions) }
+        replies(of: try current(), transactions)
+    }
+
+    /// The open connection, or a new one.
+    private func current() throws(BackendError) -> Connection {
+        if let connection, connection.isAlive() { return connection }
         connection = nil
         let opened = try connector.open()
         connection = opened
-        return replies(of: opened, transactions)
+        return opened
     }
 
     /// Performs one transaction of statements that are not prepared.
     ///
     /// - Throws: If there is no connection; nothing was sent.
     func perform(_ queries: [PostgreSQLQueries.Query], isReading: Bool) throws(BackendError) -> Reply {
-        let current: Connection
-        if let connection, connection.isAlive() {
-            current = connection
-        } else {
-            connection = nil
-            current = try connector.open()
-            connection = current
-        }
+        let current = try current()
         let reply = current.perform(queries, isReading: isReading, until: deadline)
         if current.isLost { connection = nil }
         return reply

@@ -57,7 +57,7 @@ extension EntitlementStore {
     ) async throws(EntitlementError) -> (answered: [AnsweredEvidence], refusal: BackendError?) {
         guard session.account.name != nil else { return ([], nil) }
         let waiting = state.waitingEvidence.filter { evidence in
-            // What the server has of a guest is only kept for the account that adopts it.
+            // A guest's recorded evidence waits for the account that adopts it.
             restored.contains(Fact.evidence(evidence).record.key) || !session.account.isGuest
                 || !evidence.isStated(by: state.serverLedger.ledger)
         }

@@ -10,7 +10,6 @@ package struct ProjectionTables: Sendable {
 
     /// The state of the projection.
     struct State: Hashable, Sendable {
-        var version: Int64
         var fence: ProjectionFence
         /// The position in the store's changes up to which the rows are complete, as text; `nil` if a rebuild is due.
         var position: String?
@@ -51,20 +50,20 @@ package struct ProjectionTables: Sendable {
     func state() async throws(BackendError) -> State {
         let rows = try await rows(
             """
-            SELECT version, epoch, step, position, rebuilt_after, catalogue, next_catalogue, last_event, instant,
+            SELECT epoch, step, position, rebuilt_after, catalogue, next_catalogue, last_event, instant,
                 projected
             FROM state WHERE id = 0
             """)
-        guard let row = rows.first, let version = row[0].integer, let epoch = row[1].integer, let step = row[2].integer,
-            let last = row[7].integer, let instant = row[8].integer
+        guard let row = rows.first, let epoch = row[0].integer, let step = row[1].integer,
+            let last = row[6].integer, let instant = row[7].integer
         else {
             throw BackendError(
                 .damaged, operation: .read, message: "\(database.label): the table state has no row; delete the tables")
         }
         return State(
-            version: version, fence: ProjectionFence(epoch: epoch, step: step), position: row[3].text,
-            rebuiltAfter: row[4].text, catalogue: row[5].text, nextCatalogue: row[6].text, lastEvent: last,
-            instant: instant, projected: row[9].integer)
+            fence: ProjectionFence(epoch: epoch, step: step), position: row[2].text, rebuiltAfter: row[3].text,
+            catalogue: row[4].text, nextCatalogue: row[5].text, lastEvent: last, instant: instant,
+            projected: row[8].integer)
     }
 
     func rows(_ sql: String, _ values: [SQLValue] = []) async throws(BackendError) -> [[SQLValue]] {

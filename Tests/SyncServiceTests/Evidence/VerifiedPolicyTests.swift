@@ -172,7 +172,7 @@ struct VerifiedPolicyServiceTests {
         #expect(try await stage.serverLedger(of: bob).policy == .trusted)
     }
 
-    @Test("Evidence that arrives after the change to `trusted` does not let purchases count that nobody has claimed")
+    @Test("After the change to `trusted`, new evidence does not make unclaimed purchases count")
     func evidenceAfterChange() async throws {
         #expect(await stage.bob.put([purchase("1", "owl")]).status == 200)
         let trusting = try await EvidenceStage.open(stage.store, stage.clock, .trusted, .keepWithFirst)
