@@ -39,7 +39,11 @@ struct ConcurrencyTests {
         let folder = try TemporaryFolder()
         let home = try Household()
         var stores: [EntitlementStore] = []
-        for _ in 0..<2 { stores.append(try await home.offlineDevice(FileBackend(folder: folder.path))) }
+        // On a busy machine one object may write for a long time before the other gets the lock.
+        for _ in 0..<2 {
+            let local = FileBackend(folder: folder.path, lockTimeout: .seconds(300))
+            stores.append(try await home.offlineDevice(local))
+        }
         let expected = try await recordConcurrently(stores, count: 10)
         let reopened = try await home.offlineDevice(FileBackend(folder: folder.path))
         #expect(Set(try await reopened.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
