@@ -216,8 +216,9 @@ let testTargets: [Target] = [
     tests(
         "ProjectionStorageTests",
         on(
-            "Entitlements", "EntitlementSync", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport",
-            "ProjectionStorage", "ServiceTestSupport", "SyncService", "HTTPTypes", "GRDB")),
+            "CurlTransport", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "PostgreSQLStorage",
+            "PostgreSQLTestSupport", "ProjectionStorage", "ServiceTestSupport", "SyncProtocol", "SyncService", "syncd",
+            "HTTPTypes", "GRDB")),
     tests(
         "StoreEvidenceTests",
         on(
