@@ -324,7 +324,7 @@ let benchmarks: [Target] = [
         "bare-route",
         on("HTTPTypes", "HummingbirdCore", "Logging", "NIOCore", "NIOPosix", "ServiceLifecycle", "UnixSignals")),
     // Fills a server's store, for peers/crowd.py.
-    benchmark("crowd", on("SQLiteStorage", "SyncCore")),
+    benchmark("crowd", on("Entitlements", "SQLiteStorage", "SyncCore")),
     benchmark(
         "fleet",
         on(
