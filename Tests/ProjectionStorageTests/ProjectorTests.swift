@@ -377,7 +377,7 @@ struct ProjectorTests {
         let rows = try await stage.rows("SELECT number, account, date, actor FROM acts ORDER BY number")
         #expect(rows == [1, 2].map { [.integer($0), .text("ann"), .integer(1_800_000_000_000), .text("jo")] })
         // A store that was restored has fewer.
-        try await stage.store.delete(try AuditLog.key(of: 2), if: .any)
+        _ = try await stage.store.delete(try AuditLog.key(of: 2), if: .any)
         try await ProjectionTables(stage.database).requestRebuild()
         try await stage.project()
         #expect(try await stage.rows("SELECT number FROM acts") == [[.integer(1)]])
