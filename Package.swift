@@ -216,9 +216,9 @@ let testTargets: [Target] = [
     tests(
         "ProjectionStorageTests",
         on(
-            "CurlTransport", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "PostgreSQLStorage",
-            "PostgreSQLTestSupport", "ProjectionStorage", "ServiceTestSupport", "SyncProtocol", "SyncService", "syncd",
-            "HTTPTypes", "GRDB")),
+            "CurlTransport", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "HTTPStorage",
+            "PostgreSQLStorage", "PostgreSQLTestSupport", "ProjectionStorage", "ServiceTestSupport", "SyncProtocol",
+            "SyncService", "syncd", "HTTPTypes", "GRDB")),
     tests(
         "StoreEvidenceTests",
         on(

@@ -1,6 +1,7 @@
 import CurlTransport
 import Entitlements
 import Foundation
+import HTTPStorage
 import HTTPTypes
 import PostgreSQLTestSupport
 import ProjectionStorage
