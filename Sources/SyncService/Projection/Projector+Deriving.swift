@@ -80,8 +80,6 @@ extension Projector {
                 events += ProjectionEvent.events(from: change.before, to: change.after, at: state.instant)
             }
         }
-        return ProjectionTables.replacement(
-            of: batch.changes.filter { $0.before != nil }.map(\.name), with: batch.changes.compactMap(\.after))
-            + statistics.statements + ProjectionTables.append(events, &state, tables.database.dialect)
+        return ProjectionTables.replacement(batch.changes) + statistics.statements + ProjectionTables.append(events, &state, tables.database.dialect)
     }
 }
