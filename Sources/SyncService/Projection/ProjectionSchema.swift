@@ -189,8 +189,9 @@ package enum ProjectionSchema {
         ]
     }
 
-    /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that follows
-    /// gives the events of what has changed in the meantime. The epoch ends, so that an earlier server writes no more.
+    /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that
+    /// follows gives the events of what has changed in the meantime. The epoch ends, so that an earlier server writes no
+    /// more.
     /// Of two servers that upgrade together, the statements of one fail, and it then finds the new version.
     static func upgrade(from former: Int64, _ dialect: SQLDialect) -> [SQLStatement] {
         let text = dialect.isPostgreSQL ? "text COLLATE \"C\"" : "text"
@@ -204,8 +205,10 @@ package enum ProjectionSchema {
         let added = additions.dropFirst(max(0, Int(former) - 1)).flatMap(\.self)
         return preparation(dialect) + added.map { SQLStatement("ALTER TABLE \($0)") } + creation(dialect) + [
             SQLStatement(
-                "UPDATE state SET version = $1, epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL WHERE id = 0",
-                [.integer(version)])
+                """
+                UPDATE state SET version = $1, epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL
+                WHERE id = 0
+                """, [.integer(version)])
         ] + ProjectionStatistics.recount
     }
 

@@ -80,6 +80,7 @@ extension Projector {
                 events += ProjectionEvent.events(from: change.before, to: change.after, at: state.instant)
             }
         }
-        return ProjectionTables.replacement(batch.changes) + statistics.statements + ProjectionTables.append(events, &state, tables.database.dialect)
+        return ProjectionTables.replacement(batch.changes) + statistics.statements
+            + ProjectionTables.append(events, &state, tables.database.dialect)
     }
 }

@@ -122,8 +122,8 @@ enum RecordTable: CaseIterable, Sendable {
         return statements + table.insertions(of: rows)
     }
 
-    /// The incarnations of the accounts that have sessions, by the bytes of their names. The store keeps the sessions of
-    /// an account that was erased until they end.
+    /// The incarnations of the accounts that have sessions, by the bytes of their names. The store keeps the sessions
+    /// of an account that was erased until they end.
     private func accounts(
         of keys: [EntryKey], _ records: RecordStore
     ) async throws(BackendError) -> [[UInt8]: Account] {
