@@ -190,8 +190,7 @@ package enum ProjectionSchema {
     }
 
     /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that
-    /// follows gives the events of what has changed in the meantime. The epoch ends, so that an earlier server writes no
-    /// more.
+    /// follows gives the events of what has changed in the meantime. The epoch ends, which stops an earlier server.
     /// Of two servers that upgrade together, the statements of one fail, and it then finds the new version.
     static func upgrade(from former: Int64, _ dialect: SQLDialect) -> [SQLStatement] {
         let text = dialect.isPostgreSQL ? "text COLLATE \"C\"" : "text"
