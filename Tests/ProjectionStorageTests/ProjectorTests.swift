@@ -399,6 +399,29 @@ struct ProjectorTests {
         #expect(rest.count == 8)
     }
 
+    @Test("A damaged document keeps the rows of its account, and stops no other", arguments: DatabaseKind.allCases)
+    func damaged(kind: DatabaseKind) async throws {
+        let errors = Mutex<[String]>([])
+        let stage = try await ProjectionStage(kind)
+        let projector = Projector(
+            stage.store, into: stage.database, catalog: try Catalog(json: ProjectionStage.catalogue),
+            json: ProjectionStage.catalogue, host: stage.clock.host
+        ) { error in errors.withLock { $0.append("\(error.kind) \(error.key?.text ?? "")") } }
+        var lease = ProjectorLease(stage.store, host: stage.clock.host)
+        for name in ["ann", "bob", "cat"] { try await stage.signUp(name) }
+        try await projector.project(&lease)
+        let keys = [try LedgerKeys(try await stage.account("ann")).ledger, try AccountRecord.key(of: "bob")]
+        for key in keys { _ = try await stage.store.write([1, 2, 3], to: key, if: .any) }
+        try await stage.buy("owl", "o1", as: "cat")
+        try await projector.project(&lease)
+        #expect(errors.withLock { Set($0) } == Set(keys.map { "damaged \($0.text)" }))
+        #expect(try await stage.events() == ["cat purchase.recorded", "cat access.granted"])
+        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(3)]])
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await projector.project(&lease)
+        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(3)]])
+    }
+
     @Test("A server that stops gives its lease up")
     func release() async throws {
         let stage = try await ProjectionStage(.sqlite)

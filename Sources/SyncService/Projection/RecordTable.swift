@@ -135,9 +135,14 @@ enum RecordTable: CaseIterable, Sendable {
         }
         var accounts: [[UInt8]: Account] = [:]
         for (request, answer) in zip(requests, try await records.backend.read(requests).outcome) {
-            guard let entry = try answer.get().entry else { continue }
-            let record: AccountRecord = try records.decode(entry, request.key)
-            accounts[Array(record.name.utf8)] = record.activeAccount
+            do throws(BackendError) {
+                guard let entry = try answer.get().entry else { continue }
+                let record: AccountRecord = try records.decode(entry, request.key)
+                accounts[Array(record.name.utf8)] = record.activeAccount
+            } catch {
+                // It is reported with the account.
+                guard error.kind == .damaged else { throw error }
+            }
         }
         return accounts
     }
