@@ -76,7 +76,8 @@ struct ScopeTests {
             guard let example = Self.examples[name], let scope = access.scope else { continue }
             #expect(await ask(method, example, token: nil).status == 401, "\(name) without a token")
             let old = await ask(method, example, token: expired)
-            #expect(old.status == 401 && old.problem?.detail.contains("\"old\" expired at 2027-01-15") == true, "\(name)")
+            #expect(
+                old.status == 401 && old.problem?.detail.contains("\"old\" expired at 2027-01-15") == true, "\(name)")
             let lost = await ask(method, example, token: revoked.text)
             #expect(lost.status == 401 && lost.problem?.detail.contains("\"lost\" was revoked") == true, "\(name)")
             if case .operator = access {
