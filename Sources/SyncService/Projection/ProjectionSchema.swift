@@ -135,6 +135,7 @@ package enum ProjectionSchema {
         statements.append(SQLStatement(state))
         statements += (ofAccounts + [sessions, aliases, events]).map { SQLStatement($0.definition(dialect)) }
         statements += indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") }
+        statements += WebhookSchema.creation(dialect)
         statements += ProjectionViews.removal + ProjectionViews.creation(dialect)
         statements.append(
             SQLStatement(

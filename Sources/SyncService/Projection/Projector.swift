@@ -37,6 +37,8 @@ package final class Projector: Sendable {
     private let catalogue: Mutex<Catalogue>
     private let latest = Mutex<ProjectionTables.State?>(nil)
     private let isProjecting = Atomic(false)
+    /// Signals after each transaction with events.
+    let appended = SignalHub()
 
     /// A catalogue, and its digest.
     private struct Catalogue: Sendable {
@@ -72,6 +74,9 @@ package final class Projector: Sendable {
             isProjecting: isProjecting.load(ordering: .relaxed),
             lag: state?.projected.map { max(0, host.now() - $0) }, isRebuilding: state?.rebuiltAfter != nil)
     }
+
+    /// The epoch in which this server projects; `nil` while it does not.
+    var epoch: Int64? { isProjecting.load(ordering: .relaxed) ? state?.fence.epoch : nil }
 
     /// Projects until the task is cancelled.
     package func run() async {
@@ -372,6 +377,7 @@ package final class Projector: Sendable {
                 .busy, operation: .write, disposition: .transient,
                 message: "\(tables.database.label): another server or command has begun to write the projection")
         }
+        if next.lastEvent != state.lastEvent { appended.signal() }
         state = next
         state.fence.step += 1
     }

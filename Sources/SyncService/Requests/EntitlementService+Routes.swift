@@ -5,7 +5,7 @@ import SyncProtocol
 
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
-    package static let routes = RouteTable<Endpoint>(ownRoutes + notificationRoutes)
+    package static let routes = RouteTable<Endpoint>(ownRoutes + notificationRoutes + webhookRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),
@@ -117,7 +117,7 @@ extension EntitlementService {
 }
 
 extension Route<EntitlementService.Endpoint> {
-    fileprivate init(
+    init(
         _ method: HTTPRequest.Method, _ path: String, _ access: EntitlementService.Endpoint.Access,
         query: [String]? = nil, takesLongBody: Bool = false, isErasure: Bool = false,
         fastRead: EntitlementService.Endpoint.FastRead? = nil
