@@ -89,7 +89,7 @@ final class WebhookReceiver: Sendable {
         let reading = output.fileHandleForReading
         let first = String(decoding: reading.availableData, as: UTF8.self).split { $0 == "\t" || $0 == "\n" }
         guard first.first == "PORT", first.count == 2, let port = Int(first[1]) else {
-            throw ServerProcess.Failure(description: "the receiver did not start")
+            throw CocoaError(.executableLoad)
         }
         self.port = port
         Thread.detachNewThread { [weak self] in
