@@ -20,14 +20,14 @@ struct WebhookDocumentTests {
         let script =
             try block("python") + """
 
-            time.time = lambda: 1614265330
-            headers = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
-                       "webhook-signature": "v1,AAAA \(Self.signature)"}
-            body = b'{"test": 2432232314}'
-            print(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, body + b" "))
-            time.time = lambda: 1614265631
-            print(verify("\(Self.secret)", headers, body))
-            """
+                time.time = lambda: 1614265330
+                headers = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
+                           "webhook-signature": "v1,AAAA \(Self.signature)"}
+                body = b'{"test": 2432232314}'
+                print(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, body + b" "))
+                time.time = lambda: 1614265631
+                print(verify("\(Self.secret)", headers, body))
+                """
         #expect(try ProcessEnd.run("/usr/bin/env", "python3", "-c", script) == "True False\nFalse")
     }
 
@@ -36,14 +36,14 @@ struct WebhookDocumentTests {
         let script =
             try block("javascript") + """
 
-            Date.now = () => 1614265330000;
-            const headers = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
-              "webhook-signature": "v1,AAAA \(Self.signature)"};
-            const body = Buffer.from('{"test": 2432232314}');
-            console.log(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, Buffer.from("{}")));
-            Date.now = () => 1614265631000;
-            console.log(verify("\(Self.secret)", headers, body));
-            """
+                Date.now = () => 1614265330000;
+                const headers = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
+                  "webhook-signature": "v1,AAAA \(Self.signature)"};
+                const body = Buffer.from('{"test": 2432232314}');
+                console.log(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, Buffer.from("{}")));
+                Date.now = () => 1614265631000;
+                console.log(verify("\(Self.secret)", headers, body));
+                """
         #expect(
             try ProcessEnd.run("/usr/bin/env", "node", "--input-type=module", "-e", script) == "true false\nfalse")
     }

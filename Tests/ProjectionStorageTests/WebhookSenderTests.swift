@@ -57,7 +57,8 @@ struct WebhookSenderTests {
         ) async throws(TransportError) -> TransportAnswer {
             let event = try? JSON(parsing: body)
             let arrival = Arrival(
-                webhook: String(request.authority?.prefix { $0 != "." } ?? ""), account: event?["account"]?.string ?? "",
+                webhook: String(request.authority?.prefix { $0 != "." } ?? ""),
+                account: event?["account"]?.string ?? "",
                 type: event?["type"]?.string ?? "",
                 id: HTTPField.Name("webhook-id").flatMap { request.headerFields[$0] } ?? "")
             state.withLock { $0.arrivals.append(arrival) }
@@ -91,7 +92,9 @@ struct WebhookSenderTests {
         { $0.notes.contains("the webhook \(name) is new: it receives the events from now on") }
     }
 
-    @Test("An endpoint receives the events from its start on, in order for each account", arguments: DatabaseKind.allCases)
+    @Test(
+        "An endpoint receives the events from its start on, in order for each account", arguments: DatabaseKind.allCases
+    )
     func order(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
         try await stage.project()
@@ -127,7 +130,9 @@ struct WebhookSenderTests {
         #expect(try await stage.rows("SELECT count(*) FROM deliveries WHERE dead IS NOT NULL") == [[.integer(0)]])
     }
 
-    @Test("A failing event holds back its account only, becomes a dead letter, and can be sent again", arguments: DatabaseKind.allCases)
+    @Test(
+        "A failing event holds back its account only, becomes a dead letter, and can be sent again",
+        arguments: DatabaseKind.allCases)
     func deadLetter(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
         try await stage.project()
@@ -142,7 +147,9 @@ struct WebhookSenderTests {
                 try await stage.buy("month", "m-\(name)", as: name)
             }
             try await stage.project()
-            await receivers.wait { $0.texts("crm").contains("bob access.granted") && $0.texts("crm").contains("ann purchase.recorded") }
+            await receivers.wait {
+                $0.texts("crm").contains("bob access.granted") && $0.texts("crm").contains("ann purchase.recorded")
+            }
             #expect(!receivers.texts("crm").contains("ann subscription.started"))
             // The last attempt is after three days. What waits goes on then.
             stage.clock.advance(seconds: 73 * 3_600)
@@ -207,7 +214,9 @@ struct WebhookSenderTests {
         }
     }
 
-    @Test("A server that lost its lease records nothing; what is known survives a rebuild and a migration", arguments: DatabaseKind.allCases)
+    @Test(
+        "A server that lost its lease records nothing; what is known survives a rebuild and a migration",
+        arguments: DatabaseKind.allCases)
     func fenced(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
         try await stage.project()
@@ -238,17 +247,24 @@ struct WebhookSenderTests {
         #expect(try await !tables.add("other", at: 5, epoch: epoch))
         #expect(try await stage.rows("SELECT event, due, attempts, dead FROM deliveries ORDER BY event") == content)
         try await stage.project()
-        #expect(try await stage.database.write([SQLStatement("UPDATE state SET version = 0")], fence: nil))
-        _ = try await ProjectionTables(stage.database).open()
+        let changes = [
+            "DROP VIEW customers_v1", "DROP VIEW acts_v1", "DROP VIEW statistics_v1", "DROP INDEX customers_external",
+            "ALTER TABLE customers DROP COLUMN external_id", "DROP TABLE acts", "DROP TABLE statistics",
+            "ALTER TABLE state DROP COLUMN rebuilt", "ALTER TABLE state DROP COLUMN views",
+            "UPDATE state SET version = 1",
+        ]
+        #expect(try await stage.database.write(changes.map { SQLStatement($0) }, fence: nil))
+        _ = try await ProjectionTables(stage.database).open { Issue.record("\($0)") }
         try await stage.project()
         #expect(try await stage.rows("SELECT event, due, attempts, dead FROM deliveries ORDER BY event") == content)
         let next = try #require(stage.projector.epoch)
         #expect(try await tables.record(outcomes, of: "crm", at: 5, isRecovered: false, epoch: next))
         let rows = try await stage.rows("SELECT account, due, attempts FROM deliveries WHERE event < 5 ORDER BY event")
-        #expect(Set(rows) == [
-            [.text("ann"), .integer(4_005), .integer(1)], [.text("ann"), .null, .integer(0)],
-            [.text("bob"), .integer(5), .integer(0)],
-        ])
+        #expect(
+            Set(rows) == [
+                [.text("ann"), .integer(4_005), .integer(1)], [.text("ann"), .null, .integer(0)],
+                [.text("bob"), .integer(5), .integer(0)],
+            ])
         // An endpoint that accepts events again gets all of them at once.
         #expect(try await tables.record([], of: "crm", at: 6, isRecovered: true, epoch: next))
         #expect(try await tables.position(of: "crm", at: 6, limit: 9)?.due.sorted() == ["ann", "bob"])

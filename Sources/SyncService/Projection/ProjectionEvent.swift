@@ -158,7 +158,8 @@ private struct Difference {
         let body: [(String, JSON)] =
             [
                 ("type", .string(kind.rawValue)), ("timestamp", .string("\(Timestamp(milliseconds: now))")),
-                ("account", .string(account.name)), ("externalId", .null), ("environment", JSON(environment)),
+                ("account", .string(account.name)), ("externalId", JSON(account.externalID)),
+                ("environment", JSON(environment)),
             ] + members
             + [
                 ("entitlementsBefore", .array((before?.access ?? []).map(\.json))),

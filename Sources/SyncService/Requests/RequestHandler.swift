@@ -25,6 +25,8 @@ package protocol RequestHandler: Sendable {
     var projection: Projector.Progress? { get }
     /// The figures about webhooks; empty without them.
     var webhookProgress: [WebhookSender.Progress] { get }
+    /// Returns `true` if a request has a valid token of the operator.
+    func isOperator(_ head: HTTPRequest, peer: String) async -> Bool
 }
 
 extension RequestHandler {
@@ -44,4 +46,6 @@ extension RequestHandler {
     package var projection: Projector.Progress? { nil }
     /// No webhooks.
     package var webhookProgress: [WebhookSender.Progress] { [] }
+    /// No token is known.
+    package func isOperator(_ head: HTTPRequest, peer: String) async -> Bool { false }
 }

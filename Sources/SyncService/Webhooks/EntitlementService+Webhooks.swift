@@ -5,9 +5,10 @@ import SyncProtocol
 
 extension EntitlementService {
     static let webhookRoutes: [Route<Endpoint>] = [
-        Route(.get, "/v1/webhooks", .operator(EntitlementService.listWebhooks), query: []),
-        Route(.post, "/v1/webhooks/{webhook}/deliveries", .operator(EntitlementService.sendAgain), query: []),
-        Route(.post, "/v1/webhooks/{webhook}/test", .operator(EntitlementService.testWebhook), query: []),
+        Route(.get, "/v1/webhooks", .operator(.read, EntitlementService.listWebhooks), query: []),
+        Route(
+            .post, "/v1/webhooks/{webhook}/deliveries", .operator(.support, EntitlementService.sendAgain), query: []),
+        Route(.post, "/v1/webhooks/{webhook}/test", .operator(.admin, EntitlementService.testWebhook), query: []),
     ]
 
     /// The figures about webhooks; empty without them.
@@ -24,14 +25,14 @@ extension EntitlementService {
         _ call: Call
     ) throws(RequestError) -> (sender: WebhookSender, endpoint: WebhookEndpoint) {
         let (sender, endpoints) = try configuredWebhooks()
-        guard let endpoint = endpoints.first(where: { $0.name == call.target.name }) else {
+        guard let endpoint = endpoints.first(where: { $0.name == call.target.parameters["webhook"] }) else {
             throw RequestError(.notFound, "there is no webhook of this name in the file of --webhooks")
         }
         return (sender, endpoint)
     }
 
     /// The response to `GET /v1/webhooks`.
-    func listWebhooks(_ call: Call) async throws -> ServiceResponse {
+    func listWebhooks(_ call: Call, _ caller: OperatorCaller) async throws -> ServiceResponse {
         let (sender, endpoints) = try configuredWebhooks()
         let reports = Dictionary(try await sender.tables.reports().map { ($0.name, $0) }) { $1 }
         let letters = try await sender.tables.deadLetters().filter { letter in
@@ -44,7 +45,7 @@ extension EntitlementService {
     }
 
     /// The response to `POST /v1/webhooks/{webhook}/deliveries`.
-    func sendAgain(_ call: Call) async throws -> ServiceResponse {
+    func sendAgain(_ call: Call, _ caller: OperatorCaller) async throws -> ServiceResponse {
         let (sender, endpoint) = try webhook(call)
         let members = try call.members()
         let isAll = try members.optionalFlag("deadLetters") ?? false
@@ -63,7 +64,7 @@ extension EntitlementService {
     }
 
     /// The response to `POST /v1/webhooks/{webhook}/test`.
-    func testWebhook(_ call: Call) async throws -> ServiceResponse {
+    func testWebhook(_ call: Call, _ caller: OperatorCaller) async throws -> ServiceResponse {
         let (sender, endpoint) = try webhook(call)
         let id = "test_\(String(host.randomBits(), radix: 16))"
         let body: JSON = .object([

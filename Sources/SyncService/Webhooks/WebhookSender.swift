@@ -79,7 +79,9 @@ package final class WebhookSender: Sendable {
             let endpoints = endpoints
             progresses.withLock { all in
                 all = all.filter { name, _ in endpoints?.contains { $0.name == name } == true }
-                for endpoint in endpoints ?? [] { all[endpoint.name] = all[endpoint.name] ?? Progress(name: endpoint.name) }
+                for endpoint in endpoints ?? [] {
+                    all[endpoint.name] = all[endpoint.name] ?? Progress(name: endpoint.name)
+                }
             }
             await withDiscardingTaskGroup { group in
                 group.addTask { await self.keepHouse(endpoints) }

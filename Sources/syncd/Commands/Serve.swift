@@ -341,6 +341,7 @@ private struct ProjectionWork: Service {
             await webhooks.run()
             await projecting
         }
+        await projector.release()
     }
 }
 
