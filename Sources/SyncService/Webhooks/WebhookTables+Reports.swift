@@ -77,8 +77,8 @@ extension WebhookTables {
 
     /// Deletes events before an instant that all endpoints have received or left out.
     ///
-    /// - Parameter number: The number of the last event that was looked at; 0 to begin.
-    /// - Returns: The number of the last event that was looked at now; `nil` at the end, and if a later epoch has begun.
+    /// - Parameter number: The number of the last event of the call before; 0 to begin.
+    /// - Returns: The number of the last event of this call; `nil` at the end, and if a later epoch has begun.
     func prune(
         before instant: Int64, after number: Int64, limit: Int, epoch: Int64
     ) async throws(BackendError) -> Int64? {
