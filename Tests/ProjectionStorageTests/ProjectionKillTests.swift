@@ -225,7 +225,8 @@ struct ProjectionKillTests {
             #expect(before == known || after == known, "\(account) \(kind) after \(kinds[account]?.last ?? "")")
             access[account] = after
             kinds[account, default: []].append(kind)
-            if kind == "purchase.recorded", let id = body["purchase"]?["transaction"]?.string {
+            let purchase = body["purchase"] ?? body["facts"]?.elements?.first
+            if kind == "purchase.recorded", let id = purchase?["transaction"]?.string {
                 recorded[account, default: []].append(id)
             }
         }

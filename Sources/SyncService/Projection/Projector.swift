@@ -111,6 +111,7 @@ package final class Projector: Sendable {
             var lease = lease.withLock { $0 }
             var failures = 0
             for await _ in signals {
+                defer { self.lease.withLock { [lease] in $0 = lease } }
                 let elapsed = host.stopwatch()
                 var rest = Duration.zero
                 do throws(BackendError) {
@@ -127,7 +128,6 @@ package final class Projector: Sendable {
                 }
                 guard (try? await host.sleep(for: rest)) != nil else { break }
             }
-            self.lease.withLock { [lease] in $0 = lease }
             isProjecting.store(false, ordering: .relaxed)
             group.cancelAll()
         }
