@@ -117,6 +117,7 @@ package final class Projector: Sendable {
             var lease = lease.withLock { $0 }
             var failures = 0
             for await _ in signals {
+                defer { self.lease.withLock { [lease] in $0 = lease } }
                 let elapsed = host.stopwatch()
                 var rest = Duration.zero
                 do throws(BackendError) {
@@ -133,7 +134,6 @@ package final class Projector: Sendable {
                 }
                 guard (try? await host.sleep(for: rest)) != nil else { break }
             }
-            self.lease.withLock { [lease] in $0 = lease }
             held.withLock { $0 = nil }
             group.cancelAll()
         }
