@@ -237,7 +237,7 @@ package final class WebhookSender: Sendable {
             (known, due) = try await self.position(of: endpoint, limit + running.count, epoch)
             guard let next = known, next.taken > position.taken else { break }
             position = next
-            // What is due is delivered before more is taken.
+            // Due events are delivered before more are taken.
             if due.count >= limit { break }
         }
         guard !outcomes.isEmpty else { return due }
