@@ -61,6 +61,9 @@ package final class WebhookSender: Sendable {
     /// The endpoints; `nil` if none are configured.
     var endpoints: [WebhookEndpoint]? { configured.withLock { $0 } }
 
+    /// True once this server has seen the tables of the projection.
+    var hasTables: Bool { projector.state != nil }
+
     /// Replaces the endpoints.
     package func use(_ endpoints: [WebhookEndpoint]?) {
         configured.withLock { $0 = endpoints }
