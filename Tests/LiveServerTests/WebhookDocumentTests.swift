@@ -41,7 +41,7 @@ struct WebhookDocumentTests {
                   "webhook-signature": "v1,AAAA \(Self.signature)"};
                 const body = Buffer.from('{"test": 2432232314}');
                 const other = Buffer.from("{}");
-            console.log(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, other));
+                console.log(verify("\(Self.secret)", headers, body), verify("\(Self.secret)", headers, other));
                 Date.now = () => 1614265631000;
                 console.log(verify("\(Self.secret)", headers, body));
                 """

@@ -206,7 +206,7 @@ struct WebhookTests {
             for (number, token) in tokens.enumerated() {
                 group.addTask {
                     for purchase in 0..<purchases {
-                        while try await !buy(url, "u\(number)-\(purchase)", token: token) { await Task.yield() }
+                        while try await !buy(url, "u\(number)-\(1_000 + purchase)", token: token) { await Task.yield() }
                     }
                 }
             }
@@ -236,7 +236,7 @@ struct WebhookTests {
             let order = first.compactMap(\.number)
             #expect(order == order.sorted() && first.first?.type == "account.created")
             let bought = first.filter { $0.type == "purchase.recorded" }.map(\.transaction)
-            #expect(bought == (0..<purchases).map { "u\(number)-\($0)" })
+            #expect(bought == (0..<purchases).map { "u\(number)-\(1_000 + $0)" })
         }
         print("\(rounds) kills, \(numbers.count) events, \(arrivals.count - numbers.count) doubles")
         #expect(server.stop() == 0, "\(server.log)")

@@ -151,7 +151,7 @@ struct WebhookSenderTests {
                 $0.texts("crm").contains("bob access.granted") && $0.texts("crm").contains("ann purchase.recorded")
             }
             #expect(!receivers.texts("crm").contains("ann subscription.started"))
-            // The last attempt is after three days. What waits goes on then.
+            // The last attempt is after three days. The later events go on then.
             stage.clock.advance(seconds: 73 * 3_600)
             await receivers.wait { $0.texts("crm").contains("ann access.granted") }
             let own = receivers.texts("crm").filter { $0.hasPrefix("ann") }

@@ -34,8 +34,10 @@ extension EntitlementService {
     /// The response to `GET /v1/webhooks`.
     func listWebhooks(_ call: Call, _ caller: OperatorCaller) async throws -> ServiceResponse {
         let (sender, endpoints) = try configuredWebhooks()
-        let reports = Dictionary(try await sender.tables.reports().map { ($0.name, $0) }) { $1 }
-        let letters = try await sender.tables.deadLetters().filter { letter in
+        let known = sender.hasTables ? try await sender.tables.reports() : []
+        let reports = Dictionary(known.map { ($0.name, $0) }) { $1 }
+        let dead = sender.hasTables ? try await sender.tables.deadLetters() : []
+        let letters = dead.filter { letter in
             endpoints.contains { $0.name == letter.webhook }
         }
         return .json([
@@ -56,6 +58,9 @@ extension EntitlementService {
         let number = event.flatMap { StoredEvent.number($0) }
         guard isAll || number != nil else {
             throw RequestError(.badRequest, "the id of an event begins with evt_ and a number")
+        }
+        guard sender.hasTables else {
+            throw RequestError(.serviceUnavailable, "the projection has not begun", retryAfter: 1)
         }
         guard let count = try await sender.tables.sendAgain(number, to: endpoint.name, at: host.now()) else {
             throw RequestError(.notFound, "there is no such event; events are kept for 30 days")

@@ -61,6 +61,9 @@ package final class WebhookSender: Sendable {
     /// The endpoints; `nil` if none are configured.
     var endpoints: [WebhookEndpoint]? { configured.withLock { $0 } }
 
+    /// True once this server has seen the tables of the projection.
+    var hasTables: Bool { projector.state != nil }
+
     /// Replaces the endpoints.
     package func use(_ endpoints: [WebhookEndpoint]?) {
         configured.withLock { $0 = endpoints }
@@ -237,7 +240,7 @@ package final class WebhookSender: Sendable {
             (known, due) = try await self.position(of: endpoint, limit + running.count, epoch)
             guard let next = known, next.taken > position.taken else { break }
             position = next
-            // What is due is delivered before more is taken.
+            // Due events are delivered before more are taken.
             if due.count >= limit { break }
         }
         guard !outcomes.isEmpty else { return due }
