@@ -190,7 +190,7 @@ struct ProjectionKillTests {
     func killing(kind: DatabaseKind) async throws {
         let servers = try KilledServers(kind)
         var random = SystemRandomNumberGenerator()
-        // What the first rebuild finds gives no events.
+        // Accounts that the first rebuild finds give no events.
         try await servers.wait(for: "SELECT count(*) FROM state WHERE catalogue IS NOT NULL", 1)
         let began = ContinuousClock.now
         let kills = try await servers.run(

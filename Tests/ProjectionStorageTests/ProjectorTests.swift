@@ -321,7 +321,7 @@ struct ProjectorTests {
             _ = try await stage.rows(views)
             _ = try await stage.rows("SELECT kind, body FROM events_v1 LIMIT 0")
         }
-        // What cannot be replaced is named, and the projection goes on.
+        // A table that has the name of a view is reported, and the projection goes on.
         let table = ["DROP VIEW entitlements_v1", "CREATE TABLE entitlements_v1 (mine bigint)"]
         #expect(try await stage.database.write(table.map { SQLStatement($0) }, fence: nil))
         var complaints: [BackendError] = []

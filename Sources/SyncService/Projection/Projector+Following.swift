@@ -40,7 +40,7 @@ extension Projector {
             rest = rest.dropFirst(batch.count)
             statements += self.statements(for: batch, &next) { Self.isAnnounced($0, state) }
             guard !rest.isEmpty, statements.reduce(0, { $0 + $1.byteCount }) >= Self.byteLimit else { continue }
-            // The position stays. What is derived already has the versions of the store afterwards.
+            // The position stays. Accounts that are derived have the versions of the store afterwards.
             try await commit(statements, next, &state)
             (next, statements) = (state, [])
         }
