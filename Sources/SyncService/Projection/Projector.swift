@@ -123,7 +123,7 @@ package final class Projector: Sendable {
                 do throws(BackendError) {
                     try await project(&lease)
                     failures = 0
-                    // Leaves most of the time to requests. An account that changes several times meanwhile is derived once.
+                    // Leaves most of the time to requests. Accounts that change several times are derived once.
                     rest = min(Self.longestRest, elapsed() * 9)
                 } catch {
                     guard !Task.isCancelled else { break }
