@@ -40,13 +40,18 @@ package struct CustomerExport: Sendable {
             let names = page.items.compactMap { item in
                 AccountRecord.escapedName(of: item.key).flatMap(LedgerKeys.unescaped)
             }
-            let documents = try await AccountDocuments.read(names, in: store)
-            let own = try await ids.ids(of: documents.values.map(\.account))
-            for name in names {
-                guard let document = documents[Array(name.utf8)],
-                    let rows = try await document.projected(catalog, at: instant, former: nil)
-                else { continue }
-                try body(Customer(rows: rows, externalID: own[document.account]))
+            var rest = names[...]
+            while !rest.isEmpty {
+                let batch = try await AccountDocuments.read(rest, in: store)
+                let documents = try batch.documents.mapValues { try $0.get() }
+                let own = try await ids.ids(of: documents.values.map(\.account))
+                for name in rest.prefix(batch.count) {
+                    guard let document = documents[Array(name.utf8)],
+                        let rows = try document.projected(catalog, at: instant)
+                    else { continue }
+                    try body(Customer(rows: rows, externalID: own[document.account]))
+                }
+                rest = rest.dropFirst(batch.count)
             }
             after = page.next
         } while after != nil

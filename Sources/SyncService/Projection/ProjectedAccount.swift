@@ -28,6 +28,13 @@ struct ProjectedAccount: Hashable, Sendable {
         var transferredTo: String?
     }
 
+    struct PaidPeriod: Hashable, Sendable {
+        var environment: String
+        var group: String
+        var position: Int64
+        var period: Entitlements.Period
+    }
+
     struct Subscription: Hashable, Sendable {
         var environment: String
         var group: String
@@ -63,8 +70,10 @@ struct ProjectedAccount: Hashable, Sendable {
     /// The id of the account's user in the app's own backend.
     var externalID: String?
     var purchases: [Purchase] = []
-    /// The rows of the table `periods`.
-    var periodRows: [[SQLValue]] = []
+    /// The periods; empty if the rows come from the database.
+    var periods: [PaidPeriod] = []
+    /// The rows of periods that the database has.
+    var storedPeriods: [[SQLValue]] = []
     var subscriptions: [Subscription] = []
     var access: [Access] = []
 }
@@ -136,19 +145,10 @@ extension ProjectedAccount {
         }
         for (group, timeline) in replay.timelines.sorted(by: { $0.key < $1.key }) {
             for (index, period) in timeline.periods.enumerated() {
-                let source =
-                    switch period.origin {
-                    case .purchase: "purchase"
-                    case .grace: "grace"
-                    case .assertion(let reference): reference.source.rawValue
-                    }
-                periodRows.append([
-                    .text(name), .text(environment.rawValue), .text(group.rawValue), .integer(Int64(index)),
-                    .integer(period.start.milliseconds), SQLValue(period.end.asEnd?.milliseconds), .text(source),
-                    SQLValue(period.transaction?.store.rawValue), SQLValue(period.transaction?.id.rawValue),
-                    SQLValue(period.product?.rawValue), SQLValue(period.level),
-                    SQLValue(period.revokedAt?.milliseconds),
-                ])
+                periods.append(
+                    PaidPeriod(
+                        environment: environment.rawValue, group: group.rawValue, position: Int64(index),
+                        period: period))
             }
         }
     }

@@ -199,7 +199,7 @@ package struct ProjectionTables: Sendable {
         for row in rows[1] { accounts[key(row)]?.purchases.append(try purchase(row)) }
         for row in rows[2] { accounts[key(row)]?.subscriptions.append(try subscription(row)) }
         for row in rows[3] { accounts[key(row)]?.access.append(try access(row)) }
-        for row in rows[4] { accounts[key(row)]?.periodRows.append(row) }
+        for row in rows[4] { accounts[key(row)]?.storedPeriods.append(row) }
         return accounts
     }
 
@@ -349,6 +349,26 @@ extension ProjectedAccount {
                 SQLValue(purchase.setAside), SQLValue(purchase.transferredTo),
             ]
         }
+    }
+
+    private var periodRows: [[SQLValue]] {
+        storedPeriods
+            + periods.map { row in
+                let period = row.period
+                let source =
+                    switch period.origin {
+                    case .purchase: "purchase"
+                    case .grace: "grace"
+                    case .assertion(let reference): reference.source.rawValue
+                    }
+                return [
+                    .text(name), .text(row.environment), .text(row.group), .integer(row.position),
+                    .integer(period.start.milliseconds), SQLValue(period.end.asEnd?.milliseconds), .text(source),
+                    SQLValue(period.transaction?.store.rawValue), SQLValue(period.transaction?.id.rawValue),
+                    SQLValue(period.product?.rawValue), SQLValue(period.level),
+                    SQLValue(period.revokedAt?.milliseconds),
+                ]
+            }
     }
 
     private var subscriptionRows: [[SQLValue]] {
