@@ -5,7 +5,8 @@ import SyncProtocol
 
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
-    package static let routes = RouteTable<Endpoint>(ownRoutes + tokenRoutes + notificationRoutes)
+    package static let routes = RouteTable<Endpoint>(
+        ownRoutes + customerRoutes + projectionRoutes + tokenRoutes + notificationRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),
@@ -120,6 +121,14 @@ extension EntitlementService {
         ///
         /// - Throws: `BackendError.Kind.busy` if there is no room for it.
         func response(_ json: [UInt8], to caller: AccountCaller) throws(BackendError) -> ServiceResponse {
+            guard request.reserveAnswer(json.count, caller.name) else { throw .noRoomForAnswer() }
+            return .json(json)
+        }
+
+        /// A response to the operator with a JSON body whose bytes are reserved.
+        ///
+        /// - Throws: `BackendError.Kind.busy` if there is no room for it.
+        func response(_ json: [UInt8], to caller: OperatorCaller) throws(BackendError) -> ServiceResponse {
             guard request.reserveAnswer(json.count, caller.name) else { throw .noRoomForAnswer() }
             return .json(json)
         }
