@@ -27,8 +27,6 @@ extension ProjectionStage {
             Self.texts("account", of: "customers", in: reply), Self.texts("matched", of: "customers", in: reply)
         ).map { "\($0) \($1)" }
     }
-
-    func account(_ name: String) async throws -> Account { try await service.customer(name) }
 }
 
 @Suite("An operator's questions about customers")
