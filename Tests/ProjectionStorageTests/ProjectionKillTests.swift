@@ -21,7 +21,7 @@ import PostgreSQLStorage
 
 /// Servers over one store that project it, and clients that buy.
 private final class KilledServers: Sendable {
-    /// What clients buy: time that ends within a second, time that stays, and ownership.
+    /// The products that clients buy: time that ends within a second, time that stays, and ownership.
     static let catalogue = Array(
         """
         {"products":[{"id":"blink","type":"nonRenewing","group":"short","duration":"PT1S"},

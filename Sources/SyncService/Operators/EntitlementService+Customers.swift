@@ -48,8 +48,6 @@ extension EntitlementService {
             .notFound, "there is no account with the name, alias or external id \"\(text.singleLine)\"")
     }
 
-    private var externalIDs: ExternalIDs { ExternalIDs(records: accounts.records, host: host) }
-
     /// The account that a request concerns, as one of its own devices.
     private func subject(of call: Call) async throws -> AccountCaller {
         try AccountCaller(

@@ -125,9 +125,9 @@ package final class Projector: Sendable {
                     failures = min(failures + 1, 5)
                     rest = Self.pause * (1 << failures)
                 }
-                self.lease.withLock { $0 = lease }
                 guard (try? await host.sleep(for: rest)) != nil else { break }
             }
+            self.lease.withLock { [lease] in $0 = lease }
             isProjecting.store(false, ordering: .relaxed)
             group.cancelAll()
         }

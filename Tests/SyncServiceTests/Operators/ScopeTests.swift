@@ -39,6 +39,10 @@ struct ScopeTests {
         "GET /v1/tokens": Example(path: "/v1/tokens"),
         "POST /v1/tokens": Example(path: "/v1/tokens", json: ["name": "made", "scope": "read"]),
         "DELETE /v1/tokens/{token}": Example(path: "/v1/tokens/made"),
+        "PUT /v1/customers/{account}/external-id": Example(
+            path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
+        "DELETE /v1/customers/{account}/external-id": Example(
+            path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
     ]
 
     private let clock = TestClock(1_800_000_000_000)
