@@ -21,8 +21,10 @@ extension EntitlementService {
         }
         guard projector.state?.catalogue != nil else {
             throw RequestError(
-                .serviceUnavailable, "the projection is derived for the first time; try again when it is complete",
-                retryAfter: 5)
+                .serviceUnavailable,
+                projector.state == nil
+                    ? "the projection is not open yet; try again"
+                    : "the projection is derived for the first time; try again when it is complete", retryAfter: 1)
         }
         return projector.tables
     }
