@@ -17,8 +17,9 @@ struct WireRows {
     private static let operatorToken = "operator-token-of-the-benchmark"
 
     private func writePrivate(_ text: String, to path: String) throws {
-        guard FileManager.default.createFile(
-            atPath: path, contents: Data(text.utf8), attributes: [.posixPermissions: 0o600])
+        guard
+            FileManager.default.createFile(
+                atPath: path, contents: Data(text.utf8), attributes: [.posixPermissions: 0o600])
         else { exitWithFailure("\(path) cannot be written") }
     }
 

@@ -371,7 +371,7 @@ final class ChangeHub: Sendable {
     /// True if there are listeners to the projection's events.
     var hasEventListeners: Bool { state.withLock { !$0.listeners(of: .events).isEmpty } }
 
-    /// Tells listeners that the projection has further events. A listener that has not read the last note needs no
+    /// Sends a note that the projection has further events. A listener that has not read the last note needs no
     /// other one.
     func announceEvents() {
         for (_, listener) in state.withLock({ $0.listeners(of: .events) }) { listener.continuation.yield(.events) }

@@ -12,7 +12,8 @@ extension EntitlementService {
             Route(
                 .get, path + "/entitlements", .operator(.read, EntitlementService.customerEntitlements),
                 query: instant),
-            Route(.get, "/v1/customers", .operator(.read, EntitlementService.searchCustomers), query: ["query"] + paging),
+            Route(
+                .get, "/v1/customers", .operator(.read, EntitlementService.searchCustomers), query: ["query"] + paging),
             Route(.get, path, .operator(.read, EntitlementService.showCustomer), query: instant),
             Route(.get, path + "/timeline", .operator(.read, EntitlementService.customerTimeline), query: instant),
             Route(.get, path + "/facts", .operator(.read, EntitlementService.customerFacts), query: paging),
@@ -62,7 +63,7 @@ extension EntitlementService {
         return try call.response(reading.json, to: caller)
     }
 
-    /// What the replay of an account's devices gives.
+    /// The replay of an account's ledgers, as its devices have it.
     private struct CustomerReplay: Sendable {
         let account: Account
         let ledgers: [(name: String, ledger: Ledger)]
@@ -103,19 +104,18 @@ extension EntitlementService {
         guard let record = try await accounts.records.account(account.name ?? "")?.value else {
             throw RequestError(.gone, "the account was erased")
         }
-        let aliases = try await AccountEntries(records: accounts.records).keys(of: account, under: AccountAliases.prefix)
+        let entries = AccountEntries(records: accounts.records)
+        let aliases = try await entries.keys(of: account, under: AccountAliases.prefix).compactMap { key in
+            LedgerKeys.unescaped(String(key.text.dropFirst(AccountAliases.prefix.count)))
+        }
         let externalID = try await externalIDs.ids(of: [account])[account]
         let sessions = try await sessions(of: account)
         return try await replaying(call, for: caller) { customer in
             [
                 ("account", .string("\(account)")), ("incarnation", .string(account.incarnation)),
-                ("issuer", JSON(record.issuer)), ("created", .instant(record.created)), ("externalId", JSON(externalID)),
-                (
-                    "aliases",
-                    .array(
-                        aliases.compactMap { LedgerKeys.unescaped(String($0.text.dropFirst(AccountAliases.prefix.count))) }
-                            .map(JSON.string))
-                ),
+                ("issuer", JSON(record.issuer)), ("created", .instant(record.created)),
+                ("externalId", JSON(externalID)),
+                ("aliases", .array(aliases.map(JSON.string))),
                 ("sessions", .array(sessions)),
                 ("entitlements", customer.replay.snapshot(at: customer.instant).json(account: nil)),
             ]

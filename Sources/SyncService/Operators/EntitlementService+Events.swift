@@ -37,7 +37,7 @@ extension EntitlementService {
         return ServiceResponse(response, body: .stream(AsyncStream { await stream.next() }, end: listening.end))
     }
 
-    /// Tells the clients that listen of further events. The projection may be written by another server.
+    /// Wakes the streams when there are further events. The projection may be written by another server.
     func followEvents() async {
         guard let projector else { return }
         var known: Int64?

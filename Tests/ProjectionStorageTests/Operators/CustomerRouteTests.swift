@@ -176,7 +176,8 @@ struct CustomerRouteTests {
         }
     }
 
-    @Test("The history has events and acts of one account, the latest first, in pages", arguments: DatabaseKind.allCases)
+    @Test(
+        "The history has events and acts of one account, the latest first, in pages", arguments: DatabaseKind.allCases)
     func history(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
         try await stage.project()

@@ -74,7 +74,8 @@ struct EventRouteTests {
             try await stage.project()
             stage.service.hub.announceEvents()
             let live = try #require(await next())
-            #expect(live.contains("id: 5\nevent: purchase.recorded\n") && live.contains("id: 6\nevent: access.granted\n"))
+            #expect(
+                live.contains("id: 5\nevent: purchase.recorded\n") && live.contains("id: 6\nevent: access.granted\n"))
         }
     }
 
