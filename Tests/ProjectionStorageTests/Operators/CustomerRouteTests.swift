@@ -164,7 +164,7 @@ struct CustomerRouteTests {
                 == .object([("account", .string("ann"))] + explanation.members(rules: rules, isAccelerated: false)))
         #expect(try await json("")["entitlements"] == snapshot.json(account: nil))
         let facts = ledgers.flatMap { name, ledger in ledger.records.map { Fact($0).json(ledger: name) } }
-        #expect(facts.count > 5)
+        #expect(facts.count > 3)
         for size in [1, 2, 100] {
             var (paged, after): ([JSON], String?) = ([], nil)
             repeat {
@@ -214,8 +214,9 @@ struct CustomerRouteTests {
         try await stage.buy("month", "m1", as: "ann")
         try await stage.buy("month", "m2", as: "bob")
         try await stage.buy("owl", "o1", as: "cid")
+        stage.clock.advance(seconds: ProjectionStage.day)
         try await stage.report("bob", ["kind": "refunded", "transaction": "m2"])
-        stage.clock.advance(seconds: 25 * ProjectionStage.day)
+        stage.clock.advance(seconds: 24 * ProjectionStage.day)
         try await stage.project()
         let json = try JSON(parsing: await stage.ask("/v1/statistics").body)
         #expect(json["projected"]?.string == "\(Timestamp(milliseconds: stage.clock.now))")
