@@ -70,7 +70,7 @@ struct Explain: AsyncParsableCommand {
         let policy = replay.catalog.policy
         let isAccelerated = policy.accelerates(replay.environment)
         try options.output.show(
-            explanation.json(rules: policy.rules, isAccelerated: isAccelerated),
+            .object(explanation.members(rules: policy.rules, isAccelerated: isAccelerated)),
             or: explanation.text(rules: policy.rules, isAccelerated: isAccelerated))
     }
 }
@@ -108,13 +108,10 @@ struct TimelineCommand: AsyncParsableCommand {
         if let group, subscriptions.isEmpty {
             throw Failure(.notFound, "there is no group \"\(group.singleLine)\" in the catalogue or the ledger")
         }
-        let drawings = subscriptions.map { subscription in
-            TimelineDrawing(
-                subscription: subscription, timeline: replay.timelines[subscription.group] ?? Timeline(),
-                now: snapshot.at)
-        }
+        let timelines = subscriptions.map { ($0, replay.timelines[$0.group] ?? Timeline()) }
+        let drawings = timelines.map { TimelineDrawing(subscription: $0, timeline: $1, now: snapshot.at) }
         try options.output.show(
-            .array(drawings.map(\.json)),
+            .array(timelines.map { snapshot.json(of: $0, $1) }),
             or: drawings.isEmpty
                 ? "the catalogue has no group" : drawings.map(\.text).joined(separator: "\n\n"))
     }
