@@ -76,7 +76,7 @@ struct RevenueCatColumns {
             let names = missing.map { $0.joined(separator: " or ") }.joined(separator: ", ")
             throw InputError(
                 path: "line 1",
-                reason: "this is no transactions export of RevenueCat: it has no column \(names); select it in the export")
+                reason: "this is no transactions export of RevenueCat: it has no column \(names); select it there")
         }
     }
 
@@ -106,7 +106,9 @@ struct RevenueCatColumns {
         let ids = RevenueCatTransaction.sorted([
             text("rc_last_seen_app_user_id_alias"), text("rc_original_app_user_id"),
         ])
-        guard !ids.isEmpty else { throw InputError(path: "rc_original_app_user_id", reason: "the row names no customer") }
+        guard !ids.isEmpty else {
+            throw InputError(path: "rc_original_app_user_id", reason: "the row names no customer")
+        }
         guard let product = text("product_identifier") else {
             throw InputError(path: "product_identifier", reason: "the row names no product")
         }
