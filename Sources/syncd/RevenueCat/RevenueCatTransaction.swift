@@ -1,4 +1,5 @@
 import Entitlements
+import SyncService
 
 /// One transaction of RevenueCat's data: a row of the transactions export, or a part of a v1 subscriber.
 struct RevenueCatTransaction {
@@ -45,7 +46,7 @@ struct RevenueCatTransaction {
         return named + ids.filter(isAnonymous)
     }
 
-    private static func isAnonymous(_ id: String) -> Bool { id.hasPrefix("$RCAnonymousID:") }
+    private static func isAnonymous(_ id: String) -> Bool { id.hasPrefix(CustomerImport.anonymousPrefix) }
 
     /// Reads a date: RFC 3339, or `2023-01-01 08:27:06` in UTC.
     static func date(_ text: String, _ name: String) throws(InputError) -> Timestamp {
