@@ -55,7 +55,7 @@ struct RevenueCatConversionTests {
     func losses() throws {
         #expect(reason(try row("gold"))?.contains("no product \"gold\"") == true)
         #expect(reason(try row("coins"))?.contains("consumables") == true)
-        #expect(reason(try row(nil))?.contains("without the store's transaction id") == true)
+        #expect(reason(try row("pro", nil))?.contains("without the store's transaction id") == true)
         #expect(reason(try row(store: "promotional"))?.contains("promotional") == true)
         #expect(reason(try row(store: "amazon")) == "purchases of the store \"amazon\"")
         #expect(reason(try row(store: "stripe", "ch_1"))?.contains("neither an invoice") == true)
