@@ -96,9 +96,9 @@ extension Responder {
     }
 
     private static func line(about projection: Projector.Progress) -> String {
-        if projection.isRebuilding { return "the projection is derived again" }
         guard let lag = projection.lag else { return "the projection has not begun" }
-        return "the projection had all changes \(lag / 1_000) s ago"
+        let rebuild = projection.isRebuilding ? ", and is derived again" : ""
+        return "the projection had all changes \(lag / 1_000) s ago\(rebuild)"
     }
 
     /// The time since the changes of the store were followed, in seconds, with one decimal.
@@ -106,7 +106,8 @@ extension Responder {
 
     /// The metrics, in the Prometheus text format.
     private func metricsText(_ request: ServiceRequest) -> ServiceResponse {
-        metrics.set(feedAge: handler.feedAge, projectionLag: handler.projection?.lag)
+        metrics.set(
+            feedAge: handler.feedAge, projectionLag: handler.projection?.lag, webhooks: handler.webhookProgress)
         return .text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8")
     }
 

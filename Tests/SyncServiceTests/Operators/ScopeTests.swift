@@ -33,6 +33,9 @@ struct ScopeTests {
             path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
+        "GET /v1/webhooks": Example(path: "/v1/webhooks"),
+        "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
+        "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
     ]
 
     private let clock = TestClock(1_800_000_000_000)
