@@ -227,7 +227,8 @@ package struct CustomerImport: Sendable {
         }
         if try await records.account(account.name ?? "")?.value.issuer == nil {
             let aliases = AccountAliases(records: records)
-            for id in customer.otherIDs + [own ?? ""] where Self.isAnonymous(id) && AccountName.objection(to: id) == nil {
+            for id in customer.otherIDs + [own ?? ""] where Self.isAnonymous(id) && AccountName.objection(to: id) == nil
+            {
                 if try await aliases.resolve(id) == id { _ = try await aliases.reserve(id, for: account) }
             }
         }

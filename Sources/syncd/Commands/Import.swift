@@ -46,7 +46,8 @@ struct Import: AsyncParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "The file to import. All formats except parse-mongo need one; revenuecat takes several.", valueName: "file"))
+            "The file to import. All formats except parse-mongo need one; revenuecat takes several.",
+            valueName: "file"))
     var documents: [String] = []
 
     @Option(help: "The file's format.")
@@ -139,7 +140,8 @@ struct Import: AsyncParsableCommand {
         case .parse:
             let migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
             try await migrate(migration, statedAt: assertedAt ?? migration.statedAt, into: store)
-        case .receipt, .verifyReceipt, .parseMongo, .revenueCat: preconditionFailure("these formats have no ledger as their target")
+        case .receipt, .verifyReceipt, .parseMongo, .revenueCat:
+            preconditionFailure("these formats have no ledger as their target")
         }
     }
 

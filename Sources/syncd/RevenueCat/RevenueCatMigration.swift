@@ -44,8 +44,10 @@ struct RevenueCatMigration {
         var losses: [String: Int] = [:]
 
         var lines: [String] {
-            ["\(plural(customers, "new account")), \(plural(added, "purchase")) imported, \(present) already there, "
-                + "\(refused) refused"]
+            let head =
+                "\(plural(customers, "new account")), \(plural(added, "purchase")) imported, \(present) already there, "
+                + "\(refused) refused"
+            return [head]
                 + leftOut.sorted { $0.key < $1.key }.map { "  \($0.value) left out: \($0.key)" }
                 + losses.sorted { $0.key < $1.key }.map { "  \($0.value) not carried over: \($0.key)" }
         }
