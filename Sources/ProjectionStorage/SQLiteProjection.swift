@@ -75,7 +75,8 @@ package final class SQLiteProjection: ProjectionDatabase {
 
     private static func rows(of statement: SQLStatement, _ db: Database) throws -> [[SQLValue]] {
         // `?1` is a number, and `$1` would be a name.
-        let prepared = try db.cachedStatement(sql: statement.sql.replacing("$", with: "?"))
+        let sql = statement.sql.utf8.map { $0 == UInt8(ascii: "$") ? UInt8(ascii: "?") : $0 }
+        let prepared = try db.cachedStatement(sql: String(decoding: sql, as: UTF8.self))
         let arguments = StatementArguments(statement.values.map(\.databaseValue))
         guard prepared.columnCount > 0 else {
             try prepared.execute(arguments: arguments)

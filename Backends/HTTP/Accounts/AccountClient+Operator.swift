@@ -113,7 +113,8 @@ extension AccountClient {
     package func revokeOperatorToken(
         _ nameOrID: String, token: @escaping HTTPBackend.Token
     ) async throws(AccountError) -> [OperatorToken] {
-        let list: OperatorTokenList = try await answer(.delete, "/v1/tokens/\(Self.segment(nameOrID))", nil, token: token)
+        let list: OperatorTokenList = try await answer(
+            .delete, "/v1/tokens/\(Self.segment(nameOrID))", nil, token: token)
         return list.tokens
     }
 

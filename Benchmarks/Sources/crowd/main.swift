@@ -2,8 +2,8 @@
 //
 //     crowd --store FILE --like NAME --count COUNT
 //
-// The server must not be running. The copies are named NAME followed by seven digits, starting at 0000001. Seven zeros in
-// the ids of its facts become these digits, so that transactions of the copies differ.
+// The server must not be running. The copies are named NAME followed by seven digits, starting at 0000001. Seven zeros
+// in the ids of its facts become these digits, so that transactions of the copies differ.
 
 import BenchmarkSupport
 import Entitlements

@@ -96,9 +96,9 @@ extension Responder {
     }
 
     private static func line(about projection: Projector.Progress) -> String {
-        if projection.isRebuilding { return "the projection is derived again" }
         guard let lag = projection.lag else { return "the projection has not begun" }
-        return "the projection had all changes \(lag / 1_000) s ago"
+        let rebuild = projection.isRebuilding ? ", and is derived again" : ""
+        return "the projection had all changes \(lag / 1_000) s ago\(rebuild)"
     }
 
     /// The time since the changes of the store were followed, in seconds, with one decimal.

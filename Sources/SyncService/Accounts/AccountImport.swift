@@ -123,11 +123,12 @@ package struct AccountImport: Sendable {
     ///   - alias: The further name.
     ///   - password: A hash by bcrypt; `nil` for an account that needs a new password.
     ///   - created: The creation in the other system, in milliseconds since 1970 UTC.
+    ///   - issuer: The issuer of its tokens, whose accounts reserve no name; `nil` for this server.
     /// - Returns: The state before the call.
     /// - Throws: ``AccountRefusal`` if a name is taken or not allowed. Nothing remains then of an account that this
     ///   call has created.
     package func create(
-        _ account: Account, alias: String, password: String?, created: Int64
+        _ account: Account, alias: String, password: String?, created: Int64, issuer: String? = nil
     ) async throws -> State {
         if let objection = Self.objection(to: alias) { throw AccountRefusal(objection) }
         let id = account.name ?? ""
@@ -137,7 +138,7 @@ package struct AccountImport: Sendable {
             guard before == .absent else { return nil }
             var record = known ?? AccountRecord(name: id, created: created)
             (record.incarnation, record.password, record.epoch) = (account.incarnation, password, Self.epoch)
-            record.created = created
+            (record.created, record.issuer) = (created, issuer)
             return record
         }
         switch before {
@@ -146,7 +147,7 @@ package struct AccountImport: Sendable {
         case .taken: throw AccountRefusal(Self.clash(of: id, account))
         }
         let aliases = AccountAliases(records: records)
-        for name in [id, alias] where try await !aliases.reserve(name, for: account) {
+        for name in issuer == nil ? [id, alias] : [] where try await !aliases.reserve(name, for: account) {
             // An account of an earlier import may be in use.
             if before == .absent { try await undo(account) }
             throw AccountRefusal(Self.clash(of: name, account))

@@ -96,7 +96,7 @@ package struct ExternalIDs: Sendable {
         if let objection = Self.objection(to: id) { throw RequestError(.badRequest, objection) }
         let key = try Self.key(of: id)
         for _ in 0..<Self.attemptCount {
-            if let other = try await resolve(id), other != account { throw Self.conflict(id, other) }
+            try await checkIsFree(id, for: account)
             try await checkIsActive(account)
             try await entries.append(key, of: account)
             var other: Account?
@@ -125,6 +125,11 @@ package struct ExternalIDs: Sendable {
             return
         }
         throw BackendError(.busy, operation: .write, key: key, message: "this external id keeps changing; try again")
+    }
+
+    /// Checks that no other account has an id.
+    func checkIsFree(_ id: String, for account: Account) async throws {
+        if let other = try await resolve(id), other != account { throw Self.conflict(id, other) }
     }
 
     /// Takes its id from an account.

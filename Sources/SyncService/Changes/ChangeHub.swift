@@ -64,7 +64,8 @@ final class ChangeHub: Sendable {
         var topics: [Topic] {
             let owner: [Topic] =
                 switch origin {
-                case .account(let name, _, let session): [session.map(Topic.session), .account(name)].compactMap(\.self)
+                case .account(let name, _, let session):
+                    [session.map(Topic.session), .account(name)].compactMap(\.self)
                 case .token(let id): [.token(id)]
                 case nil: []
                 }

@@ -132,7 +132,8 @@ package struct OperatorTokens: Sendable {
     /// The caller with the token `text`.
     func verify(_ text: String) async throws(AuthenticationFailure) -> OperatorCaller {
         let parts = text.split(separator: "_", omittingEmptySubsequences: false)
-        guard parts.count == 3, parts[1].utf8.count == Self.idLength, parts[1].utf8.allSatisfy({ $0.isASCIIAlphanumeric() })
+        guard parts.count == 3, parts[1].utf8.count == Self.idLength,
+            parts[1].utf8.allSatisfy({ $0.isASCIIAlphanumeric() })
         else { throw .invalid("malformed") }
         let found: Record?
         do throws(BackendError) {

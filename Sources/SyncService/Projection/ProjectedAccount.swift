@@ -28,13 +28,6 @@ struct ProjectedAccount: Hashable, Sendable {
         var transferredTo: String?
     }
 
-    struct PaidPeriod: Hashable, Sendable {
-        var environment: String
-        var group: String
-        var position: Int64
-        var period: Entitlements.Period
-    }
-
     struct Subscription: Hashable, Sendable {
         var environment: String
         var group: String
@@ -70,7 +63,8 @@ struct ProjectedAccount: Hashable, Sendable {
     /// The id of the account's user in the app's own backend.
     var externalID: String?
     var purchases: [Purchase] = []
-    var periods: [PaidPeriod] = []
+    /// The rows of the table `periods`.
+    var periodRows: [[SQLValue]] = []
     var subscriptions: [Subscription] = []
     var access: [Access] = []
 }
@@ -97,7 +91,7 @@ extension ProjectedAccount {
             let replay = Replay(facts, catalog: catalog, environment: environment)
             let snapshot = replay.snapshot(at: instant)
             add(replay, environment)
-            add(snapshot, environment)
+            add(snapshot, replay, environment)
             if let next = replay.nextBoundary(after: instant) { boundaries.append(next.milliseconds) }
         }
         purchases.sort { $0.transaction < $1.transaction }
@@ -142,15 +136,24 @@ extension ProjectedAccount {
         }
         for (group, timeline) in replay.timelines.sorted(by: { $0.key < $1.key }) {
             for (index, period) in timeline.periods.enumerated() {
-                periods.append(
-                    PaidPeriod(
-                        environment: environment.rawValue, group: group.rawValue, position: Int64(index),
-                        period: period))
+                let source =
+                    switch period.origin {
+                    case .purchase: "purchase"
+                    case .grace: "grace"
+                    case .assertion(let reference): reference.source.rawValue
+                    }
+                periodRows.append([
+                    .text(name), .text(environment.rawValue), .text(group.rawValue), .integer(Int64(index)),
+                    .integer(period.start.milliseconds), SQLValue(period.end.asEnd?.milliseconds), .text(source),
+                    SQLValue(period.transaction?.store.rawValue), SQLValue(period.transaction?.id.rawValue),
+                    SQLValue(period.product?.rawValue), SQLValue(period.level),
+                    SQLValue(period.revokedAt?.milliseconds),
+                ])
             }
         }
     }
 
-    private mutating func add(_ snapshot: Snapshot, _ environment: EnvironmentID) {
+    private mutating func add(_ snapshot: Snapshot, _ replay: Replay, _ environment: EnvironmentID) {
         for subscription in snapshot.subscriptions where !subscription.periods.isEmpty {
             let end = subscription.expires?.milliseconds
             subscriptions.append(
@@ -168,7 +171,7 @@ extension ProjectedAccount {
                 row.until = grant.until?.milliseconds
                 row.source = "\(grant.source)"
                 row.units = grant.units
-                row.since = start(of: grant.source, environment, at: snapshot.at)
+                row.since = start(of: grant.source, replay, environment, at: snapshot.at)
             case .denied(let denial):
                 row.reason = denial.name
                 row.until = denial.date?.milliseconds
@@ -179,11 +182,12 @@ extension ProjectedAccount {
 
     /// The start of the time that grants access now: that of the chain of periods of a group, or the date of the
     /// purchase of a product.
-    private func start(of source: Entitlement.Source, _ environment: EnvironmentID, at instant: Timestamp) -> Int64? {
+    private func start(
+        of source: Entitlement.Source, _ replay: Replay, _ environment: EnvironmentID, at instant: Timestamp
+    ) -> Int64? {
         switch source {
         case .group(let group), .level(let group, _):
-            let own = periods.filter { $0.environment == environment.rawValue && $0.group == group.rawValue }
-            return Timeline(own.map(\.period)).chain(at: instant)?.start.milliseconds
+            return replay.timelines[group]?.chain(at: instant)?.start.milliseconds
         case .product(let product):
             return purchases.lazy.filter {
                 $0.product == product.rawValue && $0.transaction.environment == environment && $0.setAside == nil

@@ -14,7 +14,15 @@ package enum ProjectionSchema {
         /// The columns of the primary key.
         let key: String
 
-        var keyColumns: [String] { key.split(separator: ", ").map(String.init) }
+        private var keyColumns: [String] { key.split(separator: ", ").map(String.init) }
+
+        /// The places of the columns of the primary key in a row.
+        var keyIndices: [Int] { keyColumns.compactMap { name in columns.firstIndex { $0.name == name } } }
+
+        /// The condition for the row with the primary key `$1`, `$2` and so on.
+        var keyCondition: String {
+            keyColumns.enumerated().map { "\($1) = $\($0 + 1)" }.joined(separator: " AND ")
+        }
 
         func definition(_ dialect: SQLDialect) -> String {
             let collation = dialect.isPostgreSQL ? " COLLATE \"C\"" : ""
@@ -58,7 +66,10 @@ package enum ProjectionSchema {
 
     static let sessions = Table(
         name: "sessions",
-        columns: [("account", "text NOT NULL"), ("session", "text NOT NULL"), ("refreshed", "bigint NOT NULL")],
+        columns: [
+            ("account", "text NOT NULL"), ("session", "text NOT NULL"), ("refreshed", "bigint NOT NULL"),
+            ("incarnation", "text"),
+        ],
         key: "account, session")
 
     static let aliases = Table(
@@ -179,20 +190,25 @@ package enum ProjectionSchema {
         ]
     }
 
-    /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that follows
-    /// gives the events of what has changed in the meantime. The epoch ends, so that an earlier server writes no more.
+    /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that
+    /// follows gives the events of what has changed in the meantime. The epoch ends, which stops an earlier server.
     /// Of two servers that upgrade together, the statements of one fail, and it then finds the new version.
     static func upgrade(from former: Int64, _ dialect: SQLDialect) -> [SQLStatement] {
         let text = dialect.isPostgreSQL ? "text COLLATE \"C\"" : "text"
         // The columns that each version adds to the tables of the version before.
         let additions: [[String]] = [
-            ["customers ADD COLUMN external_id \(text)", "state ADD COLUMN rebuilt bigint", "state ADD COLUMN views text"]
+            [
+                "customers ADD COLUMN external_id \(text)", "sessions ADD COLUMN incarnation \(text)",
+                "state ADD COLUMN rebuilt bigint", "state ADD COLUMN views text",
+            ]
         ]
         let added = additions.dropFirst(max(0, Int(former) - 1)).flatMap(\.self)
         return preparation(dialect) + added.map { SQLStatement("ALTER TABLE \($0)") } + creation(dialect) + [
             SQLStatement(
-                "UPDATE state SET version = $1, epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL WHERE id = 0",
-                [.integer(version)])
+                """
+                UPDATE state SET version = $1, epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL
+                WHERE id = 0
+                """, [.integer(version)])
         ] + ProjectionStatistics.recount
     }
 

@@ -73,7 +73,8 @@ struct ProjectionStatistics: Sendable {
     var statements: [SQLStatement] {
         let rows: [[SQLValue]] = differences.filter { $0.value != 0 }.sorted { $0.key < $1.key }.map { key, count in
             [
-                .text(key.environment.rawValue), .text(key.measure.rawValue), .text(key.product.rawValue), .integer(key.day),
+                .text(key.environment.rawValue), .text(key.measure.rawValue), .text(key.product.rawValue),
+                .integer(key.day),
                 .integer(count),
             ]
         }

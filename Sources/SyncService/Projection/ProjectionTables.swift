@@ -74,7 +74,7 @@ package struct ProjectionTables: Sendable {
                 throw BackendError(
                     .other, operation: .open,
                     message: "\(database.label): a documented view was altered and cannot be created again; drop what "
-                        + "has its name or depends on it: \(error.message)", cause: error)
+                        + "has its name or depends on it", cause: error)
             }
         }
     }
@@ -176,13 +176,13 @@ package struct ProjectionTables: Sendable {
 
     // MARK: accounts
 
-    /// The rows of accounts without their periods, by the bytes of the name: names that look alike may differ.
+    /// The rows of accounts by the bytes of the name: names that look alike may differ.
     func accounts(_ names: [String]) async throws(BackendError) -> [[UInt8]: ProjectedAccount] {
         guard !names.isEmpty else { return [:] }
         let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
         let tables = [
             ProjectionSchema.customers, ProjectionSchema.purchases, ProjectionSchema.subscriptions,
-            ProjectionSchema.entitlements,
+            ProjectionSchema.entitlements, ProjectionSchema.periods,
         ]
         let statements = tables.map { table in
             let columns = table.columns.map(\.name).joined(separator: ", ")
@@ -199,6 +199,7 @@ package struct ProjectionTables: Sendable {
         for row in rows[1] { accounts[key(row)]?.purchases.append(try purchase(row)) }
         for row in rows[2] { accounts[key(row)]?.subscriptions.append(try subscription(row)) }
         for row in rows[3] { accounts[key(row)]?.access.append(try access(row)) }
+        for row in rows[4] { accounts[key(row)]?.periodRows.append(row) }
         return accounts
     }
 
@@ -247,30 +248,45 @@ package struct ProjectionTables: Sendable {
         ).compactMap { $0[0].text }
     }
 
-    /// The statements that replace the rows of accounts.
-    ///
-    /// - Parameters:
-    ///   - names: The names of the accounts that have rows before.
-    ///   - accounts: The rows of the accounts that have rows afterwards.
-    static func replacement(of names: [String], with accounts: [ProjectedAccount]) -> [SQLStatement] {
+    /// The statements that replace the rows of accounts, as far as they differ.
+    static func replacement(_ changes: [AccountChange]) -> [SQLStatement] {
+        let removed = changes.filter { $0.before != nil && $0.after == nil }.map { SQLValue.text($0.name) }
         var statements: [SQLStatement] = []
-        if !names.isEmpty {
-            let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        if !removed.isEmpty {
+            let placeholders = removed.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
             statements = ProjectionSchema.ofAccounts.map {
-                SQLStatement(
-                    "DELETE FROM \($0.name) WHERE account IN (\(placeholders))", names.map(SQLValue.text))
+                SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(placeholders))", removed)
             }
         }
-        // Another row may still have the id, because the accounts were read one after another.
-        statements += accounts.compactMap(\.externalID).map {
-            SQLStatement("UPDATE customers SET external_id = NULL WHERE external_id = $1", [.text($0)])
+        for change in changes {
+            // The store keeps the sessions of an account that was erased until they end.
+            if let before = change.before, before.incarnation != change.after?.incarnation {
+                statements.append(
+                    SQLStatement(
+                        "DELETE FROM sessions WHERE account = $1 AND incarnation = $2",
+                        [.text(change.name), .text(before.incarnation)]))
+            }
+            // Another row may still have the id, because the accounts were read one after another.
+            if let id = change.after?.externalID, id != change.before?.externalID {
+                statements.append(
+                    SQLStatement("UPDATE customers SET external_id = NULL WHERE external_id = $1", [.text(id)]))
+            }
+        }
+        for table in ProjectionSchema.ofAccounts {
+            let (keys, condition) = (table.keyIndices, table.keyCondition)
+            var changed: [[SQLValue]] = []
+            for change in changes {
+                guard let after = change.after?.rows(of: table) else { continue }
+                let before = Set(change.before?.rows(of: table) ?? [])
+                changed += before.isEmpty ? after : after.filter { !before.contains($0) }
+                let known = before.isEmpty ? [] : Set(after.map { row in keys.map { row[$0] } })
+                for key in before.map({ row in keys.map { row[$0] } }) where !known.contains(key) {
+                    statements.append(SQLStatement("DELETE FROM \(table.name) WHERE \(condition)", key))
+                }
+            }
+            statements += table.insertions(of: changed)
         }
         return statements
-            + ProjectionSchema.customers.insertions(of: accounts.map(\.customerRow))
-            + ProjectionSchema.purchases.insertions(of: accounts.flatMap(\.purchaseRows))
-            + ProjectionSchema.periods.insertions(of: accounts.flatMap(\.periodRows))
-            + ProjectionSchema.subscriptions.insertions(of: accounts.flatMap(\.subscriptionRows))
-            + ProjectionSchema.entitlements.insertions(of: accounts.flatMap(\.accessRows))
     }
 
     /// The statements that append events, and set their ids in `state`.
@@ -304,14 +320,25 @@ extension ProjectedAccount {
         (nextChange, externalID) = (row[7].integer, row[8].text)
     }
 
-    fileprivate var customerRow: [SQLValue] {
+    /// The rows of a table, in any order.
+    fileprivate func rows(of table: ProjectionSchema.Table) -> [[SQLValue]] {
+        switch table.name {
+        case ProjectionSchema.customers.name: [customerRow]
+        case ProjectionSchema.purchases.name: purchaseRows
+        case ProjectionSchema.periods.name: periodRows
+        case ProjectionSchema.subscriptions.name: subscriptionRows
+        default: accessRows
+        }
+    }
+
+    private var customerRow: [SQLValue] {
         [
             .text(name), .text(incarnation), SQLValue(issuer), .integer(created), .text(versions.record),
             SQLValue(versions.ledger), SQLValue(versions.serverLedger), SQLValue(nextChange), SQLValue(externalID),
         ]
     }
 
-    fileprivate var purchaseRows: [[SQLValue]] {
+    private var purchaseRows: [[SQLValue]] {
         purchases.map { purchase in
             let transaction = purchase.transaction
             return [
@@ -324,25 +351,7 @@ extension ProjectedAccount {
         }
     }
 
-    fileprivate var periodRows: [[SQLValue]] {
-        periods.map { row in
-            let period = row.period
-            let source =
-                switch period.origin {
-                case .purchase: "purchase"
-                case .grace: "grace"
-                case .assertion(let reference): reference.source.rawValue
-                }
-            return [
-                .text(name), .text(row.environment), .text(row.group), .integer(row.position),
-                .integer(period.start.milliseconds), SQLValue(period.end.asEnd?.milliseconds), .text(source),
-                SQLValue(period.transaction?.store.rawValue), SQLValue(period.transaction?.id.rawValue),
-                SQLValue(period.product?.rawValue), SQLValue(period.level), SQLValue(period.revokedAt?.milliseconds),
-            ]
-        }
-    }
-
-    fileprivate var subscriptionRows: [[SQLValue]] {
+    private var subscriptionRows: [[SQLValue]] {
         subscriptions.map { row in
             [
                 .text(name), .text(row.environment), .text(row.group), SQLValue(row.isActive), SQLValue(row.product),
@@ -351,7 +360,7 @@ extension ProjectedAccount {
         }
     }
 
-    fileprivate var accessRows: [[SQLValue]] {
+    private var accessRows: [[SQLValue]] {
         access.map { row in
             [
                 .text(name), .text(row.environment), .text(row.entitlement), SQLValue(row.isGranted),

@@ -1,7 +1,7 @@
 /// The documented views of a projection, with instants as PostgreSQL's `timestamptz`, or as RFC 3339 in SQLite.
 enum ProjectionViews {
-    /// The columns of each view: `name`, `name as expression`, `@name` for an instant, `?name` for a Boolean value, `#name`
-    /// for a day. New columns come last, because PostgreSQL replaces a view only by one that begins like it.
+    /// The columns of each view: `name`, `name as expression`, `@name` for an instant, `?name` for a Boolean value,
+    /// `#name` for a day. New columns come last, because PostgreSQL replaces a view only by one that begins like it.
     private static let views: [(name: String, columns: [String], from: String)] = [
         (
             "customers_v1",

@@ -35,7 +35,13 @@ extension Projector {
         var asked: [Account] = []
         for name in names.prefix(read.count) {
             let bytes = Array(name.utf8)
-            let (before, held) = (former[bytes], read.documents[bytes])
+            let before = former[bytes]
+            let held: AccountDocuments?
+            do throws(BackendError) { held = try read.documents[bytes]?.get() } catch {
+                // The rows stay as they are, and the other accounts go on.
+                onError(error)
+                continue
+            }
             guard isNeeded(bytes, before, held) else { continue }
             needed.append((AccountChange(name: name, before: before), held))
             guard let account = held?.account else { continue }
@@ -54,7 +60,6 @@ extension Projector {
                 do throws(BackendError) {
                     change.after = try item.documents?.projected(catalog, at: time)
                 } catch {
-                    // The rows stay as they are, and the other accounts go on.
                     onError(error)
                     return nil
                 }
@@ -80,8 +85,7 @@ extension Projector {
                 events += ProjectionEvent.events(from: change.before, to: change.after, at: state.instant)
             }
         }
-        return ProjectionTables.replacement(
-            of: batch.changes.filter { $0.before != nil }.map(\.name), with: batch.changes.compactMap(\.after))
-            + statistics.statements + ProjectionTables.append(events, &state, tables.database.dialect)
+        return ProjectionTables.replacement(batch.changes) + statistics.statements
+            + ProjectionTables.append(events, &state, tables.database.dialect)
     }
 }

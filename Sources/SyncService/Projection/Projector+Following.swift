@@ -71,9 +71,14 @@ extension Projector {
         let records = RecordStore(backend: store)
         var names = try await tables.holders(ofExternalIDs: keys.compactMap(ExternalIDs.id))
         for (key, answer) in zip(keys, try await store.read(keys.map { ReadRequest($0) }).outcome) {
-            guard let entry = try answer.get().entry else { continue }
-            let holder: AccountIdentity = try records.decode(entry, key)
-            if let name = holder.account?.name { names.append(name) }
+            do throws(BackendError) {
+                guard let entry = try answer.get().entry else { continue }
+                let holder: AccountIdentity = try records.decode(entry, key)
+                if let name = holder.account?.name { names.append(name) }
+            } catch {
+                guard error.kind == .damaged else { throw error }
+                onError(error)
+            }
         }
         return names
     }

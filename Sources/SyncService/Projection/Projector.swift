@@ -117,6 +117,7 @@ package final class Projector: Sendable {
             var lease = lease.withLock { $0 }
             var failures = 0
             for await _ in signals {
+                defer { self.lease.withLock { [lease] in $0 = lease } }
                 let elapsed = host.stopwatch()
                 var rest = Duration.zero
                 do throws(BackendError) {
@@ -131,7 +132,6 @@ package final class Projector: Sendable {
                     failures = min(failures + 1, 5)
                     rest = Self.pause * (1 << failures)
                 }
-                self.lease.withLock { $0 = lease }
                 guard (try? await host.sleep(for: rest)) != nil else { break }
             }
             held.withLock { $0 = nil }

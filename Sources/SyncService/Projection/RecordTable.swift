@@ -54,12 +54,14 @@ enum RecordTable: CaseIterable, Sendable {
     ///
     /// - Throws: ``BackendError`` of kind `damaged`.
     private func row(
-        of entry: Entry, _ key: EntryKey, _ identity: [SQLValue], _ records: RecordStore
+        of entry: Entry, _ key: EntryKey, _ identity: [SQLValue], _ records: RecordStore,
+        _ accounts: [[UInt8]: Account]
     ) throws(BackendError) -> [SQLValue]? {
         switch self {
         case .sessions:
             let record: SessionRecord = try records.decode(entry, key)
-            return identity + [.integer(record.rotated)]
+            guard let account = accounts[Array(record.account.utf8)], record.isOf(account) else { return nil }
+            return identity + [.integer(record.rotated), .text(record.incarnation)]
         case .aliases:
             let holder: AccountIdentity = try records.decode(entry, key)
             return holder.account?.name.map { identity + [.text($0)] }
@@ -97,7 +99,8 @@ enum RecordTable: CaseIterable, Sendable {
         let records = RecordStore(backend: store)
         let answers = try await store.read(keys.map { ReadRequest($0) }).outcome
         guard answers.count == keys.count else { throw LedgerRules.incomplete }
-        let condition = table.keyColumns.enumerated().map { "\($1) = $\($0 + 1)" }.joined(separator: " AND ")
+        let condition = table.keyCondition
+        let accounts = try await accounts(of: isRemoving ? [] : keys, records)
         var statements: [SQLStatement] = []
         var rows: [[SQLValue]] = []
         for (key, answer) in zip(keys, answers) {
@@ -105,7 +108,7 @@ enum RecordTable: CaseIterable, Sendable {
             do throws(BackendError) {
                 if let entry = try answer.get().entry {
                     guard !isRemoving else { continue }
-                    if let row = try row(of: entry, key, identity, records) {
+                    if let row = try row(of: entry, key, identity, records, accounts) {
                         rows.append(row)
                         continue
                     }
@@ -117,5 +120,30 @@ enum RecordTable: CaseIterable, Sendable {
             }
         }
         return statements + table.insertions(of: rows)
+    }
+
+    /// The incarnations of the accounts that have sessions, by the bytes of their names. The store keeps the sessions
+    /// of an account that was erased until they end.
+    private func accounts(
+        of keys: [EntryKey], _ records: RecordStore
+    ) async throws(BackendError) -> [[UInt8]: Account] {
+        guard self == .sessions else { return [:] }
+        let names = Set(keys.compactMap(SessionRecord.account).map { Array($0.utf8) })
+        var requests: [ReadRequest] = []
+        for name in names {
+            requests.append(ReadRequest(try AccountRecord.key(of: String(decoding: name, as: UTF8.self))))
+        }
+        var accounts: [[UInt8]: Account] = [:]
+        for (request, answer) in zip(requests, try await records.backend.read(requests).outcome) {
+            do throws(BackendError) {
+                guard let entry = try answer.get().entry else { continue }
+                let record: AccountRecord = try records.decode(entry, request.key)
+                accounts[Array(record.name.utf8)] = record.activeAccount
+            } catch {
+                // It is reported with the account.
+                guard error.kind == .damaged else { throw error }
+            }
+        }
+        return accounts
     }
 }

@@ -235,7 +235,8 @@ final class Authenticator: Sendable {
     }
 
     /// The caller with one of the operator's tokens.
-    private func operatorCaller(_ token: String, _ field: String) async throws(AuthenticationFailure) -> OperatorCaller {
+    private func operatorCaller(_ token: String, _ field: String) async throws(AuthenticationFailure) -> OperatorCaller
+    {
         let (known, before) = cache.withLock { ($0.operators[field], $0.revocations) }
         if let known, freshness.isFresh, known.expires > host.now() { return known }
         let caller = try await operatorTokens.verify(token)

@@ -15,12 +15,15 @@ struct Import: AsyncParsableCommand {
               receipt       an app receipt of the App Store, in DER or base64; it is verified and kept as evidence
               verify-receipt  the JSON that Apple's verifyReceipt answered; it is not signed, so it counts as this \
             device's own statements
+              revenuecat    customers of RevenueCat into the server's store: answers of GET /v1/subscribers/ID as JSON, \
+            or the CSV of its transactions export
 
             The whole file is checked before anything is written. receipt and verify-receipt need --bundle, and must \
             be of the environment that --environment names.
 
             parse-mongo takes no file argument, but --users, --sessions and --class. It keeps passwords and sessions. \
-            What cannot be imported is refused in a line of its own, the rest is imported, and the exit code is 5.
+            What cannot be imported is refused in a line of its own, the rest is imported, and the exit code is 5. The \
+            same applies to revenuecat, which takes several files. Repeat an import that was interrupted.
 
             With --as-server, support writes a receipt, a verify-receipt or a history into the account's server \
             ledger, on the server's own store, with an entry in the audit list. All of it is refused if a purchase \
@@ -35,10 +38,16 @@ struct Import: AsyncParsableCommand {
         case parseMongo = "parse-mongo"
         case receipt
         case verifyReceipt = "verify-receipt"
+        case revenueCat = "revenuecat"
+
+        /// True for formats that have all customers of another system.
+        var isOfAll: Bool { self == .parseMongo || self == .revenueCat }
     }
 
-    @Argument(help: ArgumentHelp("The file to import. All formats except parse-mongo need it.", valueName: "file"))
-    var document: String?
+    @Argument(
+        help: ArgumentHelp(
+            "The file to import. All formats except parse-mongo need one; revenuecat takes several.", valueName: "file"))
+    var documents: [String] = []
 
     @Option(help: "The file's format.")
     var format: Format
@@ -60,7 +69,11 @@ struct Import: AsyncParsableCommand {
             valueName: "date"))
     var assertedAt: String?
 
+    @Flag(help: "parse-mongo, revenuecat: print what each customer would get, and write nothing.")
+    var dryRun = false
+
     @OptionGroup(title: ParseImportOptions.title) var parse: ParseImportOptions
+    @OptionGroup(title: RevenueCatOptions.title) var revenueCat: RevenueCatOptions
     @OptionGroup var appStore: AppStoreOptions
     @OptionGroup var support: SupportOptions
     @OptionGroup var reason: SupportReason
@@ -68,18 +81,24 @@ struct Import: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     /// The file to import. It is checked before it is used.
-    var file: String { document ?? "" }
+    var file: String { documents.first ?? "" }
 
     func validate() throws {
-        guard (format == .parseMongo) == (document == nil) else {
+        guard (format == .parseMongo) == documents.isEmpty else {
             throw ValidationError(
                 format == .parseMongo
                     ? "the format parse-mongo takes --users, --sessions and --class instead of a file"
                     : "the format \(format.rawValue) needs a file")
         }
+        guard documents.count <= 1 || format == .revenueCat else {
+            throw ValidationError("the format \(format.rawValue) takes one file, not \(documents.count)")
+        }
         guard format == .parseMongo || !parse.isUsed else {
             throw ValidationError(
-                "--users, --sessions, --class, --parse-field and --dry-run apply to the format parse-mongo only")
+                "--users, --sessions, --class and --parse-field apply to the format parse-mongo only")
+        }
+        guard format == .revenueCat || !revenueCat.isUsed else {
+            throw ValidationError("--skip-sandbox and --issuer apply to the format revenuecat only")
         }
         let isMigration = format == .userdefaults || format == .parse
         let strays = [
@@ -87,7 +106,8 @@ struct Import: AsyncParsableCommand {
             ("--asserted-at", assertedAt != nil && !isMigration),
             ("--bundle", !appStore.bundle.isEmpty && format != .receipt && format != .verifyReceipt),
             ("--evidence-root", appStore.evidenceRoot != nil && format != .receipt),
-            ("--as-server", support.asServer && (isMigration || [.facts, .parseMongo].contains(format))),
+            ("--as-server", support.asServer && (isMigration || format == .facts || format.isOfAll)),
+            ("--dry-run", dryRun && !format.isOfAll),
         ]
         if let stray = strays.first(where: \.1) {
             let others = stray.0 == "--as-server" ? ": it takes history, receipt and verify-receipt" : ""
@@ -99,10 +119,13 @@ struct Import: AsyncParsableCommand {
         try support.checkIsUsed(by: reason)
         if format == .parseMongo {
             #if Parse
-            return try await ParseMigration(parse, options, creation).run()
+            return try await ParseMigration(parse, isDryRun: dryRun, options, creation).run()
             #else
             throw ParseOptions.isMissing("the format parse-mongo")
             #endif
+        }
+        if format == .revenueCat {
+            return try await RevenueCatMigration(documents, revenueCat, isDryRun: dryRun, options, creation).run()
         }
         if let evidence = try evidence() { return try await importEvidence(evidence) }
         let assertedAt = try date(assertedAt, option: "--asserted-at")
@@ -116,7 +139,7 @@ struct Import: AsyncParsableCommand {
         case .parse:
             let migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
             try await migrate(migration, statedAt: assertedAt ?? migration.statedAt, into: store)
-        case .receipt, .verifyReceipt, .parseMongo: preconditionFailure("these formats have no ledger as their target")
+        case .receipt, .verifyReceipt, .parseMongo, .revenueCat: preconditionFailure("these formats have no ledger as their target")
         }
     }
 

@@ -34,11 +34,8 @@ struct ParseImportOptions: ParsableArguments {
             valueName: "name=date:group"))
     var fields: [String] = []
 
-    @Flag(help: "Print what each user would get, and write nothing.")
-    var dryRun = false
-
     /// `true` if one of the options is used.
-    var isUsed: Bool { users != nil || sessions != nil || !classes.isEmpty || !fields.isEmpty || dryRun }
+    var isUsed: Bool { users != nil || sessions != nil || !classes.isEmpty || !fields.isEmpty }
 }
 
 #if Parse
@@ -93,8 +90,10 @@ struct ParseMigration {
     private let progress = ImportProgress()
 
     /// Checks the options. Nothing is opened.
-    init(_ parse: ParseImportOptions, _ options: StoreOptions, _ creation: CreationOptions) throws {
-        (self.options, isDryRun, mayCreate) = (options, parse.dryRun, creation.create)
+    init(
+        _ parse: ParseImportOptions, isDryRun: Bool, _ options: StoreOptions, _ creation: CreationOptions
+    ) throws {
+        (self.options, self.isDryRun, mayCreate) = (options, isDryRun, creation.create)
         try options.refuseAccount()
         guard options.remoteText == nil else {
             throw Failure(.usage, "parse-mongo writes the server's own store (--local), not a remote: remove --remote")
@@ -129,7 +128,7 @@ struct ParseMigration {
     }
 
     func run() async throws {
-        let store = try await openStore()
+        let store = try await url?.serverStore(isDryRun: isDryRun, mayCreate: mayCreate)
         defer { progress.clear() }
         if isDryRun { return try await dryRun(store) }
         guard let store else { throw StoreOptions.localIsMissing }
@@ -146,26 +145,6 @@ struct ParseMigration {
         for export in exports { tallies.append((export, try await add(export, with: parse))) }
         progress.clear()
         try show(tallies)
-    }
-
-    // MARK: The store
-
-    /// The store; `nil` for a dry run without one.
-    private func openStore() async throws -> (any KeyValueBackend)? {
-        guard let url else { return nil }
-        let exists = try await url.exists()
-        guard exists || isDryRun || mayCreate else {
-            throw Failure(.notFound, "--local: there is no store at \(url.text.singleLine); pass --create to create it")
-        }
-        if !isDryRun, mayCreate {
-            let store = url.open(host: .system, mayCreateRemote: true)
-            // The first import may have been killed before it wrote anything.
-            if try await store.list(prefix: "", after: nil, limit: 1).outcome.items.isEmpty { return store }
-        }
-        guard exists else { return nil }
-        let store = url.existing()
-        try await AccountImport.checkServer(store)
-        return store
     }
 
     // MARK: Files

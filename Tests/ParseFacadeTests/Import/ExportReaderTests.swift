@@ -1,5 +1,6 @@
 import Entitlements
 import ParseFacade
+import SyncService
 import Testing
 
 @Suite("Reading an export")

@@ -56,7 +56,8 @@ struct OperatorTokenTests {
         let service = try await open()
         #expect(await create(service, ["name": "taken", "scope": "read"]).status == 201)
         let reply = await create(service, json)
-        #expect(reply.status == status && reply.problem?.detail.contains(text) == true, "\(reply.problem?.detail ?? "")")
+        #expect(
+            reply.status == status && reply.problem?.detail.contains(text) == true, "\(reply.problem?.detail ?? "")")
     }
 
     @Test("A revoked token is refused at once, and at another server after it has followed the changes")

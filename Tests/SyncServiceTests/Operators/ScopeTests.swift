@@ -29,6 +29,10 @@ struct ScopeTests {
         "GET /v1/tokens": Example(path: "/v1/tokens"),
         "POST /v1/tokens": Example(path: "/v1/tokens", json: ["name": "made", "scope": "read"]),
         "DELETE /v1/tokens/{token}": Example(path: "/v1/tokens/made"),
+        "PUT /v1/customers/{account}/external-id": Example(
+            path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
+        "DELETE /v1/customers/{account}/external-id": Example(
+            path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),
         "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
         "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
@@ -79,7 +83,8 @@ struct ScopeTests {
             guard let example = Self.examples[name], let scope = access.scope else { continue }
             #expect(await ask(method, example, token: nil).status == 401, "\(name) without a token")
             let old = await ask(method, example, token: expired)
-            #expect(old.status == 401 && old.problem?.detail.contains("\"old\" expired at 2027-01-15") == true, "\(name)")
+            #expect(
+                old.status == 401 && old.problem?.detail.contains("\"old\" expired at 2027-01-15") == true, "\(name)")
             let lost = await ask(method, example, token: revoked.text)
             #expect(lost.status == 401 && lost.problem?.detail.contains("\"lost\" was revoked") == true, "\(name)")
             if case .operator = access {

@@ -36,7 +36,7 @@ extension Import {
                 VerifiedEvidence(
                     kind: .support, facts: history.entries.flatMap { $0.facts(in: environment) },
                     signedDate: nil))
-        case .history, .facts, .userdefaults, .parse, .parseMongo: return nil
+        case .history, .facts, .userdefaults, .parse, .parseMongo, .revenueCat: return nil
         }
     }
 

@@ -3,6 +3,7 @@ package import Entitlements
 /// Reads the objects of an export one at a time, in memory that does not grow with the file.
 ///
 /// An export is one object a line (mongoexport), an array (`mongoexport --jsonArray`) or `{"results":[…]}` (parse.com).
+/// Objects that span lines may follow one another if the caller allows it.
 package struct ExportReader {
     /// An object of the export.
     package struct Object: Sendable {
@@ -15,9 +16,10 @@ package struct ExportReader {
     /// The largest size of an object, in bytes: that of a document of MongoDB, written as JSON.
     package static let objectByteCount = 32 << 20
 
-    private enum Form { case lines, array, results }
+    private enum Form { case lines, documents, array, results }
 
     private let source: () throws -> [UInt8]
+    private let maySpanLines: Bool
     private var form: Form?
     private var buffer: [UInt8] = []
     private var position = 0
@@ -30,7 +32,11 @@ package struct ExportReader {
     package var bufferedByteCount: Int { buffer.count }
 
     /// A reader of the bytes that `source` returns, piece by piece, until it returns none.
-    package init(_ source: @escaping () throws -> [UInt8]) { self.source = source }
+    ///
+    /// - Parameter maySpanLines: True if an object that is not in an array may span lines.
+    package init(maySpanLines: Bool = false, _ source: @escaping () throws -> [UInt8]) {
+        (self.maySpanLines, self.source) = (maySpanLines, source)
+    }
 
     /// The next object; `nil` at the end.
     ///
@@ -90,7 +96,7 @@ package struct ExportReader {
             position += 1
             return .array
         case UInt8(ascii: "{"):
-            guard let length = try lengthOfResults() else { return .lines }
+            guard let length = try lengthOfResults() else { return maySpanLines ? .documents : .lines }
             line += buffer[position..<position + length].count { $0 == 0x0A }
             position += length
             return .results
@@ -144,9 +150,12 @@ package struct ExportReader {
 
     private mutating func nextElement() throws -> Object? {
         try skipSpace()
-        guard var byte = try peek() else { throw cutOff() }
-        if byte == UInt8(ascii: "]") { return try end() }
-        if objectCount > 0 {
+        guard var byte = try peek() else {
+            guard form == .documents else { throw cutOff() }
+            return nil
+        }
+        if form != .documents, byte == UInt8(ascii: "]") { return try end() }
+        if form != .documents, objectCount > 0 {
             guard byte == UInt8(ascii: ",") else { throw error("a comma or ] is expected after an object") }
             position += 1
             try skipSpace()
@@ -213,7 +222,9 @@ package struct ExportReader {
         return value
     }
 
-    private func cutOff() -> InputError { error("the file ends within the array, so it is cut off: export again") }
+    private func cutOff() -> InputError {
+        error("the file ends within the \(form == .documents ? "object" : "array"), so it is cut off: export again")
+    }
 
     private func tooLong() -> InputError {
         error("an object can have at most \(Self.objectByteCount) bytes")
