@@ -119,10 +119,10 @@ final class ServerProcess: @unchecked Sendable {
             }
         }
         guard isAlive, let service else { return }
-        let projector = makeProjector(store, configuration)
+        guard let projector = makeProjector(store, configuration) else { return await service.run() }
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
-            if let projector { group.addTask { await projector.run() } }
+            group.addTask { await projector.run() }
         }
     }
 

@@ -269,7 +269,10 @@ package final class Projector: Sendable {
         let records = RecordStore(backend: store)
         var statements: [SQLStatement] = []
         for (key, name, id) in changes.sessions {
-            guard let record = try await records.read(key, as: SessionRecord.self)?.value else {
+            // A session outlives its account for a while.
+            guard let record = try await records.read(key, as: SessionRecord.self)?.value,
+                try await records.account(name)?.value.activeAccount?.incarnation == record.incarnation
+            else {
                 statements.append(
                     SQLStatement("DELETE FROM sessions WHERE account = $1 AND session = $2", [.text(name), .text(id)]))
                 continue
@@ -279,7 +282,9 @@ package final class Projector: Sendable {
             ])
         }
         for (key, alias) in changes.aliases {
-            guard let holder = try await records.read(key, as: AccountIdentity.self)?.value.account?.name else {
+            guard let account = try await records.read(key, as: AccountIdentity.self)?.value.account,
+                try await records.isActive(account), let holder = account.name
+            else {
                 statements.append(SQLStatement("DELETE FROM aliases WHERE alias = $1", [.text(alias)]))
                 continue
             }
@@ -330,7 +335,7 @@ package final class Projector: Sendable {
             if let after { accounts.append(after) } else if before != nil { removed.append(name) }
             if hasEvents { events += ProjectionEvent.events(from: before, to: after, at: state.instant) }
             // Also because an erasure has removed the names of the former account.
-            if let held, selection == .all || before?.versions.record != held.versions.record {
+            if let held, after != nil, selection == .all || before?.versions.record != held.versions.record {
                 side += try await sideRows(of: held)
             }
         }
@@ -346,6 +351,7 @@ package final class Projector: Sendable {
         try await records.forEach(
             under: SessionRecord.prefix(of: name), as: SessionRecord.self
         ) { (_, held) throws(BackendError) in
+            guard held.value.incarnation == account.incarnation else { return }
             sessions.append([.text(name), .text(held.value.id), .integer(held.value.rotated)])
         }
         var aliases: [[SQLValue]] = []
