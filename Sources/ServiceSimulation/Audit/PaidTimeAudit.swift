@@ -223,7 +223,9 @@ final class PaidTimeAudit {
     }
 
     private func isRecorded(_ line: Int, for life: Life) -> Bool {
-        hasEvidence(line, for: life) || reported[line]?.contains(life.incarnation) != true
+        if hasEvidence(line, for: life) { return true }
+        // What a device presents while another account has the line is refused. It stays a mere report in its ledger.
+        return reported[line]?.contains(life.incarnation) != true && (world.isAlwaysVerified || !isErased(line))
     }
 
     /// Returns `true` if an answer has recorded a statement about the line for the account.
