@@ -85,7 +85,7 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     // The projection.
     case eventsProjected, endAnnounced, endProjected, refundProjected, reversalProjected, transferProjected
     case erasureProjected, lifeReplacedInRows, projectionCompared
-    case projectionTakenOver, leaseTakenOver, projectionFenced, projectorKilled, projectorFrozen
+    case projectionTakenOver, leaseTakenOver, leaseReleased, projectionFenced, projectorKilled, projectorFrozen
     case projectionRolledBack, projectionOutcomeUnknown, projectionWrittenLate, projectionLateRefused
     case projectionRebuilt, projectionCursorExpired, reindexed, reindexInterrupted
 }

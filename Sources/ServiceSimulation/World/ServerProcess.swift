@@ -124,6 +124,7 @@ final class ServerProcess: @unchecked Sendable {
             group.addTask { await service.run() }
             group.addTask { await projector.run() }
         }
+        if isStopping { await projector.release() }
     }
 
     private func makeProjector(_ store: any KeyValueBackend, _ configuration: ServiceConfiguration) -> Projector? {
