@@ -106,6 +106,21 @@ extension CurlClient {
         /// A folder of authorities, with names as of `openssl rehash`, that replaces the default folder of libcurl;
         /// `nil` for the default. Tests use it in place of the system's folder.
         package var defaultAuthorityFolder: String?
+        /// The addresses to which the client connects.
+        package enum Addresses: Hashable, Sendable {
+            case any
+            /// Addresses that the whole Internet can reach. See ``IPAddress/isPublic(_:)``.
+            case publicOnly
+            /// All other addresses.
+            case privateOnly
+        }
+
+        /// The addresses to which the client connects. They are checked after the look-up of the host's name, so a
+        /// name that changes its address is no way around. Without a proxy only.
+        package var addresses = Addresses.any
+        /// `true` if an answer counts once its header is complete. If the rest is too long, late or interrupted, it is
+        /// dropped with the connection, and is no error.
+        package var ignoresRest = false
         /// `false` to accept any certificate, for a server from which only public data is read.
         package var verifiesServer = true
         /// The proxy for requests.

@@ -28,6 +28,8 @@ final class CurlHandle {
     private var sentCount = 0
     private var failure: TransportError?
     private var idleTimeout: Duration?
+    /// The last address to which the exchange must not connect, as text.
+    private var refusedAddress: String?
 
     init(_ configuration: CurlClient.Configuration) throws(TransportError) {
         guard let easy = curl_easy_init() else { throw .curl("libcurl cannot create a handle") }
@@ -44,6 +46,10 @@ final class CurlHandle {
         try Self.check(ccurl_set_write_function(easy, CURLOPT_WRITEFUNCTION, receiveBody), "WRITEFUNCTION")
         try Self.check(ccurl_set_write_function(easy, CURLOPT_HEADERFUNCTION, receiveLine), "HEADERFUNCTION")
         try Self.check(ccurl_set_prereq_function(easy, allowSending), "PREREQFUNCTION: it is older than 7.80")
+        if configuration.addresses != .any {
+            try Self.check(ccurl_set_pointer(easy, CURLOPT_OPENSOCKETDATA, context), "OPENSOCKETDATA")
+            try Self.check(ccurl_set_opensocket_function(easy, openSocket), "OPENSOCKETFUNCTION")
+        }
         try Self.setUp(easy, configuration)
     }
 
@@ -205,6 +211,7 @@ final class CurlHandle {
         body = []
         (maximumByteCount, sentCount, mayRepeat) = (.max, 0, false)
         (hasToldHead, failure, deadline, idleTimeout, requestID) = (false, nil, nil, nil, nil)
+        refusedAddress = nil
         text.pointee = 0
     }
 }
@@ -236,7 +243,8 @@ extension CurlHandle {
     /// The outcome of an exchange that libcurl ended with `code`.
     func outcome(of code: CURLcode) -> Result<TransportAnswer, TransportError> {
         if let failure { return .failure(failure) }
-        if code != CURLE_OK { return .failure(error(of: code)) }
+        let isEnough = configuration.ignoresRest && head.isComplete
+        if code != CURLE_OK, !isEnough { return .failure(error(of: code)) }
         // libcurl accepts a truncated header.
         guard let response = head.response, head.isComplete else {
             return .failure(
@@ -251,6 +259,12 @@ extension CurlHandle {
         if isSent, kind == .unreachable || kind == .untrusted { kind = .interrupted }
         // The code of libcurl 7 for a line beyond its own limit.
         if isSent, !head.isComplete, code == CURLE_OUT_OF_MEMORY { kind = .tooLarge }
+        if let refusedAddress, kind == .unreachable {
+            let isPublicOnly = configuration.addresses == .publicOnly
+            return TransportError(
+                kind, mayHaveArrived: false,
+                message: "the host is at \(refusedAddress), which is \(isPublicOnly ? "not public" : "public")")
+        }
         let detail = String(cString: text)
         let message = detail.isEmpty ? String(cString: curl_easy_strerror(code)) : detail
         return TransportError(
@@ -282,6 +296,15 @@ extension CurlHandle {
         return true
     }
 
+    /// Returns `true` if the exchange may connect to an IP address of 4 or 16 bytes.
+    fileprivate func mayConnect(to address: [UInt8]) -> Bool {
+        guard IPAddress.isPublic(address) == (configuration.addresses == .publicOnly) else {
+            refusedAddress = IPAddress.text(of: address)
+            return false
+        }
+        return true
+    }
+
     fileprivate func receive(line: UnsafeRawBufferPointer) -> Bool {
         extendDeadline()
         if let error = head.add(line) {
@@ -310,6 +333,7 @@ extension CurlHandle {
         extendDeadline()
         guard case .stream(_, let buffer, _) = receiver else {
             guard bytes.count <= maximumByteCount - body.count else {
+                if configuration.ignoresRest { return -1 }
                 fail(.tooLarge, "the answer has more than \(maximumByteCount) bytes")
                 return -1
             }
@@ -349,4 +373,14 @@ private func allowSending(
     _ remotePort: Int32, _ localPort: Int32
 ) -> Int32 {
     handle(context)?.maySend() == true ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
+}
+
+private func openSocket(
+    _ context: UnsafeMutableRawPointer?, _ purpose: curlsocktype, _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    var bytes = [UInt8](repeating: 0, count: 16)
+    guard let address else { return CURL_SOCKET_BAD }
+    let count = ccurl_ip_address(address, &bytes)
+    guard count > 0, handle(context)?.mayConnect(to: Array(bytes.prefix(count))) == true else { return CURL_SOCKET_BAD }
+    return ccurl_open_socket(address)
 }

@@ -32,6 +32,7 @@ package final class EntitlementService: RequestHandler {
     let health: StoreHealth
     let onRefusal: @Sendable (Refusal) -> Void
     let projector: Projector?
+    let webhooks: WebhookSender?
 
     /// A service over `store`.
     ///
@@ -42,6 +43,7 @@ package final class EntitlementService: RequestHandler {
     ///   - issuers: Further services whose tokens are accepted, see ``TokenVerifier``.
     ///   - host: The clock, the timer and the source of randomness.
     ///   - projector: The projector of the same store, which the caller runs; `nil` for none.
+    ///   - webhooks: The sender of the projection's events, which the caller runs; `nil` for none.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
     ///   - onRefusal: Called for each request that is refused because of a limit.
     ///   - onEvidence: Called with the outcome of each piece of evidence.
@@ -52,7 +54,8 @@ package final class EntitlementService: RequestHandler {
     package init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, passwords: any PasswordHasher,
         issuers: [any TokenIssuer] = [], host: HostServices = .system,
-        projector: Projector? = nil, onError: @escaping @Sendable (BackendError) -> Void,
+        projector: Projector? = nil, webhooks: WebhookSender? = nil,
+        onError: @escaping @Sendable (BackendError) -> Void,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in },
         onEvidence: @escaping @Sendable (EvidenceNote) -> Void = { _ in },
         onRefusedToken: @escaping @Sendable (RefusedToken) -> Void = { _ in }
@@ -74,7 +77,8 @@ package final class EntitlementService: RequestHandler {
         self.health = health
         let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         self.usage = usage
-        (self.onRefusal, self.onEvidence, self.projector) = (onRefusal, onEvidence, projector)
+        (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
+        (self.projector, self.webhooks) = (projector, webhooks)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
         let id = host.randomUUID()

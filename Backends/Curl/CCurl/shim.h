@@ -2,12 +2,16 @@
 #ifndef ENTITLEMENTSYNC_CCURL_H
 #define ENTITLEMENTSYNC_CCURL_H
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
 
 // Version 7.80 introduced CURLOPT_PREREQFUNCTION, which shows that a request is about to be sent.
 #if LIBCURL_VERSION_NUM < 0x075000
@@ -15,6 +19,8 @@
 #endif
 
 typedef size_t (*ccurl_write_function)(char *bytes, size_t size, size_t count, void *context);
+typedef curl_socket_t (*ccurl_opensocket_function)(
+    void *context, curlsocktype purpose, struct curl_sockaddr *address);
 typedef int (*ccurl_prereq_function)(
     void *context, char *remote_address, char *local_address, int remote_port, int local_port);
 
@@ -80,6 +86,27 @@ static inline int ccurl_close_on_exec(void *context, curl_socket_t descriptor, c
 // Closes sockets in programs that this process starts. Otherwise a connection would stay open in such a program.
 static inline CURLcode ccurl_set_close_on_exec(CURL *handle) {
     return curl_easy_setopt(handle, CURLOPT_SOCKOPTFUNCTION, ccurl_close_on_exec);
+}
+
+static inline CURLcode ccurl_set_opensocket_function(CURL *handle, ccurl_opensocket_function value) {
+    return curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, value);
+}
+
+// Copies the IP address of `address` to `bytes`, and returns its length: 4, 16, or 0 for an address of another kind.
+static inline size_t ccurl_ip_address(const struct curl_sockaddr *address, unsigned char bytes[16]) {
+    if (address->family == AF_INET) {
+        memcpy(bytes, &((const struct sockaddr_in *)&address->addr)->sin_addr, 4);
+        return 4;
+    }
+    if (address->family == AF_INET6) {
+        memcpy(bytes, &((const struct sockaddr_in6 *)&address->addr)->sin6_addr, 16);
+        return 16;
+    }
+    return 0;
+}
+
+static inline curl_socket_t ccurl_open_socket(const struct curl_sockaddr *address) {
+    return socket(address->family, address->socktype, address->protocol);
 }
 
 // Returns the handle of the next finished transfer and sets `result`; NULL if there is none.

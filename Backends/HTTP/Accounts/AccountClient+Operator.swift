@@ -117,6 +117,42 @@ extension AccountClient {
         return list.tokens
     }
 
+    /// Describes the webhooks of the server and their dead letters, in JSON.
+    ///
+    /// - Parameter token: the operator's token.
+    /// - Throws: ``AccountError`` of kind `notAllowed`, `sessionOver`, `unreachable` or `server`.
+    package func webhooks(token: @escaping HTTPBackend.Token) async throws(AccountError) -> [UInt8] {
+        try await exchange(.get, "/v1/webhooks", token: token).body
+    }
+
+    /// Sends events to a webhook again, and returns their number in JSON.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the webhook.
+    ///   - event: the id of an event; `nil` for all dead letters.
+    ///   - token: the operator's token.
+    /// - Throws: ``AccountError`` of kind `unknown`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
+    package func sendAgain(
+        to name: String, event: String?, token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> [UInt8] {
+        let members: [String: Member] = event.map { ["event": .text($0)] } ?? ["deadLetters": .flag(true)]
+        return try await exchange(
+            .post, "/v1/webhooks/\(Self.segment(name))/deliveries", members, token: token
+        ).body
+    }
+
+    /// Sends a test event to a webhook, and returns the result in JSON.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the webhook.
+    ///   - token: the operator's token.
+    /// - Throws: as ``sendAgain(to:event:token:)``.
+    package func testWebhook(
+        _ name: String, token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> [UInt8] {
+        try await exchange(.post, "/v1/webhooks/\(Self.segment(name))/test", token: token).body
+    }
+
     /// Encodes a name as a single path segment, because slashes and dot segments have a meaning in paths.
     private static func segment(_ name: String) -> String {
         let isOnlyDots = name.utf8.allSatisfy { $0 == UInt8(ascii: ".") }

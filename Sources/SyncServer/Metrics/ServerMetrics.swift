@@ -36,6 +36,7 @@ package final class ServerMetrics: Sendable {
         var openStreamCount = 0
         var feedAge = Duration.zero
         var projectionLag: Int64?
+        var webhooks: [WebhookSender.Progress] = []
     }
 
     private static let methods: Set = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
@@ -60,9 +61,9 @@ package final class ServerMetrics: Sendable {
     }
 
     /// Sets the time since the changes of the store were followed, and the milliseconds since the projection had all of
-    /// them; `nil` without a projection.
-    func set(feedAge age: Duration, projectionLag: Int64?) {
-        state.withLock { ($0.feedAge, $0.projectionLag) = (age, projectionLag) }
+    /// them; `nil` without a projection. Sets the figures about webhooks.
+    func set(feedAge age: Duration, projectionLag: Int64?, webhooks: [WebhookSender.Progress] = []) {
+        state.withLock { ($0.feedAge, $0.projectionLag, $0.webhooks) = (age, projectionLag, webhooks) }
     }
 
     /// Counts a response.
@@ -104,7 +105,23 @@ package final class ServerMetrics: Sendable {
         if let lag = state.projectionLag {
             text.add("projection_lag_seconds", .gauge, [("", Double(lag) / 1_000)])
         }
+        if !state.webhooks.isEmpty { Self.add(state.webhooks, to: &text) }
         ProcessMetrics.add(to: &text)
         return text.lines
+    }
+
+    private static func add(_ webhooks: [WebhookSender.Progress], to text: inout PrometheusText) {
+        func label(_ webhook: WebhookSender.Progress) -> String { "webhook=\"\(webhook.name)\"" }
+        text.add(
+            "webhook_attempts_total", .counter,
+            webhooks.map { ("outcome=\"delivered\",\(label($0))", $0.delivered) }
+                + webhooks.map { ("outcome=\"failed\",\(label($0))", $0.failed) })
+        text.add("webhook_dead_letters_total", .counter, webhooks.map { (label($0), $0.died) })
+        text.add(
+            "webhook_dead_letters", .gauge,
+            webhooks.compactMap { item in item.deadLetters.map { (label(item), Double($0)) } })
+        text.add(
+            "webhook_oldest_undelivered_seconds", .gauge,
+            webhooks.compactMap { item in item.age.map { (label(item), Double($0) / 1_000) } })
     }
 }

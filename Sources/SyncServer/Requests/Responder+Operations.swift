@@ -106,7 +106,8 @@ extension Responder {
 
     /// The metrics, in the Prometheus text format.
     private func metricsText(_ request: ServiceRequest) -> ServiceResponse {
-        metrics.set(feedAge: handler.feedAge, projectionLag: handler.projection?.lag)
+        metrics.set(
+            feedAge: handler.feedAge, projectionLag: handler.projection?.lag, webhooks: handler.webhookProgress)
         return .text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8")
     }
 

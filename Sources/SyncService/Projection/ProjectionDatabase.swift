@@ -43,7 +43,7 @@ package protocol ProjectionDatabase: Sendable {
     /// Performs all statements in one transaction, or none.
     ///
     /// - Parameter fence: Nothing is written unless the table `state` has this epoch and step when the transaction
-    ///   commits. The transaction increments the step. `nil` for a write that needs no lease.
+    ///   commits. The transaction increments the step, if the fence has one. `nil` for a write that needs no lease.
     /// - Returns: `false` if the epoch or the step is another one.
     /// - Throws: ``BackendError``, also of disposition `outcomeUnknown`.
     func write(_ statements: [SQLStatement], fence: ProjectionFence?) async throws(BackendError) -> Bool
@@ -55,12 +55,20 @@ package struct ProjectionFence: Hashable, Sendable {
     package var epoch: Int64
     /// The number of transactions before.
     package var step: Int64
+    /// True for a transaction besides those of the projector, which holds at any step.
+    private var isBesides = false
 
     package init(epoch: Int64, step: Int64) { (self.epoch, self.step) = (epoch, step) }
 
+    /// The fence of a transaction besides those of the projector.
+    init(besides epoch: Int64) { (self.epoch, step, isBesides) = (epoch, 0, true) }
+
     /// The statement that enters the transaction: it changes one row if the fence holds, and otherwise none.
     package var statement: SQLStatement {
-        SQLStatement(
+        guard !isBesides else {
+            return SQLStatement("UPDATE state SET step = step WHERE id = 0 AND epoch = $1", [.integer(epoch)])
+        }
+        return SQLStatement(
             "UPDATE state SET step = step + 1 WHERE id = 0 AND epoch = $1 AND step = $2",
             [.integer(epoch), .integer(step)])
     }

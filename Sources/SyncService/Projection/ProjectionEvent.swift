@@ -49,6 +49,9 @@ private struct Difference {
     let now: Int64
     var events: [ProjectionEvent] = []
 
+    /// The largest number of facts in an event that is not about one purchase.
+    private static let factCount = 20
+
     mutating func compare() {
         if let before, before.incarnation != after?.incarnation {
             add(.accountErased, of: before)
@@ -99,7 +102,28 @@ private struct Difference {
     private mutating func add(
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ subscription: ProjectedAccount.Subscription
     ) {
-        add(kind, of: account, in: subscription.environment, [("subscription", subscription.json)])
+        let environment = subscription.environment
+        add(
+            kind, of: account, in: environment,
+            [("subscription", subscription.json), ("facts", .array(facts(account, environment)))])
+    }
+
+    private mutating func add(
+        _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, in environment: String, entitlement: String
+    ) {
+        add(
+            kind, of: account, in: environment,
+            [("entitlement", .string(entitlement)), ("facts", .array(facts(account, environment)))])
+    }
+
+    /// The purchases that are new or have changed, which caused what the state after them means. There are none if time
+    /// or the catalogue did.
+    private func facts(_ account: ProjectedAccount, _ environment: String) -> [JSON] {
+        let known = Set(before?.purchases ?? [])
+        let changed = account.purchases.lazy.filter {
+            $0.transaction.environment.rawValue == environment && !known.contains($0)
+        }
+        return changed.prefix(Self.factCount).map(\.json)
     }
 
     private mutating func compareAccess(_ after: ProjectedAccount) {
@@ -107,7 +131,7 @@ private struct Difference {
         // An entitlement that the catalogue no longer has.
         for access in before?.access ?? []
         where access.isGranted && !isKnown.contains([access.environment, access.entitlement]) {
-            add(.accessRevoked, of: after, in: access.environment, [("entitlement", .string(access.entitlement))])
+            add(.accessRevoked, of: after, in: access.environment, entitlement: access.entitlement)
         }
         for access in after.access {
             let former = before?.access.first {
@@ -116,14 +140,14 @@ private struct Difference {
             guard access.isGranted != (former?.isGranted ?? false) else { continue }
             add(
                 access.isGranted ? .accessGranted : .accessRevoked, of: after, in: access.environment,
-                [("entitlement", .string(access.entitlement))])
+                entitlement: access.entitlement)
         }
     }
 
     private mutating func add(
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ purchase: ProjectedAccount.Purchase
     ) {
-        add(kind, of: account, in: purchase.transaction.environment.rawValue, [("purchase", purchase.json)])
+        add(kind, of: account, in: purchase.transaction.environment.rawValue, [("facts", .array([purchase.json]))])
     }
 
     private mutating func add(
@@ -133,9 +157,9 @@ private struct Difference {
         let isErased = kind == .accountErased
         let body: [(String, JSON)] =
             [
-                ("type", .string(kind.rawValue)), ("account", .string(account.name)),
-                ("externalId", JSON(account.externalID)),
-                ("at", .string("\(Timestamp(milliseconds: now))")), ("environment", JSON(environment)),
+                ("type", .string(kind.rawValue)), ("timestamp", .string("\(Timestamp(milliseconds: now))")),
+                ("account", .string(account.name)), ("externalId", JSON(account.externalID)),
+                ("environment", JSON(environment)),
             ] + members
             + [
                 ("entitlementsBefore", .array((before?.access ?? []).map(\.json))),

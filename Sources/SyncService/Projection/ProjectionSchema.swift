@@ -159,6 +159,7 @@ package enum ProjectionSchema {
         var statements = preparation(dialect) + [SQLStatement(state)]
         statements += (derived + [events]).map { SQLStatement($0.definition(dialect)) }
         statements += indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") } + [SQLStatement(uniqueIndex)]
+        statements += WebhookSchema.creation(dialect)
         statements.append(
             SQLStatement(
                 """

@@ -40,7 +40,10 @@ package final class Projector: Sendable {
     let onError: @Sendable (BackendError) -> Void
     private let catalogue: Mutex<Catalogue>
     private let latest = Mutex<ProjectionTables.State?>(nil)
-    private let isProjecting = Atomic(false)
+    /// The epoch in which this server projects; `nil` while it does not.
+    private let held = Mutex<Int64?>(nil)
+    /// Signals after each transaction with events.
+    let appended = SignalHub()
     private let lease: Mutex<ProjectorLease>
 
     /// A catalogue, and the digest of what the rows depend on.
@@ -96,9 +99,12 @@ package final class Projector: Sendable {
     package var progress: Progress {
         let state = latest.withLock { $0 }
         return Progress(
-            isProjecting: isProjecting.load(ordering: .relaxed),
+            isProjecting: epoch != nil,
             lag: state?.projected.map { max(0, host.now() - $0) }, isRebuilding: state?.rebuild != nil)
     }
+
+    /// The epoch in which this server projects; `nil` while it does not.
+    var epoch: Int64? { held.withLock { $0 } }
 
     /// Projects until the task is cancelled. Call ``release()`` then.
     package func run() async {
@@ -121,14 +127,14 @@ package final class Projector: Sendable {
                 } catch {
                     guard !Task.isCancelled else { break }
                     onError(error)
-                    isProjecting.store(false, ordering: .relaxed)
+                    held.withLock { $0 = nil }
                     failures = min(failures + 1, 5)
                     rest = Self.pause * (1 << failures)
                 }
                 self.lease.withLock { $0 = lease }
                 guard (try? await host.sleep(for: rest)) != nil else { break }
             }
-            isProjecting.store(false, ordering: .relaxed)
+            held.withLock { $0 = nil }
             group.cancelAll()
         }
     }
@@ -146,13 +152,13 @@ package final class Projector: Sendable {
         while !isDone {
             if Task.isCancelled { return }
             guard let epoch = try await lease.hold(after: state.fence.epoch) else {
-                return isProjecting.store(false, ordering: .relaxed)
+                return held.withLock { $0 = nil }
             }
             if epoch != state.fence.epoch {
                 guard try await tables.begin(epoch: epoch) else { return }
                 state = try await tables.state()
             }
-            isProjecting.store(true, ordering: .relaxed)
+            held.withLock { $0 = epoch }
             isDone = try await step(&state)
             remember(state)
         }
@@ -225,6 +231,7 @@ package final class Projector: Sendable {
                 .busy, operation: .write, disposition: .transient,
                 message: "\(tables.database.label): another server or command has begun to write the projection")
         }
+        if next.lastEvent != state.lastEvent { appended.signal() }
         state = next
         state.fence.step += 1
     }

@@ -23,6 +23,8 @@ package protocol RequestHandler: Sendable {
     var feedAge: Duration { get }
     /// The progress of the projection; `nil` without one.
     var projection: Projector.Progress? { get }
+    /// The figures about webhooks; empty without them.
+    var webhookProgress: [WebhookSender.Progress] { get }
     /// Returns `true` if a request has a valid token of the operator.
     func isOperator(_ head: HTTPRequest, peer: String) async -> Bool
 }
@@ -42,6 +44,8 @@ extension RequestHandler {
     package var feedAge: Duration { .zero }
     /// No projection.
     package var projection: Projector.Progress? { nil }
+    /// No webhooks.
+    package var webhookProgress: [WebhookSender.Progress] { [] }
     /// No token is known.
     package func isOperator(_ head: HTTPRequest, peer: String) async -> Bool { false }
 }

@@ -46,6 +46,7 @@ struct Serve: ConfiguredCommand {
 
     @Option(help: .setting("web")) var web: String?
     @Flag(help: .setting("projection")) var projection = false
+    @Option(help: .setting("webhooks")) var webhooks: String?
     @Option(help: .setting("password-cost")) var passwordCost: String?
 
     @Option(
@@ -81,6 +82,8 @@ struct Serve: ConfiguredCommand {
         var parse: ParseConfiguration?
         var store: StoreURL
         var hasProjection: Bool
+        /// `nil` without `--webhooks`.
+        var webhooks: [WebhookEndpoint]?
     }
 
     func checkValues() throws { _ = try plan() }
@@ -93,6 +96,7 @@ struct Serve: ConfiguredCommand {
             "tls-certificate": .text(\.listening.tlsCertificate), "tls-key": .text(\.listening.tlsKey),
             "insecure-http": .flag(\.listening.insecureHTTP), "name": .text(\.service.name),
             "origin": .list(\.service.origins), "web": .text(\.web), "projection": .flag(\.projection),
+            "webhooks": .text(\.webhooks),
             "log-level": .text(\.logLevel),
             "operator-token-file": .text(\.service.operatorTokenFile),
             "allow-open-secrets": .flag(\.listening.secrets.allowOpenSecrets), "no-sign-up": .flag(\.service.noSignUp),
@@ -144,11 +148,16 @@ struct Serve: ConfiguredCommand {
                 throw Failure(.usage, "\(error)", of: [error.isOfKey ? "tls-key" : "tls-certificate"])
             }
         }
+        if webhooks != nil, !projection { throw Failure.needs("webhooks", "projection") }
         return Plan(
             host: host, limits: limits, logger: logger, refusedTokens: refusedTokens, configuration: configuration,
             passwords: passwords, issuers: issuers,
             web: try web.map { path in try reading("web") { try WebFolder(path: path) } }, parse: parse,
-            store: try reading("store") { try storeURL() }, hasProjection: projection)
+            store: try reading("store") { try storeURL() }, hasProjection: projection,
+            webhooks: try webhooks.map { path in
+                try listening.secrets.check(path, of: "webhooks")
+                return try reading("webhooks") { try readDocument(path, WebhookEndpoint.list) }
+            })
     }
 
     private func serve(_ plan: Plan) async throws {
@@ -157,7 +166,7 @@ struct Serve: ConfiguredCommand {
         if let at { logger.warning("the clock started at \(at.singleLine) because of --at, which is for tests") }
         let store = plan.store.open(
             host: plan.host, cachedByteCount: plan.limits.cachedByteCount, logByteCount: plan.limits.logByteCount)
-        let projector = try Self.makeProjector(plan, store)
+        let projection = try Self.makeProjection(plan, store)
         let metrics = ServerMetrics()
         // The access log goes to standard error as well, which may be closed to discard it.
         let accessLog =
@@ -168,7 +177,7 @@ struct Serve: ConfiguredCommand {
         @Sendable func makeParts(_ plan: Plan) async throws -> Server.Parts {
             var plan = plan
             plan.limits.listener.connectionCount = min(plan.limits.listener.connectionCount, connectionCount)
-            return try await Self.makeParts(plan, store, projector, metrics, accessLog)
+            return try await Self.makeParts(plan, store, projection, metrics, accessLog)
         }
         let parts = try await makeParts(plan)
         try await parts.service.checkReadiness()
@@ -198,7 +207,7 @@ struct Serve: ConfiguredCommand {
             try await Server.run(
                 parts.service, try makeListener(parts.listener, parts.responder, logger), accessLog: accessLog,
                 reload: reload,
-                with: [LifeReport(notifier: notifier)] + (projector.map { [ProjectionWork(projector: $0)] } ?? []),
+                with: [LifeReport(notifier: notifier)] + (projection.map { [$0] } ?? []),
                 shutdownSeconds: parts.listener.shutdownSeconds, logger: logger)
             outcome = .success(())
         } catch let error as ListenerError {
@@ -229,18 +238,22 @@ struct Serve: ConfiguredCommand {
     }
 
     private static func makeParts(
-        _ plan: Plan, _ store: any KeyValueBackend, _ projector: Projector?, _ metrics: ServerMetrics,
+        _ plan: Plan, _ store: any KeyValueBackend, _ projection: ProjectionWork?, _ metrics: ServerMetrics,
         _ accessLog: AccessLog?
     ) async throws -> Server.Parts {
         let logger = plan.logger
         let service = try await EntitlementService(
             store, configuration: plan.configuration, passwords: plan.passwords, issuers: plan.issuers,
-            host: plan.host, projector: projector, onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
+            host: plan.host, projector: projection?.projector, webhooks: projection?.webhooks,
+            onError: { logger.error("\($0)") }, onRefusal: { metrics.count($0) },
             onEvidence: { note in
                 metrics.count(note)
                 if note.isNotable { logger.notice("\(note)") }
             }, onRefusedToken: { plan.refusedTokens.add($0) })
-        if let catalog = plan.configuration.catalog { projector?.use(catalog, json: plan.configuration.catalogJSON) }
+        if let projection, let catalog = plan.configuration.catalog {
+            projection.projector.use(catalog, json: plan.configuration.catalogJSON)
+            projection.webhooks.use(plan.webhooks)
+        }
         #if Parse
         let facade = plan.parse.map { configuration in
             ParseServer(configuration, service) { logger.notice("\($0)") }
@@ -254,13 +267,18 @@ struct Serve: ConfiguredCommand {
         return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
     }
 
-    private static func makeProjector(_ plan: Plan, _ store: any KeyValueBackend) throws -> Projector? {
+    private static func makeProjection(_ plan: Plan, _ store: any KeyValueBackend) throws -> ProjectionWork? {
         guard plan.hasProjection else { return nil }
         guard let catalog = plan.configuration.catalog else { throw Failure.needs("projection", "catalog") }
         let database = try plan.store.openProjection(option: "--projection")
-        return Projector(
+        let logger = plan.logger
+        let projector = Projector(
             store, into: database, catalog: catalog, json: plan.configuration.catalogJSON, host: plan.host,
-            onError: { [logger = plan.logger] in logger.error("the projection: \($0)") })
+            onError: { logger.error("the projection: \($0)") })
+        let webhooks = WebhookSender(
+            projector, database, endpoints: plan.webhooks, host: plan.host, transport: try WebhookClients.make(),
+            onError: { logger.error("the webhooks: \($0)") }, onNote: { logger.notice("\($0)") })
+        return ProjectionWork(projector: projector, webhooks: webhooks)
     }
 
     private func makeListener(
@@ -312,12 +330,17 @@ struct Serve: ConfiguredCommand {
     }
 }
 
-/// Projects until shutdown.
+/// Projects and delivers events until shutdown.
 private struct ProjectionWork: Service {
     let projector: Projector
+    let webhooks: WebhookSender
 
     func run() async throws {
-        await cancelWhenGracefulShutdown { await projector.run() }
+        await cancelWhenGracefulShutdown {
+            async let projecting: Void = projector.run()
+            await webhooks.run()
+            await projecting
+        }
         await projector.release()
     }
 }

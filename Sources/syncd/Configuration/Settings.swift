@@ -38,6 +38,9 @@ extension Setting {
             "projection", .flag, "",
             "Derive rows about all accounts beside the store, for search, statistics and SQL; see Docs/Sql.md"),
         Setting(
+            "webhooks", .secretPath, "file",
+            "A file (JSON) with the endpoints that receive the projection's events; see Docs/Webhooks.md"),
+        Setting(
             "log-level", .choice(Logger.Level.allCases.map(\.rawValue)), "level",
             "The log level: debug, info (one line for each request), warning or error", default: "info", of: both),
     ]

@@ -32,7 +32,9 @@ struct ConfigurationReview<Options: ConfiguredCommand> {
     private static func check(of setting: String) -> CheckName {
         switch setting {
         case "catalog", "duration", "expiry", "flags", "group-of", "units": .catalog
-        case "operator-token-file", "play-service-account", "root-key", "stripe-secret-file", "token-file": .secrets
+        case "operator-token-file", "play-service-account", "root-key", "stripe-secret-file", "token-file",
+            "webhooks":
+            .secrets
         case "credentials": .credentials
         case "group-may-act", "socket", "socket-group": .socket
         case "tls-certificate", "tls-key": .certificate

@@ -29,6 +29,9 @@ struct ScopeTests {
         "GET /v1/tokens": Example(path: "/v1/tokens"),
         "POST /v1/tokens": Example(path: "/v1/tokens", json: ["name": "made", "scope": "read"]),
         "DELETE /v1/tokens/{token}": Example(path: "/v1/tokens/made"),
+        "GET /v1/webhooks": Example(path: "/v1/webhooks"),
+        "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
+        "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
     ]
 
     private let clock = TestClock(1_800_000_000_000)
