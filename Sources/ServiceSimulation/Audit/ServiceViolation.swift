@@ -38,6 +38,8 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         /// Rows equal those of a fresh projection of the store, events are the transitions of the rows, and one server at
         /// a time writes them.
         case projection
+        /// Each event arrives at its receiver at least once, in order for each account, with one id.
+        case webhooks
         /// No response has the status 500, and after all faults every account can be used.
         case service
         /// All jobs run on the simulation's executor, and the run ends.
@@ -88,4 +90,5 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     case projectionTakenOver, leaseTakenOver, leaseReleased, projectionFenced, projectorKilled, projectorFrozen
     case projectionRolledBack, projectionOutcomeUnknown, projectionWrittenLate, projectionLateRefused
     case projectionRebuilt, projectionCursorExpired, reindexed, reindexInterrupted
+    case delivered, deliveryRepeated, deliveredByAnother, deliveryLost, deliveryFailed
 }

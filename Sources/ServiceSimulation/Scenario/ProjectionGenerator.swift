@@ -17,7 +17,10 @@ struct ProjectionGenerator {
         guard random.happens(perMille: 500) else { return scenario }
         var setup = ProjectionSetup()
         if scenario.servers.count > 1, random.happens(perMille: 250) { setup.idleServer = anyServer() }
+        setup.deliversEvents = random.happens(perMille: 500)
+        if setup.deliversEvents, random.happens(perMille: 500) { setup.lostDeliveries = Int(random.pick(0...300)) }
         scenario.projection = setup
+        if setup.deliversEvents { add(400, 2) { .failReceiver(milliseconds: $0.random.pick(500...60_000)) } }
         if random.happens(perMille: 300) { addSubscription() }
         add(350, 2) {
             .failProjection(perMille: Int($0.random.pick(50...800)), milliseconds: $0.random.pick(500...30_000))

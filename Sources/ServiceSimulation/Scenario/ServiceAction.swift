@@ -86,6 +86,8 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     case killProjector(afterTransactions: Int, pause: Int64)
     /// Stops all work of the server that writes rows, before one of the next transactions.
     case freezeProjector(afterTransactions: Int, milliseconds: Int64)
+    /// Lets the receiver of events answer with errors for this many milliseconds.
+    case failReceiver(milliseconds: Int64)
     /// A program beside the servers derives all rows again. It may be killed at any operation.
     case reindex(afterOperations: Int?)
 
@@ -104,7 +106,7 @@ package enum ServiceAction: Codable, Hashable, Sendable {
         case .approve(let device, let approver): [device, approver]
         case .notify, .refund, .reverseRefund, .catchUp, .kill, .freeze, .moveClock, .rotateKeys, .failOver,
             .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport, .suspend, .failProjection,
-            .killProjector, .freezeProjector, .reindex:
+            .killProjector, .freezeProjector, .failReceiver, .reindex:
             []
         }
     }

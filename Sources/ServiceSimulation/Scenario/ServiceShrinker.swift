@@ -51,6 +51,8 @@ extension ShrinkSearch<ServiceScenario, ServiceViolation> {
         tries { $0.later = nil }
         tries { $0.projection = nil }
         tries { $0.projection?.idleServer = nil }
+        tries { $0.projection?.deliversEvents = false }
+        tries { $0.projection?.lostDeliveries = 0 }
         for index in best.servers.indices { tries { $0.servers[index] = 0 } }
         for index in best.servers.indices.reversed() where best.servers.count > 1 {
             tries { $0.removeServer(index) }

@@ -119,10 +119,17 @@ final class ServerProcess: @unchecked Sendable {
             }
         }
         guard isAlive, let service else { return }
-        guard let projector = makeProjector(store, configuration) else { return await service.run() }
+        guard let projection = world.projection, let projector = makeProjector(store, configuration) else {
+            return await service.run()
+        }
+        let link = ReceiverLink(process: self, receiver: projection.receiver)
+        let sender = WebhookSender(
+            projector, ProjectionConnection(process: self, projection: projection), endpoints: EventReceiver.endpoints,
+            host: host, transport: { _ in link }, onError: { _ in }, onNote: { _ in })
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
             group.addTask { await projector.run() }
+            if world.scenario.projection?.deliversEvents == true { group.addTask { await sender.run() } }
         }
         if isStopping { await projector.release() }
     }

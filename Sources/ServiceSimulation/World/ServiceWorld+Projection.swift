@@ -34,6 +34,7 @@ extension ServiceWorld {
             projection?.disturb(after: count, .kill(pause: pause * 1_000))
         case .freezeProjector(let count, let milliseconds):
             projection?.disturb(after: count, .freeze(length: milliseconds * 1_000))
+        case .failReceiver(let milliseconds): projection?.receiver.fail(microseconds: milliseconds * 1_000)
         case .reindex(let count): return await reindex(operationCount: count)
         default: break
         }
@@ -74,7 +75,9 @@ extension ServiceWorld {
         var reason = ""
         for _ in 0..<240 {
             switch await projection.audit.compare([marks[.reconfigured] == nil ? configuration : laterConfiguration]) {
-            case .equal: return
+            case .equal:
+                if scenario.projection?.deliversEvents == true { await projection.receiver.checkEnd() }
+                return
             case .different(let message):
                 return report(.projection, "at the end the rows are not those of the store: \(message)")
             case .behind(let words): reason = words

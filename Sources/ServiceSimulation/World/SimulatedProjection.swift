@@ -17,6 +17,7 @@ final class SimulatedProjection: @unchecked Sendable {
     private unowned let world: ServiceWorld
     let database: MemoryProjection
     private(set) lazy var audit = ProjectionAudit(database, world: world)
+    private(set) lazy var receiver = EventReceiver(world: world)
     private var random: SeededGenerator
     /// The virtual time until which calls fail, in microseconds, and the rate in thousandths.
     private var (end, rate) = (Int64(0), 0)
