@@ -47,7 +47,8 @@ struct ProjectionSimulationTests {
             scenario([ServiceStep(at: 39_000, .freezeProjector(afterTransactions: 0, milliseconds: 40_000))]))
     }
 
-    @Test("A server that is killed at a transaction loses and doubles no event", arguments: 1...6 as ClosedRange<UInt64>)
+    @Test(
+        "A server that is killed at a transaction loses and doubles no event", arguments: 1...6 as ClosedRange<UInt64>)
     func killed(seed: UInt64) {
         expect(
             [.projectorKilled, .leaseTakenOver, .delivered],
@@ -56,7 +57,7 @@ struct ProjectionSimulationTests {
 
     @Test("Transactions with an unknown outcome, also those performed late, lose and double no event")
     func unknownOutcomes() {
-        let failures = [35_000, 43_000, 59_000, 89_000].map {
+        let failures = ([35_000, 43_000, 59_000, 89_000] as [Int64]).map {
             ServiceStep(at: $0, .failProjection(perMille: 700, milliseconds: 8_000))
         }
         expect([.projectionOutcomeUnknown], scenario(failures))

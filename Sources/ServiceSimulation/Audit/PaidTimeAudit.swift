@@ -179,7 +179,8 @@ final class PaidTimeAudit {
         // A mere report from the future of a server's clock counts as of the server's time. Evidence ends that.
         func mayBeEarlier(_ sale: Int) -> Bool {
             // Renewals are sold before they begin.
-            (world.movesClocks || StoreDesk.renewals.contains(sale)) && !world.isAlwaysVerified && !hasEvidence(StoreDesk.line(of: sale), for: life)
+            (world.movesClocks || StoreDesk.renewals.contains(sale)) && !world.isAlwaysVerified
+                && !hasEvidence(StoreDesk.line(of: sale), for: life)
         }
         var last: Int64 = .min
         let seasons = periods.filter { StoreDesk.seasons.contains($0.sale) }

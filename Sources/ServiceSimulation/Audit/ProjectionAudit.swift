@@ -70,7 +70,9 @@ final class ProjectionAudit: @unchecked Sendable {
         let (former, events) = (views, read[read.count - 1])
         views = ProjectedView.views(read)
         world.projection?.receiver.noteStart()
-        if fence == nil || before.step == after.step, views != former { report("rows were written without the lease", lane: writer.lane) }
+        if fence == nil || before.step == after.step, views != former {
+            report("rows were written without the lease", lane: writer.lane)
+        }
         check(events, from: former, before, after, writer.lane)
     }
 
@@ -86,9 +88,9 @@ final class ProjectionAudit: @unchecked Sendable {
             report("a process wrote the projection after it had lost the lease", lane: writer.lane)
         }
         // A transaction about webhooks leaves the step.
-        if let fence, fence.epoch != after.epoch
-            || after.step != before.step && (fence.step != before.step || after.step != before.step + 1)
-        {
+        guard let fence else { return }
+        let isNext = after.step == before.step || (fence.step == before.step && after.step == before.step + 1)
+        if fence.epoch != after.epoch || !isNext {
             report("a transaction of step \(fence) followed step \(before.step)", lane: writer.lane)
         }
     }
@@ -129,7 +131,9 @@ final class ProjectionAudit: @unchecked Sendable {
     /// The event as `kind subject`.
     private static func text(_ kind: String, _ body: JSON, _ environment: String) -> String {
         func member(_ object: JSON?, _ name: String) -> String { object?[name]?.string ?? "?" }
-        if let group = body["subscription"] { return "\(kind) \(member(group, "environment")) \(member(group, "group"))" }
+        if let group = body["subscription"] {
+            return "\(kind) \(member(group, "environment")) \(member(group, "group"))"
+        }
         if let entitlement = body["entitlement"]?.string { return "\(kind) \(environment) \(entitlement)" }
         if let purchase = body["purchase"] ?? body["facts"]?.elements?.first {
             let isLine = kind.hasPrefix("subscription.")

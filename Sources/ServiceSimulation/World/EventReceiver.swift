@@ -1,5 +1,6 @@
 import Entitlements
 import HTTPTypes
+import ProjectionStorage
 import SyncCoreTesting
 import SyncProtocol
 import SyncService
@@ -128,7 +129,8 @@ final class EventReceiver: @unchecked Sendable {
             if start != nil, rest.isEmpty { return }
             await world.pause(5_000_000)
         }
-        report(start == nil ? "the receiver never became known" : "\(rest.count) events never arrived: \(rest.prefix(9))")
+        guard start != nil else { return report("the receiver never became known") }
+        report("\(rest.count) events never arrived: \(rest.prefix(9))")
     }
 }
 
