@@ -53,7 +53,7 @@ struct ChangingValues: ForwardingBackend {
 }
 
 /// A store whose changes leave out some keys.
-struct HidingChanges: ForwardingBackend {
+struct OmittingChanges: ForwardingBackend {
     let base: any KeyValueBackend
     let prefix: String
 

@@ -83,7 +83,7 @@ struct ProjectionSimulationTests {
     @Test("A projector that misses changes is noticed")
     func missedChanges() {
         var subject = SimulatedService.Subject()
-        subject.wrapStore = { HidingChanges(base: $0, prefix: "accounts/") }
+        subject.wrapStore = { OmittingChanges(base: $0, prefix: "accounts/") }
         let found = SimulatedService(scenario([]), of: subject).run().violations
         #expect(found.contains { $0.oracle == .projection }, "\(found)")
     }
