@@ -161,8 +161,8 @@ let server: [Target] = [
     .target(
         name: "ServiceSimulation",
         dependencies: on(
-            "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting",
-            "SyncProtocol", "SyncService", "SyncSimulation", "Crypto", "HTTPTypes")),
+            "Entitlements", "EntitlementSync", "HTTPStorage", "ProjectionStorage", "StoreEvidence", "SyncCore",
+            "SyncCoreTesting", "SyncProtocol", "SyncService", "SyncSimulation", "Crypto", "HTTPTypes")),
     .executableTarget(
         name: "syncsim",
         dependencies: on(
