@@ -28,7 +28,9 @@ extension EvidenceRecorder {
                 continue
             }
             let now = writer.now()
-            switch try await verdict(on: claim, record, now: now) {
+            let verdict = try await verdict(on: claim, record, now: now)
+            if let fence = request.fence, verdict.changesOwner, !fence.holds(version, of: line) { return .refused }
+            switch verdict {
             case .owned(let accounts):
                 guard owners.policy == .share, let caller = claim.caller, accounts[0] != caller else {
                     return .owned(accounts, known: [])
@@ -84,5 +86,37 @@ extension EvidenceRecorder {
             isHeld = try await !writer.read(owner).facts(ofLine: claim.line).isEmpty
         }
         return record.verdict(on: claim, policy: owners.policy, now: now, isHeld: isHeld)
+    }
+}
+
+/// The versions of the owner records of some lines.
+///
+/// An act that moves a line has read them before it began. So it moves the line at most once, also if it is repeated
+/// after another act has moved the line back.
+struct OwnerFence: Codable, Hashable, Sendable {
+    private struct Line: Codable, Hashable, Sendable {
+        var line: LineName
+        /// The version in hexadecimal; `nil` for a record that did not exist.
+        var version: String?
+    }
+
+    private var lines: [Line] = []
+
+    mutating func add(_ version: EntryVersion?, of line: TransactionReference) {
+        lines.append(Line(line: LineName(line), version: version?.description))
+    }
+
+    func holds(_ version: EntryVersion?, of line: TransactionReference) -> Bool {
+        lines.contains { $0.line == LineName(line) && $0.version == version?.description }
+    }
+}
+
+extension Ownership.Verdict {
+    /// True if the line gets another owner.
+    fileprivate var changesOwner: Bool {
+        switch self {
+        case .claimed, .shared, .moved: true
+        case .owned, .unowned, .refused: false
+        }
     }
 }
