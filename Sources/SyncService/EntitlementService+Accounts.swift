@@ -56,7 +56,7 @@ extension EntitlementService {
         return .json([("recovery_codes", .array(codes.map(JSON.string)))])
     }
 
-    func addRecoveryCode(_ call: Call) async throws -> ServiceResponse {
+    func addRecoveryCode(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let (code, account) = try await accounts.addRecoveryCode(to: call.target.name ?? "")
         return .json([("recovery_code", .string(code)), ("account", .string(account))])
     }
@@ -71,7 +71,7 @@ extension EntitlementService {
         return try await erase(caller.account, by: credential)
     }
 
-    func eraseAccount(_ call: Call) async throws -> ServiceResponse {
+    func eraseAccount(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let name = try await accounts.aliases.resolveExactly(call.target.name ?? "")
         guard let account = try await accounts.credentials.record(name)?.account else {
             throw RequestError(.notFound, "there is no account of this name")
@@ -158,7 +158,7 @@ extension EntitlementService {
         return .json(describing(session))
     }
 
-    func listAccounts(_ call: Call) async throws -> ServiceResponse {
+    func listAccounts(_ call: Call, for caller: OperatorCaller) async throws -> ServiceResponse {
         let prefix = KeyScope.serverPrefix + "accounts/"
         var after: EntryKey?
         if let name = call.query["after"] {

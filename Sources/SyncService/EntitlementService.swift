@@ -238,10 +238,15 @@ package final class EntitlementService: RequestHandler {
         // An expired cursor is refused before the stream begins.
         if let cursor { _ = try await store.changes(since: cursor, limit: 1) }
         let account: AccountCaller? = if case .account(let account) = caller { account } else { nil }
+        let (origin, expires) =
+            switch caller {
+            case .account(let account): (account.origin, account.expires)
+            case .operator(let caller): (caller.token.map(ChangeHub.Origin.token), caller.expires)
+            }
         let ticket = try account?.account.name.flatMap { name throws(RequestError) in
             try self.limiter.openStream(account: name)
         }
-        let listening = hub.listen(service.scope, origin: account?.origin, expires: account?.expires ?? .max) {
+        let listening = hub.listen(service.scope, origin: origin, expires: expires) {
             ticket?.give()
         }
         // The token may have been revoked after it was verified and before the hub had this listener.
@@ -275,6 +280,9 @@ package final class EntitlementService: RequestHandler {
             response.head.headerFields[.wwwAuthenticate] = "Bearer"
         case .invalid:
             response = .refusal(.unauthorized, "the access token is invalid or has expired; log in or refresh")
+            response.head.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
+        case .ended(let detail):
+            response = .refusal(.unauthorized, detail)
             response.head.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         case .nameTaken:
             response = .refusal(.forbidden, "this server already has a password account of this name")

@@ -26,7 +26,7 @@ struct SyncD: AsyncParsableCommand {
             CommandGroup(
                 name: "Server",
                 subcommands: [
-                    Serve.self, ConfigCommand.self, Doctor.self, StoreCommand.self, KeysCommand.self,
+                    Serve.self, ConfigCommand.self, Doctor.self, StoreCommand.self, KeysCommand.self, TokenCommand.self,
                     EvidenceCommand.self, NotificationsCommand.self, Audit.self,
                 ]),
         ])

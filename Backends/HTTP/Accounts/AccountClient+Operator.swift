@@ -55,6 +55,69 @@ extension AccountClient {
         _ = try await exchange(.post, "/v1/accounts/\(Self.segment(name))/erasure", token: token)
     }
 
+    /// A token of the operator.
+    package struct OperatorToken: Hashable, Sendable, Decodable {
+        /// The id.
+        package var id: String
+        /// The name.
+        package var name: String
+        /// The scope: `read`, `support` or `admin`.
+        package var scope: String
+        /// The date of its creation (RFC 3339).
+        package var created: String
+        /// The end of its validity (RFC 3339); `nil` for none.
+        package var expires: String?
+        /// The date of its revocation (RFC 3339); `nil` if it was not revoked.
+        package var revoked: String?
+        /// The text of the token. Only the server's answer to its creation has it.
+        package var token: String?
+    }
+
+    private struct OperatorTokenList: Decodable { var tokens: [OperatorToken] }
+
+    /// Creates a token for a person or a program.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the token in logs.
+    ///   - scope: `read`, `support` or `admin`.
+    ///   - end: the end of its validity, as a date (RFC 3339); `nil` for none.
+    ///   - duration: the time of its validity from now, in ISO 8601, instead of `end`.
+    ///   - token: a token of the operator with the scope `admin`.
+    /// - Throws: ``AccountError`` of kind `invalid`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
+    package func createOperatorToken(
+        _ name: String, scope: String, until end: String? = nil, for duration: String? = nil,
+        token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> OperatorToken {
+        var members: [String: Member] = ["name": .text(name), "scope": .text(scope)]
+        members["until"] = end.map(Member.text)
+        members["for"] = duration.map(Member.text)
+        return try await answer(.post, "/v1/tokens", members, token: token)
+    }
+
+    /// Lists the operator's tokens in the order of their creation.
+    ///
+    /// - Parameter token: a token of the operator with the scope `admin`.
+    /// - Throws: ``AccountError`` of kind `notAllowed`, `sessionOver`, `unreachable` or `server`.
+    package func operatorTokens(token: @escaping HTTPBackend.Token) async throws(AccountError) -> [OperatorToken] {
+        let list: OperatorTokenList = try await answer(.get, "/v1/tokens", nil, token: token)
+        return list.tokens
+    }
+
+    /// Revokes a token.
+    ///
+    /// - Parameters:
+    ///   - nameOrID: the id of the token, or its name, which stands for all tokens with the name.
+    ///   - token: a token of the operator with the scope `admin`.
+    /// - Returns: The revoked tokens.
+    /// - Throws: ``AccountError`` of kind `unknown`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
+    package func revokeOperatorToken(
+        _ nameOrID: String, token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> [OperatorToken] {
+        let list: OperatorTokenList = try await answer(
+            .delete, "/v1/tokens/\(Self.segment(nameOrID))", nil, token: token)
+        return list.tokens
+    }
+
     /// Encodes a name as a single path segment, because slashes and dot segments have a meaning in paths.
     private static func segment(_ name: String) -> String {
         let isOnlyDots = name.utf8.allSatisfy { $0 == UInt8(ascii: ".") }

@@ -47,15 +47,21 @@ extension Responder {
         }
         var response = await resource.respond(to: request) { request, endpoint in
             switch endpoint {
-            case .protectedOperation
-            where !Peer.isLocal(request.peer, request.head.headerFields) && !isOperator(request.head.headerFields):
-                .refusal(.forbidden, "only local programs and the operator may read the metrics")
-            case .operation(let handler), .protectedOperation(let handler), .document(let handler):
-                await handler(self)(request)
+            case .protectedOperation(let handler):
+                await mayReadMetrics(request)
+                    ? await handler(self)(request)
+                    : .refusal(.forbidden, "only local programs and the operator may read the metrics")
+            case .operation(let handler), .document(let handler): await handler(self)(request)
             }
         }
         addFields(to: &response.head.headerFields)
         return response
+    }
+
+    private func mayReadMetrics(_ request: ServiceRequest) async -> Bool {
+        let fields = request.head.headerFields
+        if Peer.isLocal(request.peer, fields) || isOperator(fields) { return true }
+        return await handler.isOperator(request.head, peer: request.peer)
     }
 
     /// Adds the fields that all responses of the server itself have.

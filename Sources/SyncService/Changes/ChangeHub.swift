@@ -33,15 +33,14 @@ final class ChangeHub: Sendable {
         case expired
     }
 
-    /// The caller of a stream. The stream ends when the session is deleted, and when the record of the account changes.
-    /// Clients that are still authorized reconnect.
-    struct Origin: Hashable, Sendable {
-        /// The account's name as escaped in keys.
-        var account: String
-        /// The version of the account's record.
-        var version: EntryVersion?
-        /// The session; `nil` for a token of another issuer.
-        var session: String?
+    /// The caller of a stream. The stream ends when the session is deleted, and when the record of the account or of
+    /// the operator's token changes. Clients that are still authorized reconnect.
+    enum Origin: Hashable, Sendable {
+        /// An account, by its name as escaped in keys, with the version of its record. The session is `nil` for a
+        /// token of another issuer.
+        case account(String, version: EntryVersion?, session: String?)
+        /// One of the operator's tokens.
+        case token(String)
     }
 
     /// The changes that concern a listener.
@@ -52,6 +51,8 @@ final class ChangeHub: Sendable {
         case session(String)
         /// Changes of the record of the account that owns the stream.
         case account(String)
+        /// Changes of the operator's token that owns the stream.
+        case token(String)
     }
 
     private struct Listener {
@@ -61,8 +62,19 @@ final class ChangeHub: Sendable {
         var continuation: AsyncStream<Note>.Continuation
 
         var topics: [Topic] {
-            let session = origin?.session.map(Topic.session)
-            return [.keys(prefix: scope.prefix)] + [session, origin.map { .account($0.account) }].compactMap { $0 }
+            let owner: [Topic] =
+                switch origin {
+                case .account(let name, _, let session):
+                    [session.map(Topic.session), .account(name)].compactMap(\.self)
+                case .token(let id): [.token(id)]
+                case nil: []
+                }
+            return [.keys(prefix: scope.prefix)] + owner
+        }
+
+        /// Returns `true` if the stream began with this version of the account's record.
+        func began(with version: EntryVersion?) -> Bool {
+            if case .account(_, version, _) = origin { true } else { false }
         }
     }
 
@@ -93,9 +105,10 @@ final class ChangeHub: Sendable {
                 if change.version == nil, let id = SessionRecord.id(of: change.key) {
                     return listeners(of: .session(id)).map(\.listener)
                 }
+                if let id = OperatorTokens.id(of: change.key) { return listeners(of: .token(id)).map(\.listener) }
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
                 // A stream does not end when the hub reads the record version with which it started.
-                return listeners(of: .account(name)).map(\.listener).filter { $0.origin?.version != change.version }
+                return listeners(of: .account(name)).map(\.listener).filter { !$0.began(with: change.version) }
             }
         }
 
@@ -330,7 +343,7 @@ final class ChangeHub: Sendable {
     ///
     /// - Parameters:
     ///   - scope: The keys.
-    ///   - origin: The session or account that owns the stream; the stream ends with it.
+    ///   - origin: The session, account or token that owns the stream; the stream ends with it.
     ///   - expires: The time at which the notes end at the latest, in milliseconds since 1970 UTC.
     ///   - onEnd: Called once when the notes have ended.
     func listen(

@@ -36,6 +36,15 @@ extension EntitlementService {
         return response
     }
 
+    /// Returns `true` if a request has a valid token of the operator.
+    package func isOperator(_ head: HTTPRequest, peer: String) async -> Bool {
+        if head.headerFields.contains(.authorization), case .operator? = try? await identify(head, peer: peer) {
+            true
+        } else {
+            false
+        }
+    }
+
     /// Identifies the sender of a request. A request without a valid token counts against its address.
     func identify(_ head: HTTPRequest, peer: String) async throws -> Caller {
         do throws(AuthenticationFailure) {

@@ -5,7 +5,7 @@ import SyncProtocol
 
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
-    package static let routes = RouteTable<Endpoint>(ownRoutes + notificationRoutes)
+    package static let routes = RouteTable<Endpoint>(ownRoutes + tokenRoutes + notificationRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),
@@ -23,7 +23,7 @@ extension EntitlementService {
         Route(.post, "/v1/transactions", .account(EntitlementService.transactions), takesLongBody: true),
         Route(.post, "/v1/sessions", .open(.logIn, EntitlementService.makeSession)),
         Route(.delete, "/v1/sessions", .account(EntitlementService.logOut)),
-        Route(.get, "/v1/accounts", .operator(EntitlementService.listAccounts), query: ["after", "limit"]),
+        Route(.get, "/v1/accounts", .operator(.read, EntitlementService.listAccounts), query: ["after", "limit"]),
         Route(.post, "/v1/accounts", .open(.signUp, EntitlementService.makeAccount)),
         Route(.get, "/v1/accounts/self", .account(EntitlementService.ownAccount)),
         Route(.put, "/v1/accounts/self/password", .account(EntitlementService.changePassword)),
@@ -32,9 +32,11 @@ extension EntitlementService {
         Route(.get, "/v1/accounts/self/token", .account(EntitlementService.issuedToken)),
         Route(.post, "/v1/accounts/self/token", .account(EntitlementService.registerToken)),
         Route(.get, "/v1/accounts/self/export", .account(EntitlementService.export)),
-        Route(.post, "/v1/accounts/{name}/recovery-code", .operator(EntitlementService.addRecoveryCode), query: []),
         Route(
-            .post, "/v1/accounts/{name}/erasure", .operator(EntitlementService.eraseAccount), query: [],
+            .post, "/v1/accounts/{name}/recovery-code", .operator(.support, EntitlementService.addRecoveryCode),
+            query: []),
+        Route(
+            .post, "/v1/accounts/{name}/erasure", .operator(.support, EntitlementService.eraseAccount), query: [],
             isErasure: true),
         Route(.post, "/v1/devices", .open(.other, EntitlementService.beginDevice)),
         Route(.post, "/v1/devices/approvals", .account(EntitlementService.decideDevice)),
@@ -59,6 +61,8 @@ extension EntitlementService {
         typealias ForCaller = @Sendable (EntitlementService) -> @Sendable (Call, Caller) async throws -> ServiceResponse
         typealias ForAccount =
             @Sendable (EntitlementService) -> @Sendable (Call, AccountCaller) async throws -> ServiceResponse
+        typealias ForOperator =
+            @Sendable (EntitlementService) -> @Sendable (Call, OperatorCaller) async throws -> ServiceResponse
         typealias ForValues = @Sendable (KeyValueService) -> @Sendable (Call) async throws -> ServiceResponse
         typealias FastRead =
             @Sendable (EntitlementService, HTTPRequest, RequestTarget, _ peer: String, _ longest: Int) ->
@@ -74,12 +78,21 @@ extension EntitlementService {
             case account(ForAccount)
             /// Accounts, and requests without a token.
             case accountOrOpen(ForAccount, Open)
-            /// The operator.
-            case `operator`(Open)
-            /// Accounts and the operator.
+            /// The operator's tokens with at least this scope.
+            case `operator`(OperatorScope, ForOperator)
+            /// Accounts, and the operator's tokens with the scope ``OperatorScope/admin``.
             case caller(ForCaller)
-            /// Accounts and the operator, each for the keys in its scope.
+            /// Like ``caller(_:)``, each for the keys in its scope.
             case values(ForValues)
+
+            /// The scope that a token of the operator needs; `nil` for routes that accept no such token.
+            var scope: OperatorScope? {
+                switch self {
+                case .operator(let scope, _): scope
+                case .caller, .values: .admin
+                case .open, .account, .accountOrOpen: nil
+                }
+            }
         }
 
         let access: Access
@@ -117,7 +130,7 @@ extension EntitlementService {
 }
 
 extension Route<EntitlementService.Endpoint> {
-    fileprivate init(
+    init(
         _ method: HTTPRequest.Method, _ path: String, _ access: EntitlementService.Endpoint.Access,
         query: [String]? = nil, takesLongBody: Bool = false, isErasure: Bool = false,
         fastRead: EntitlementService.Endpoint.FastRead? = nil
@@ -135,8 +148,8 @@ struct RequestTarget: Sendable {
     let query: WireQuery
     /// The key of a path under `/v1/kv/`.
     let key: EntryKey?
-    /// The account's name in a path of the operator.
-    let name: String?
+    /// The decoded parameters of any other path, by their names in ``Route/path``.
+    let parameters: [String: String]
 
     /// - Throws: ``RequestError`` for a request line that cannot be decoded, and for an unknown path.
     init(_ request: HTTPRequest) throws(RequestError) {
@@ -150,16 +163,24 @@ struct RequestTarget: Sendable {
             do throws(BackendError) { key = try WirePath.key(ofPath: parts.path) } catch {
                 throw RequestError(.badRequest, error.message)
             }
-            name = nil
-        } else if let part = resource.parameters(in: parts.path).first {
-            guard let decoded = RequestPath.decoded(part) else {
-                throw RequestError(.badRequest, "an account's name must be percent-encoded UTF-8")
-            }
-            (key, name) = (nil, decoded)
-        } else {
-            (key, name) = (nil, nil)
+            parameters = [:]
+            return
         }
+        key = nil
+        var parameters: [String: String] = [:]
+        if !resource.parameterNames.isEmpty {
+            for (name, part) in zip(resource.parameterNames, resource.parameters(in: parts.path)) {
+                guard let decoded = RequestPath.decoded(part) else {
+                    throw RequestError(.badRequest, "the \(name) in the path must be percent-encoded UTF-8")
+                }
+                parameters[name] = decoded
+            }
+        }
+        self.parameters = parameters
     }
+
+    /// The account in a path of the operator, as the client wrote it.
+    var name: String? { parameters["account"] ?? parameters["name"] }
 
     /// The name of the account that an operator's request concerns, if it concerns one.
     var subject: String? {
@@ -237,6 +258,7 @@ extension EntitlementService {
     private func serve(_ call: Call, _ endpoint: Endpoint, _ caller: Caller) async -> ServiceResponse {
         var response: ServiceResponse
         do {
+            if case .operator(let caller) = caller, let scope = endpoint.access.scope { try caller.require(scope) }
             if let known = endpoint.query { try call.query.check(known: known) }
             switch (endpoint.access, caller) {
             case (.values(let handler), _):
@@ -245,7 +267,8 @@ extension EntitlementService {
             case (.account(let handler), .account(let account)),
                 (.accountOrOpen(let handler, _), .account(let account)):
                 response = try await handler(self)(call, account)
-            case (.operator(let handler), .operator): response = try await handler(self)(call)
+            case (.operator(_, let handler), .operator(let caller)):
+                response = try await handler(self)(call, caller)
             case (.operator, .account): response = .problem(.outOfScope)
             default:
                 throw RequestError(.forbidden, "this path is for accounts; the operator's token is not accepted")

@@ -23,6 +23,8 @@ package protocol RequestHandler: Sendable {
     var feedAge: Duration { get }
     /// The progress of the projection; `nil` without one.
     var projection: Projector.Progress? { get }
+    /// Returns `true` if a request has a valid token of the operator.
+    func isOperator(_ head: HTTPRequest, peer: String) async -> Bool
 }
 
 extension RequestHandler {
@@ -40,4 +42,6 @@ extension RequestHandler {
     package var feedAge: Duration { .zero }
     /// No projection.
     package var projection: Projector.Progress? { nil }
+    /// No token is known.
+    package func isOperator(_ head: HTTPRequest, peer: String) async -> Bool { false }
 }

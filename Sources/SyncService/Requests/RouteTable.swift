@@ -32,6 +32,8 @@ package struct RouteTable<Handler: Sendable>: Sendable {
         /// The parts from the first parameter on; empty for a path without parameters.
         private let parts: [Substring]
         private let takesRest: Bool
+        /// The names of the parameters, in their order.
+        package let parameterNames: [String]
 
         fileprivate init(_ path: String, _ routes: [Route<Handler>]) {
             takesRest = path.hasSuffix("...}")
@@ -39,6 +41,9 @@ package struct RouteTable<Handler: Sendable>: Sendable {
             self.routes = routes
             prefix = String(path.prefix { $0 != "{" })
             parts = path.dropFirst(prefix.count).split(separator: "/")
+            parameterNames = parts.filter { $0.first == "{" }.map { part in
+                part.filter { !"{.}".contains($0) }
+            }
         }
 
         /// The accepted methods, in the order of the table.

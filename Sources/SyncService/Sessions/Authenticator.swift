@@ -4,15 +4,15 @@ import Synchronization
 
 /// The authenticated sender of a request.
 enum Caller: Sendable {
-    /// The operator of the server.
-    case `operator`
+    /// The operator of the server, or a program that acts for the operator.
+    case `operator`(OperatorCaller)
     /// A device of an account.
     case account(AccountCaller)
 
     /// The name in the log.
     var name: String {
         switch self {
-        case .operator: "operator"
+        case .operator(let caller): caller.name
         case .account(let caller): caller.name
         }
     }
@@ -54,7 +54,7 @@ package final class AccountCaller: Sendable {
     /// The session and the account whose end closes the caller's streams.
     var origin: ChangeHub.Origin? {
         account.name.map {
-            ChangeHub.Origin(account: LedgerKeys.escaped($0), version: recordVersion, session: session)
+            ChangeHub.Origin.account(LedgerKeys.escaped($0), version: recordVersion, session: session)
         }
     }
 
@@ -75,6 +75,9 @@ enum AuthenticationFailure: Error {
     case missing
     /// The credential is unknown, or no longer valid. The reason is for the log.
     case invalid(String)
+    /// The operator's token is right, but was revoked, has expired, or has an unknown scope. The detail is for its
+    /// holder.
+    case ended(String)
     /// The issuer's account has the same name as an account that this server created.
     case nameTaken
     /// The store failed.
@@ -85,7 +88,7 @@ enum AuthenticationFailure: Error {
         switch self {
         case .invalid(let reason): reason
         case .nameTaken: "its subject is the name of an account that its issuer did not create"
-        case .missing, .store: nil
+        case .missing, .ended, .store: nil
         }
     }
 }
@@ -99,6 +102,8 @@ final class Authenticator: Sendable {
     static let capacity = 100_000
     /// The total size of the cached tokens, in bytes.
     static let byteCapacity = 64 << 20
+    /// The number of cached tokens of the operator's people and programs.
+    static let operatorCapacity = OperatorTokens.capacity
     /// The number of cached tokens of one account. A further token evicts another one of the account.
     static let accountCapacity = 256
     /// The longest token, in bytes.
@@ -112,6 +117,8 @@ final class Authenticator: Sendable {
         var callers: [String: AccountCaller] = [:]
         /// The total size of the cached header fields, in bytes.
         var byteCount = 0
+        /// The operator's people and programs, by the canonical spelling of the header field with the token.
+        var operators: [String: OperatorCaller] = [:]
         /// The header fields with tokens of each account, by the account's name as escaped in keys.
         var tokens: [String: Set<String>] = [:]
         /// Incremented by each revocation: a token that was verified before one must not be cached after it.
@@ -139,10 +146,16 @@ final class Authenticator: Sendable {
             }
         }
 
+        /// Drops one of the operator's tokens.
+        mutating func remove(operatorToken id: String) {
+            revocations += 1
+            operators = operators.filter { $0.value.token != id }
+        }
+
         /// Drops all tokens.
         mutating func removeAll() {
             revocations += 1
-            (callers, tokens, byteCount) = ([:], [:], 0)
+            (callers, tokens, byteCount, operators) = ([:], [:], 0, [:])
         }
 
         private mutating func forget(_ field: String, of name: String) {
@@ -165,6 +178,7 @@ final class Authenticator: Sendable {
     }
 
     private let records: RecordStore
+    private let operatorTokens: OperatorTokens
     private let keys: KeyRing
     private let freshness: FeedFreshness
     private let verifier: TokenVerifier
@@ -177,6 +191,7 @@ final class Authenticator: Sendable {
         _ configuration: ServiceConfiguration, host: HostServices, freshness: FeedFreshness
     ) {
         (records, self.freshness) = (RecordStore(backend: store), freshness)
+        operatorTokens = OperatorTokens(store, host: host)
         (self.keys, self.verifier, self.configuration, self.host) = (keys, verifier, configuration, host)
     }
 
@@ -203,12 +218,13 @@ final class Authenticator: Sendable {
         }
         let token = String(field[space...].drop { $0 == " " })
         if let right = configuration.operatorToken, Array(token.utf8).isEqual(toSecret: Array(right.utf8)) {
-            return .operator
+            return .operator(.configured)
         }
         guard token.utf8.count <= Self.tokenByteCount else { throw .invalid("longer than any token") }
         // The cache holds one spelling of the field. Otherwise each spelling would take a place of its own.
         let usual = "Bearer " + token
         if let known = known(usual) { return .account(known) }
+        if OperatorTokens.isToken(token) { return .operator(try await operatorCaller(token, usual)) }
         let before = cache.withLock { $0.revocations }
         let caller = try await verify(token, now: now)
         cache.withLock { cache in
@@ -217,6 +233,23 @@ final class Authenticator: Sendable {
         }
         return .account(caller)
     }
+
+    /// The caller with one of the operator's tokens.
+    private func operatorCaller(_ token: String, _ field: String) async throws(AuthenticationFailure) -> OperatorCaller
+    {
+        let (known, before) = cache.withLock { ($0.operators[field], $0.revocations) }
+        if let known, freshness.isFresh, known.expires > host.now() { return known }
+        let caller = try await operatorTokens.verify(token)
+        cache.withLock { cache in
+            guard cache.revocations == before else { return }
+            if cache.operators.count >= Self.operatorCapacity { cache.operators = [:] }
+            cache.operators[field] = caller
+        }
+        return caller
+    }
+
+    /// Drops one of the operator's tokens.
+    func forget(operatorToken id: String) { cache.withLock { $0.remove(operatorToken: id) } }
 
     /// Drops the tokens of a session, or of all sessions of an account. The next request verifies its token again.
     func forget(account: String, session: String? = nil) {
@@ -228,6 +261,7 @@ final class Authenticator: Sendable {
     func notice(_ key: EntryKey) {
         guard key.hasPrefix(KeyScope.serverPrefix) else { return }
         if KeyRing.isStored(under: key) { return forgetAll() }
+        if let id = OperatorTokens.id(of: key) { return forget(operatorToken: id) }
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         guard parts.count >= 3, parts[1] == "accounts" || parts[1] == "sessions" else { return }
         let session = parts[1] == "sessions" && parts.count == 4 ? parts[3] : nil

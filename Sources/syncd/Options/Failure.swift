@@ -2,6 +2,7 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 import HTTPStorage
+import HTTPTypes
 import StoreEvidence
 import SyncAgent
 import SyncCore
@@ -55,6 +56,7 @@ struct Failure: Error, CustomStringConvertible {
         case let error as BackendError: self.init(Self.code(for: error), "\(error)")
         case let error as AgentError: self.init(Self.code(for: error), "\(error)")
         case let error as EvidenceError: self.init(.refused, "\(error)")
+        case let error as RequestError: self.init(Self.code(for: error), error.detail)
         case let error as SupportError: self.init(Self.code(for: error), "\(error)")
         case let error as InputError: self.init(.failed, "\(error)")
         case let error as TimestampError: self.init(.usage, "\(error)")
@@ -118,6 +120,15 @@ struct Failure: Error, CustomStringConvertible {
         case .unknown: .notFound
         case .codeExpired: .tryAgain
         default: .failed
+        }
+    }
+
+    private static func code(for error: RequestError) -> Code {
+        switch error.status {
+        case .notFound: .notFound
+        case .conflict: .conflict
+        case .badRequest: .usage
+        default: .refused
         }
     }
 
