@@ -5,7 +5,7 @@ import SyncProtocol
 
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
-    package static let routes = RouteTable<Endpoint>(ownRoutes + tokenRoutes + notificationRoutes)
+    package static let routes = RouteTable<Endpoint>(ownRoutes + tokenRoutes + actRoutes + notificationRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),

@@ -24,7 +24,7 @@ struct Export: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let bytes: [UInt8]
         switch format {
         case .ledger:

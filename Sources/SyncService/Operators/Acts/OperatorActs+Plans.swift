@@ -40,7 +40,7 @@ extension OperatorActs {
     }
 
     /// The account that an operator means.
-    private func account(named name: String) async throws -> Account {
+    func account(named name: String) async throws -> Account {
         do { return try await support.account(named: name) } catch let error as SupportError {
             throw RequestError(error)
         }
@@ -112,10 +112,9 @@ extension OperatorActs {
         let (catalog, environment) = (support.catalog, try parameters.environment())
         let now = Timestamp(milliseconds: record.begun)
         let target = try GrantTarget(parameters, catalog)
-        var transaction = TransactionReference(
-            store: .support, environment: environment,
+        let transaction = TransactionReference(
+            store: parameters["store"].map { StoreID($0) } ?? .support, environment: environment,
             id: TransactionID(parameters["transaction"] ?? "act-" + id.prefix(32)))
-        if parameters["store"] != nil { transaction.store = try parameters.transaction().store }
         record.outcome.transaction = LineName(transaction)
         let isTransfer = parameters.flag("transfer")
         let evidence: VerifiedEvidence
