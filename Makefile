@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo release deb image dist test soak scale content-rate move nightly mutants threads lint docs bench database peers clean
+.PHONY: help setup demo release deb image dist test soak scale content-rate move nightly mutants threads lint docs bench database projection peers clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # Linked statically, for servers without Swift. No program loads syncd, so it exports no symbols, which saves 5 MB.
@@ -111,6 +111,14 @@ database: setup ## Compare the store in PostgreSQL with pgbench
 	swift build $(BENCHMARKS) --product database-load
 	Benchmarks/peers/database.py \
 		--database-load "$$(swift build $(BENCHMARKS) --show-bin-path)/database-load"
+
+projection: release ## Measure writes beside a projection, its rebuild for a million customers, and questions at that size
+	@.ci/setup postgresql python3
+	swift build $(BENCHMARKS) --product crowd
+	swift build $(BENCHMARKS) --product server-load
+	Benchmarks/peers/projection.py --syncd .build/release/syncd \
+		--crowd "$$(swift build $(BENCHMARKS) --show-bin-path)/crowd" \
+		--server-load "$$(swift build $(BENCHMARKS) --show-bin-path)/server-load"
 
 peers: ## Compare syncd serve with PocketBase, Kinto and a bare route, using wrk; writes Docs/Peers.md
 	@.ci/setup libeatmydata1 python3 python3-venv wrk $(LIBRARIES)

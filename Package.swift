@@ -216,8 +216,9 @@ let testTargets: [Target] = [
     tests(
         "ProjectionStorageTests",
         on(
-            "Entitlements", "EntitlementSync", "HTTPStorage", "PostgreSQLStorage", "PostgreSQLTestSupport",
-            "ProjectionStorage", "ServiceTestSupport", "SyncService", "HTTPTypes", "GRDB")),
+            "CurlTransport", "Entitlements", "EntitlementsTestSupport", "EntitlementSync", "HTTPStorage",
+            "PostgreSQLStorage", "PostgreSQLTestSupport", "ProjectionStorage", "ServiceTestSupport", "SyncProtocol",
+            "SyncService", "syncd", "HTTPTypes", "GRDB")),
     tests(
         "StoreEvidenceTests",
         on(
@@ -323,7 +324,7 @@ let benchmarks: [Target] = [
         "bare-route",
         on("HTTPTypes", "HummingbirdCore", "Logging", "NIOCore", "NIOPosix", "ServiceLifecycle", "UnixSignals")),
     // Fills a server's store, for peers/crowd.py.
-    benchmark("crowd", on("SQLiteStorage", "SyncCore")),
+    benchmark("crowd", on("Entitlements", "SQLiteStorage", "SyncCore")),
     benchmark(
         "fleet",
         on(

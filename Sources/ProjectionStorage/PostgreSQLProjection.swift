@@ -52,7 +52,8 @@ package final class PostgreSQLProjection: ProjectionDatabase {
                 switch value {
                 case .null: .null
                 case .integer(let number): .integer(number)
-                case .text(let text): .text(text)
+                // PostgreSQL stores no NUL, for example in the detail of an act.
+                case .text(let text): .text(text.utf8.contains(0) ? text.replacing("\0", with: "\u{FFFD}") : text)
                 }
             })
     }

@@ -23,7 +23,10 @@ package final class SQLiteProjection: ProjectionDatabase {
         configuration.busyMode = .timeout(5)
         configuration.prepareDatabase { db in
             // Events that a receiver has seen must not be assigned again after a power cut.
-            if !db.configuration.readonly { try db.execute(sql: "PRAGMA synchronous = FULL") }
+            if !db.configuration.readonly {
+                // Indices change all over the file, most of all in a rebuild.
+                try db.execute(sql: "PRAGMA synchronous = FULL; PRAGMA cache_size = -65536")
+            }
         }
         do {
             // Only its owner may read it, as the store. SQLite gives its further files the same permissions.

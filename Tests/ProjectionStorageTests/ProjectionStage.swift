@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import Foundation
 import HTTPTypes
@@ -85,6 +86,9 @@ final class ProjectionStage {
     /// Projects until nothing is left to do.
     func project() async throws { try await projector.project(&lease) }
 
+    /// Lets another projector of the store begin.
+    func releaseLease() async throws { try await lease.release() }
+
     func signUp(_ name: String) async throws {
         let json = ["name": name, "password": "correct horse battery"]
         let reply = await service.ask(.post, "/v1/accounts", json: json)
@@ -121,6 +125,11 @@ final class ProjectionStage {
         #expect(reply.status == 204)
     }
 
+    /// The current incarnation of the account called `name`.
+    func account(_ name: String) async throws -> Account {
+        try #require(try await RecordStore(backend: store).account(name)?.value.account)
+    }
+
     /// The rows of a query.
     func rows(_ sql: String) async throws -> [[SQLValue]] { try await database.read([SQLStatement(sql)])[0] }
 
@@ -136,11 +145,15 @@ final class ProjectionStage {
     }
 
     /// All rows that follow from the store, in a fixed order.
-    func content() async throws -> [String: [[SQLValue]]] {
+    func content() async throws -> [String: [[SQLValue]]] { try await Self.content(of: database) }
+
+    static func content(of database: any ProjectionDatabase) async throws -> [String: [[SQLValue]]] {
         var content: [String: [[SQLValue]]] = [:]
-        for table in ProjectionSchema.ofAccounts + [ProjectionSchema.sessions, ProjectionSchema.aliases] {
+        for table in ProjectionSchema.derived {
             let columns = table.columns.map(\.name).joined(separator: ", ")
-            content[table.name] = try await rows("SELECT \(columns) FROM \(table.name) ORDER BY \(columns)")
+            content[table.name] = try await database.read([
+                SQLStatement("SELECT \(columns) FROM \(table.name) ORDER BY \(columns)")
+            ])[0]
         }
         return content
     }

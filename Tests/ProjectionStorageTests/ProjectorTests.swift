@@ -1,3 +1,4 @@
+import EntitlementSync
 import Entitlements
 import HTTPTypes
 import ProjectionStorage
@@ -208,29 +209,41 @@ struct ProjectorTests {
         #expect(try await stage.rows("SELECT alias FROM aliases") == [[.text("ann")]])
     }
 
-    @Test("The tables of an earlier version are replaced, and the events stay", arguments: DatabaseKind.allCases)
+    @Test("The tables of an earlier version are upgraded, and no event is lost", arguments: DatabaseKind.allCases)
     func earlierVersion(kind: DatabaseKind) async throws {
         let stage = try await ProjectionStage(kind)
         try await stage.project()
         try await stage.signUp("ann")
         try await stage.project()
-        let (content, events) = (try await stage.content(), try await stage.events())
+        let events = try await stage.events()
         let changes = [
-            "DROP VIEW periods_v1", "ALTER TABLE periods ADD COLUMN other bigint", "UPDATE state SET version = 0",
+            "DROP VIEW customers_v1", "DROP VIEW acts_v1", "DROP VIEW statistics_v1", "DROP INDEX customers_external",
+            "ALTER TABLE customers DROP COLUMN external_id", "DROP TABLE acts", "DROP TABLE statistics",
+            "ALTER TABLE state DROP COLUMN rebuilt", "ALTER TABLE state DROP COLUMN views",
+            "UPDATE state SET version = 1",
         ]
         #expect(try await stage.database.write(changes.map { SQLStatement($0) }, fence: nil))
+        // While no server projected.
+        try await stage.buy("owl", "o1", as: "ann")
         var lease = ProjectorLease(stage.store, host: stage.clock.host)
         let other = try stage.otherProjector()
         try await other.project(&lease)
         stage.clock.pass(seconds: 16)
         try await other.project(&lease)
+        #expect(try await stage.events() == events + ["ann purchase.recorded", "ann access.granted"])
+        let content = try await stage.content()
+        #expect(content["statistics"]?.count == 2)
+        #expect(try await stage.rows("SELECT count(*) FROM statistics_v1") == [[.integer(2)]])
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await other.project(&lease)
         let again = try await stage.content()
         for (table, rows) in content { #expect(again[table] == rows, "\(table)") }
-        #expect(try await stage.events() == events)
-        #expect(try await stage.rows("SELECT count(*) FROM periods_v1") == [[.integer(0)]])
+        // A later server has upgraded the tables; the earlier one notices, also while it runs.
         #expect(try await stage.database.write([SQLStatement("UPDATE state SET version = 99")], fence: nil))
-        let error = await #expect(throws: BackendError.self) { try await stage.otherProjector().project(&lease) }
-        #expect(error?.kind == .newerFormat)
+        for projector in [other, try stage.otherProjector()] {
+            let error = await #expect(throws: BackendError.self) { try await projector.project(&lease) }
+            #expect(error?.kind == .newerFormat)
+        }
     }
 
     @Test("A changed catalogue derives all rows again, and gives the events of changed access")
@@ -249,6 +262,159 @@ struct ProjectorTests {
         stage.projector.use(try Catalog(json: json), json: json)
         try await stage.project()
         #expect(try await stage.events(after: last) == ["ann access.granted"])
+        // Names and offerings change no row.
+        let mark = SQLStatement("UPDATE state SET rebuilt = 99")
+        #expect(try await stage.database.write([mark], fence: nil))
+        let named = Array(
+            String(decoding: json, as: UTF8.self)
+                .replacing("\"type\":\"nonConsumable\"", with: "\"type\":\"nonConsumable\",\"forSale\":false")
+                .replacing("\"policy\"", with: "\"offerings\":[{\"id\":\"all\",\"products\":[\"owl\"]}],\"policy\"")
+                .utf8)
+        stage.projector.use(try Catalog(json: named), json: named)
+        try await stage.project()
+        #expect(try await stage.rows("SELECT rebuilt FROM state") == [[.integer(99)]])
+    }
+
+    @Test("Changes are followed while a rebuild is under way", arguments: DatabaseKind.allCases)
+    func followDuringRebuild(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        for name in ["ann", "bob"] { try await stage.signUp(name) }
+        // The first rebuild.
+        let other = try stage.otherProjector()
+        var lease = ProjectorLease(stage.store, host: stage.clock.host)
+        var state = try await ProjectionTables(stage.database).open { Issue.record("\($0)") }
+        let epoch = try #require(try await lease.hold(after: state.fence.epoch))
+        #expect(try await ProjectionTables(stage.database).begin(epoch: epoch))
+        state.fence.epoch = epoch
+        _ = try await other.step(&state)
+        #expect(state.projected == stage.clock.now)
+        try await stage.buy("owl", "o1", as: "bob")
+        // It belongs to the state that the rebuild finds.
+        _ = try await other.step(&state)
+        #expect(try await stage.events().isEmpty)
+        #expect(state.rebuild != nil && state.rebuilt == 2)
+        try await stage.buy("owl", "o2", as: "ann")
+        try await stage.signUp("cat")
+        _ = try await other.step(&state)
+        #expect(state.rebuild != nil)
+        #expect(
+            try await stage.events() == ["ann purchase.recorded", "ann access.granted", "cat account.created"])
+        while try await !other.step(&state) {}
+        #expect(state.rebuild == nil)
+        #expect(try await stage.events().count == 3)
+    }
+
+    @Test("A view that was altered is created again", arguments: DatabaseKind.allCases)
+    func alteredView(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        let views = "SELECT * FROM entitlements_v1 LIMIT 0"
+        let alterations = [
+            ["DROP VIEW entitlements_v1"],
+            ["DROP VIEW entitlements_v1", "CREATE VIEW entitlements_v1 AS SELECT account FROM entitlements"],
+            ["DROP VIEW events_v1", "CREATE VIEW events_v1 AS SELECT id, account, 1 AS mine FROM events"],
+        ]
+        for alteration in alterations {
+            #expect(try await stage.database.write(alteration.map { SQLStatement($0) }, fence: nil))
+            _ = try await ProjectionTables(stage.database).open { Issue.record("\($0)") }
+            _ = try await stage.rows(views)
+            _ = try await stage.rows("SELECT kind, body FROM events_v1 LIMIT 0")
+        }
+        // What cannot be replaced is named, and the projection goes on.
+        let table = ["DROP VIEW entitlements_v1", "CREATE TABLE entitlements_v1 (mine bigint)"]
+        #expect(try await stage.database.write(table.map { SQLStatement($0) }, fence: nil))
+        var complaints: [BackendError] = []
+        _ = try await ProjectionTables(stage.database).open { complaints.append($0) }
+        #expect(complaints.count == 1 && complaints[0].message.contains("entitlements_v1"), "\(complaints)")
+        try await stage.signUp("ann")
+        try await stage.project()
+        #expect(try await stage.events() == ["ann account.created"])
+    }
+
+    @Test("An external id follows its record, and is in the events", arguments: DatabaseKind.allCases)
+    func externalID(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        let ids = ExternalIDs(records: RecordStore(backend: stage.store))
+        for name in ["ann", "bob"] { try await stage.signUp(name) }
+        try await ids.attach("user/1", to: try await stage.account("ann"))
+        try await stage.buy("owl", "o1", as: "ann")
+        try await stage.project()
+        let query = "SELECT account, external_id FROM customers ORDER BY account"
+        #expect(try await stage.rows(query) == [[.text("ann"), .text("user/1")], [.text("bob"), .null]])
+        let bodies = try await stage.rows("SELECT body FROM events WHERE kind = 'purchase.recorded'")
+        #expect(bodies[0][0].text?.contains("\"externalId\":\"user/1\"") == true, "\(bodies)")
+        // Another account gets the id in the same page of changes.
+        _ = try await ids.detach(try await stage.account("ann"))
+        try await ids.attach("user/1", to: try await stage.account("bob"))
+        try await ids.attach("user/2", to: try await stage.account("ann"))
+        try await stage.project()
+        let expected: [[SQLValue]] = [[.text("ann"), .text("user/2")], [.text("bob"), .text("user/1")]]
+        #expect(try await stage.rows(query) == expected)
+        try await stage.buy("owl", "o2", as: "bob")
+        try await stage.project()
+        #expect(try await stage.rows(query) == expected)
+        let lost = SQLStatement("UPDATE customers SET external_id = NULL")
+        #expect(try await stage.database.write([lost], fence: nil))
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await stage.project()
+        #expect(try await stage.rows(query) == expected)
+        try await stage.erase("bob")
+        try await stage.project()
+        #expect(try await stage.rows(query) == [[.text("ann"), .text("user/2")]])
+    }
+
+    @Test("The audit list has rows", arguments: DatabaseKind.allCases)
+    func acts(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        let log = AuditLog(store: stage.store)
+        let act = AuditLog.Entry(
+            date: "2027-01-15T08:00:00Z", act: "record", account: "ann", line: "support/production/1", actor: "jo")
+        try await log.append(act)
+        try await stage.project()
+        try await log.append(act)
+        try await stage.project()
+        let rows = try await stage.rows("SELECT number, account, date, actor FROM acts ORDER BY number")
+        #expect(rows == [1, 2].map { [.integer($0), .text("ann"), .integer(1_800_000_000_000), .text("jo")] })
+        // A store that was restored has fewer.
+        _ = try await stage.store.delete(try AuditLog.key(of: 2), if: .any)
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await stage.project()
+        #expect(try await stage.rows("SELECT number FROM acts") == [[.integer(1)]])
+    }
+
+    @Test("Ledgers are read in batches of limited size")
+    func batches() async throws {
+        let stage = try await ProjectionStage(.sqlite)
+        let names = (0..<80).map { "a\($0)" }
+        for name in names { try await stage.signUp(name) }
+        #expect(try await AccountDocuments.read(names[...], in: stage.store).count == 80)
+        for name in names {
+            let keys = try LedgerKeys(try await stage.account(name))
+            _ = try await stage.store.write([UInt8](repeating: 0, count: 1 << 20), to: keys.serverLedger, if: .any)
+        }
+        let batch = try await AccountDocuments.read(names[...], in: stage.store)
+        #expect(batch.count == 16 && batch.documents.count == 16)
+        let rest = try await AccountDocuments.read(names.dropFirst(72), in: stage.store)
+        #expect(rest.count == 8)
+    }
+
+    @Test("A server that stops gives its lease up")
+    func release() async throws {
+        let stage = try await ProjectionStage(.sqlite)
+        let first = stage.projector
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await first.run() }
+            while !first.progress.isProjecting { await Task.yield() }
+            group.cancelAll()
+        }
+        let other = try stage.otherProjector()
+        var lease = ProjectorLease(stage.store, host: stage.clock.host)
+        try await other.project(&lease)
+        #expect(!other.progress.isProjecting)
+        await first.release()
+        try await other.project(&lease)
+        #expect(other.progress.isProjecting)
     }
 
     @Test("The views have instants that people can read", arguments: DatabaseKind.allCases)

@@ -2,9 +2,11 @@
 //
 //     crowd --store FILE --like NAME --count COUNT
 //
-// The server must not be running. The copies are named NAME followed by seven digits, starting at 0000001.
+// The server must not be running. The copies are named NAME followed by seven digits, starting at 0000001. Seven zeros in
+// the ids of its facts become these digits, so that transactions of the copies differ.
 
 import BenchmarkSupport
+import Entitlements
 import SQLiteStorage
 import SyncCore
 
@@ -21,10 +23,22 @@ func replacing(_ pattern: [UInt8], by name: [UInt8], in bytes: [UInt8]) -> [UInt
     return result + bytes[start...]
 }
 
+/// A copy of a value: a ledger whose records have other digits, or a record of the server with another name.
+func copy(of value: [UInt8], naming name: [UInt8], from pattern: [UInt8], digits: [UInt8]) -> [UInt8] {
+    guard let document = try? LedgerDocument(decoding: value) else { return replacing(pattern, by: name, in: value) }
+    let zeros = [UInt8](repeating: UInt8(ascii: "0"), count: digits.count)
+    let records = document.ledger.records.map { record in
+        Record(
+            key: replacing(zeros, by: digits, in: record.key), order: record.order,
+            payload: replacing(zeros, by: digits, in: record.payload))
+    }
+    return LedgerDocument(ledger: Ledger(records)).encoded()
+}
+
 /// All entries of the account.
 func entries(of name: String, in store: SQLiteBackend) async throws -> [(key: String, value: [UInt8])] {
     var found: [(key: String, value: [UInt8])] = []
-    for prefix in ["server/accounts/\(name)", "accounts/\(name)/"] {
+    for prefix in ["server/accounts/\(name)", "server/names/\(name)", "accounts/\(name)/"] {
         for item in try await store.list(prefix: prefix, after: nil, limit: 1_000).outcome.items {
             guard item.key.text == prefix || prefix.hasSuffix("/") else { continue }
             guard case .found(let entry) = try await store.read(item.key).outcome else { continue }
@@ -50,11 +64,12 @@ do {
     for start in stride(from: 1, through: count, by: step) {
         var requests: [WriteRequest] = []
         for number in start..<min(start + step, count + 1) {
-            let digits = String(number)
-            let copy = name + String(repeating: "0", count: 7 - digits.count) + digits
+            let digits = String(repeating: "0", count: 7 - String(number).count) + String(number)
+            let other = name + digits
             for entry in model {
-                let key = try EntryKey(entry.key.replacing(name, with: copy, maxReplacements: 1))
-                let value = replacing(pattern, by: Array(copy.utf8), in: entry.value)
+                let key = try EntryKey(entry.key.replacing(name, with: other, maxReplacements: 1))
+                let value = copy(
+                    of: entry.value, naming: Array(other.utf8), from: pattern, digits: Array(digits.utf8))
                 requests.append(WriteRequest(key, value: value, if: .absent))
             }
         }

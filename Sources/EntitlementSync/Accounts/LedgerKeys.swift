@@ -61,6 +61,16 @@ package struct LedgerKeys: Sendable {
         return try? Account(name, incarnation: incarnation)
     }
 
+    /// Returns the account whose ledger or server ledger is stored under `key` on a server; `nil` for any other key.
+    package static func account(ofSynced key: EntryKey) -> Account? {
+        let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 4, parts[0] + "/" == accountPrefix,
+            let name = unescaped(parts[1]), let incarnation = unescaped(parts[2]),
+            let account = try? Account(name, incarnation: incarnation), let keys = try? LedgerKeys(account)
+        else { return nil }
+        return [keys.ledger, keys.serverLedger].contains(key) ? account : nil
+    }
+
     /// Returns the key of the directory entry of the account `name`.
     package static func directoryEntry(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(accountPrefix + escaped(name) + "/account")

@@ -22,6 +22,11 @@ package struct AccountAliases: Sendable {
 
     static let prefix = KeyScope.serverPrefix + "names/"
 
+    /// The name that a key reserves; `nil` for any other key.
+    static func name(of key: EntryKey) -> String? {
+        key.hasPrefix(prefix) ? LedgerKeys.unescaped(String(key.text.dropFirst(prefix.count))) : nil
+    }
+
     /// The key of the reservation of a name.
     static func key(of name: String) throws(BackendError) -> EntryKey {
         let folded = AccountName.folded(name)

@@ -60,11 +60,39 @@ package struct AccountEntries: Sendable {
         return added
     }
 
+    /// Adds an entry that is about to be written, or moves it to the end.
+    func append(_ key: EntryKey, of account: Account) async throws(BackendError) {
+        _ = try await records.update(try Self.key(of: account)) { (known: List?) in
+            var list = known ?? List()
+            list.keys.removeAll { $0.utf8.elementsEqual(key.text.utf8) }
+            list.keys.append(key.text)
+            return list
+        }
+    }
+
     /// The keys of the entries of one kind, in the order in which they were added.
     package func keys(of account: Account, under prefix: String) async throws(BackendError) -> [EntryKey] {
-        let list = try await records.read(try Self.key(of: account), as: List.self)?.value ?? List()
-        var keys: [EntryKey] = []
-        for text in list.keys where text.hasPrefix(prefix) { keys.append(try EntryKey(text)) }
+        try await keys(of: [account], under: prefix)[0]
+    }
+
+    /// The keys of the entries of one kind for each account. Reads all accounts at once.
+    func keys(of accounts: [Account], under prefix: String) async throws(BackendError) -> [[EntryKey]] {
+        var requests: [ReadRequest] = []
+        for account in accounts { requests.append(ReadRequest(try Self.key(of: account))) }
+        guard !requests.isEmpty else { return [] }
+        let answers = try await records.backend.read(requests).outcome
+        guard answers.count == requests.count else { throw LedgerRules.incomplete }
+        var keys: [[EntryKey]] = []
+        for (request, answer) in zip(requests, answers) {
+            var list = List()
+            if case .found(let entry) = try answer.get() { list = try records.decode(entry, request.key) }
+            var own: [EntryKey] = []
+            for text in list.keys {
+                let key = try EntryKey(text)
+                if key.hasPrefix(prefix) { own.append(key) }
+            }
+            keys.append(own)
+        }
         return keys
     }
 
@@ -78,8 +106,9 @@ package struct AccountEntries: Sendable {
     package func remove(_ key: EntryKey, of account: Account) async throws(BackendError) {
         try await remove(key.text, of: account)
         _ = try await records.update(try Self.key(of: account)) { (known: List?) in
-            guard var list = known, list.keys.contains(key.text) else { return nil }
-            list.keys.removeAll { $0 == key.text }
+            guard var list = known else { return nil }
+            // By bytes, because two external ids may be equal as text.
+            list.keys.removeAll { $0.utf8.elementsEqual(key.text.utf8) }
             return list
         }
     }

@@ -44,6 +44,9 @@ struct AccountRecord: Hashable, Sendable, Codable {
         key.hasPrefix(prefix) ? String(key.text.dropFirst(prefix.count)) : nil
     }
 
+    /// The name of the account whose record is stored under `key`; `nil` for any other key.
+    static func name(of key: EntryKey) -> String? { escapedName(of: key).flatMap(LedgerKeys.unescaped) }
+
     /// The prefix of the keys of all accounts' records.
     static let prefix = KeyScope.serverPrefix + "accounts/"
 }
@@ -90,14 +93,21 @@ struct SessionRecord: Hashable, Sendable, Codable {
     /// Returns `true` if the session belongs to this incarnation of the account.
     func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
 
-    static func prefix(of name: String) -> String {
-        KeyScope.serverPrefix + "sessions/" + LedgerKeys.escaped(name) + "/"
-    }
+    /// The prefix of the keys of all sessions.
+    static let prefix = KeyScope.serverPrefix + "sessions/"
+
+    static func prefix(of name: String) -> String { prefix + LedgerKeys.escaped(name) + "/" }
 
     /// The id of the session under `key`; `nil` for any other key.
     static func id(of key: EntryKey) -> String? {
-        guard key.hasPrefix(KeyScope.serverPrefix + "sessions/") else { return nil }
+        guard key.hasPrefix(prefix) else { return nil }
         return key.text.split(separator: "/").last.map(String.init)
+    }
+
+    /// The name of the account whose session is stored under `key`; `nil` for any other key.
+    static func account(of key: EntryKey) -> String? {
+        let parts = key.text.split(separator: "/", omittingEmptySubsequences: false)
+        return parts.count == 4 && key.hasPrefix(prefix) ? LedgerKeys.unescaped(String(parts[2])) : nil
     }
 
     static func key(_ id: String, of name: String) throws(BackendError) -> EntryKey {

@@ -60,7 +60,8 @@ package struct AuditLog: Sendable {
     }
 
     private let records: RecordStore
-    private static let prefix = KeyScope.serverPrefix + "audit/"
+    /// The prefix of the keys of all entries.
+    static let prefix = KeyScope.serverPrefix + "audit/"
     private static let start = String(repeating: "0", count: 64)
 
     /// The list in `store`.
@@ -166,7 +167,12 @@ package struct AuditLog: Sendable {
         return known
     }
 
-    private static func key(of number: Int) throws(BackendError) -> EntryKey {
+    /// The number of the entry under `key`; `nil` for any other key.
+    static func number(of key: EntryKey) -> Int? {
+        key.hasPrefix(prefix) ? Int(key.text.dropFirst(prefix.count)) : nil
+    }
+
+    static func key(of number: Int) throws(BackendError) -> EntryKey {
         let digits = String(number)
         return try EntryKey(prefix + String(repeating: "0", count: max(0, 12 - digits.count)) + digits)
     }

@@ -16,10 +16,39 @@ struct AccountDocuments: Sendable {
             serverLedger: entries.serverLedger.map { "\($0.version)" })
     }
 
-    /// The documents of the accounts with these names that exist and were not erased, by the bytes of the name.
+    /// The documents of several accounts.
+    struct Batch: Sendable {
+        /// The number of names whose accounts were looked up, from the first one.
+        var count = 0
+        /// The documents of those that exist and were not erased, by the bytes of the name.
+        var documents: [[UInt8]: AccountDocuments] = [:]
+    }
+
+    /// The size of ledgers after which a batch takes no more, in bytes.
+    private static let byteLimit = 8 << 20
+
+    /// Reads the documents of accounts, of as many as fit into a batch.
     static func read(
+        _ names: ArraySlice<String>, in store: any KeyValueBackend
+    ) async throws(BackendError) -> Batch {
+        var (batch, byteCount) = (Batch(), 0)
+        // The sizes of ledgers are not known before they are read.
+        var size = 16
+        while batch.count < names.count, byteCount < byteLimit {
+            let part = names.dropFirst(batch.count).prefix(size)
+            let found = try await read(Array(part), in: store)
+            let bytes = found.reduce(0) { $0 + $1.entries.byteCount }
+            byteCount += bytes
+            batch.count += part.count
+            for item in found { batch.documents[Array(item.record.name.utf8)] = item }
+            size = bytes < byteLimit / 8 ? size * 4 : max(1, size / 4)
+        }
+        return batch
+    }
+
+    private static func read(
         _ names: [String], in store: any KeyValueBackend
-    ) async throws(BackendError) -> [[UInt8]: AccountDocuments] {
+    ) async throws(BackendError) -> [AccountDocuments] {
         let records = RecordStore(backend: store)
         var requests: [ReadRequest] = []
         for name in names { requests.append(ReadRequest(try AccountRecord.key(of: name))) }
@@ -32,38 +61,34 @@ struct AccountDocuments: Sendable {
             guard let account = record.activeAccount else { continue }
             found.append((record, account, try LedgerKeys(account), entry.version))
         }
+        guard !found.isEmpty else { return [] }
         let ledgers = try await store.read(
             found.flatMap { [ReadRequest($0.keys.ledger), ReadRequest($0.keys.serverLedger)] }
         ).outcome
         guard ledgers.count == 2 * found.count else { throw LedgerRules.incomplete }
-        var documents: [[UInt8]: AccountDocuments] = [:]
+        var documents: [AccountDocuments] = []
         for (index, item) in found.enumerated() {
             let entries = LedgerEntries(
                 ledger: try ledgers[2 * index].get().entry, serverLedger: try ledgers[2 * index + 1].get().entry)
-            documents[Array(item.record.name.utf8)] = AccountDocuments(
-                record: item.record, account: item.account, keys: item.keys, recordVersion: item.version,
-                entries: entries)
+            documents.append(
+                AccountDocuments(
+                    record: item.record, account: item.account, keys: item.keys, recordVersion: item.version,
+                    entries: entries))
         }
         return documents
     }
 
     /// The rows of the account; `nil` if its ledger has the marker of an erasure.
-    func projected(
-        _ catalog: Catalog, at instant: Timestamp, former: ProjectedAccount?
-    ) async throws(BackendError) -> ProjectedAccount? {
-        // A large ledger takes half a second.
-        try await withTaskExecutorPreference(LongWork.executor) { () async throws(BackendError) in
-            let ledger = try entries.ledger.map { (entry) throws(BackendError) in
-                try LedgerRules.stored(entry, keys.ledger)
-            }
-            guard ledger?.isErased != true else { return nil }
-            let server = try entries.serverLedger.map { (entry) throws(BackendError) in
-                try LedgerRules.stored(entry, keys.serverLedger)
-            }
-            return ProjectedAccount(
-                record, account, versions: versions,
-                facts: Facts(account: ledger ?? Ledger(), server: server ?? Ledger()), catalog: catalog, at: instant,
-                former: former)
+    func projected(_ catalog: Catalog, at instant: Timestamp) throws(BackendError) -> ProjectedAccount? {
+        let ledger = try entries.ledger.map { (entry) throws(BackendError) in
+            try LedgerRules.stored(entry, keys.ledger)
         }
+        guard ledger?.isErased != true else { return nil }
+        let server = try entries.serverLedger.map { (entry) throws(BackendError) in
+            try LedgerRules.stored(entry, keys.serverLedger)
+        }
+        return ProjectedAccount(
+            record, account, versions: versions,
+            facts: Facts(account: ledger ?? Ledger(), server: server ?? Ledger()), catalog: catalog, at: instant)
     }
 }

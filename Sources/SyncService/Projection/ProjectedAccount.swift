@@ -42,7 +42,7 @@ struct ProjectedAccount: Hashable, Sendable {
         var product: String?
         /// The end of the current chain of periods, or of the last one; `nil` for none.
         var expires: Int64?
-        /// The end that was announced as coming; `nil` for none.
+        /// The end if it is near or past; `nil` for none.
         var announced: Int64?
     }
 
@@ -67,6 +67,8 @@ struct ProjectedAccount: Hashable, Sendable {
     var versions: Versions
     /// The next instant at which time alone changes the rows or gives an event; `nil` for none.
     var nextChange: Int64?
+    /// The id of the account's user in the app's own backend.
+    var externalID: String?
     var purchases: [Purchase] = []
     var periods: [PaidPeriod] = []
     var subscriptions: [Subscription] = []
@@ -84,24 +86,22 @@ extension ProjectedAccount {
     ///   - facts: The facts of its ledgers.
     ///   - catalog: The catalogue of the server.
     ///   - instant: The instant whose state the rows have.
-    ///   - former: The rows before, which know the announced ends.
     init(
         _ record: AccountRecord, _ account: Account, versions: Versions, facts: Facts, catalog: Catalog,
-        at instant: Timestamp, former: ProjectedAccount?
+        at instant: Timestamp
     ) {
         (name, incarnation, issuer) = (record.name, account.incarnation, record.issuer)
         (created, self.versions) = (record.created, versions)
-        let known = former?.incarnation == account.incarnation ? former : nil
         var boundaries: [Int64] = []
         for environment in Self.environments(of: facts) {
             let replay = Replay(facts, catalog: catalog, environment: environment)
             let snapshot = replay.snapshot(at: instant)
             add(replay, environment)
-            add(snapshot, environment, known)
+            add(snapshot, environment)
             if let next = replay.nextBoundary(after: instant) { boundaries.append(next.milliseconds) }
         }
         purchases.sort { $0.transaction < $1.transaction }
-        // An end that lies ahead is announced when it comes near.
+        // An end that lies ahead gives an event when it comes near.
         for subscription in subscriptions where subscription.isActive && subscription.announced == nil {
             if let end = subscription.expires { boundaries.append(end - Self.notice) }
         }
@@ -150,18 +150,14 @@ extension ProjectedAccount {
         }
     }
 
-    private mutating func add(_ snapshot: Snapshot, _ environment: EnvironmentID, _ former: ProjectedAccount?) {
+    private mutating func add(_ snapshot: Snapshot, _ environment: EnvironmentID) {
         for subscription in snapshot.subscriptions where !subscription.periods.isEmpty {
-            let known = former?.subscriptions.first {
-                $0.environment == environment.rawValue && $0.group == subscription.group.rawValue
-            }
             let end = subscription.expires?.milliseconds
-            let isNear = end.map { subscription.isActive && $0 - snapshot.at.milliseconds <= Self.notice } ?? false
             subscriptions.append(
                 Subscription(
                     environment: environment.rawValue, group: subscription.group.rawValue,
                     isActive: subscription.isActive, product: subscription.product?.rawValue, expires: end,
-                    announced: isNear ? end : known?.announced.flatMap { $0 == end ? $0 : nil }))
+                    announced: end.flatMap { $0 - snapshot.at.milliseconds <= Self.notice ? $0 : nil }))
         }
         for item in snapshot.access {
             var row = Access(

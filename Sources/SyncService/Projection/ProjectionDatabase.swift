@@ -20,6 +20,9 @@ package struct SQLStatement: Hashable, Sendable {
     package var values: [SQLValue]
 
     package init(_ sql: String, _ values: [SQLValue] = []) { (self.sql, self.values) = (sql, values) }
+
+    /// The size of the values, about.
+    var byteCount: Int { values.reduce(0) { $0 + 8 + ($1.text?.utf8.count ?? 0) } }
 }
 
 /// A relational database with the tables of a projection.

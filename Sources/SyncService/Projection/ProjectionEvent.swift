@@ -134,6 +134,7 @@ private struct Difference {
         let body: [(String, JSON)] =
             [
                 ("type", .string(kind.rawValue)), ("account", .string(account.name)),
+                ("externalId", JSON(account.externalID)),
                 ("at", .string("\(Timestamp(milliseconds: now))")), ("environment", JSON(environment)),
             ] + members
             + [

@@ -3,8 +3,8 @@
 /// Tables may change with each version of the server. Views end in `_v1`; a change that would break a query gets a
 /// view with a new number.
 package enum ProjectionSchema {
-    /// The version of the tables. A database with another one is emptied and derived again.
-    package static let version: Int64 = 1
+    /// The version of the tables. A database with an earlier one is upgraded, and derived again with its events.
+    package static let version: Int64 = 2
 
     /// A table with its columns, in the order of its rows.
     struct Table: Sendable {
@@ -13,6 +13,8 @@ package enum ProjectionSchema {
         let columns: [(name: String, type: String)]
         /// The columns of the primary key.
         let key: String
+
+        var keyColumns: [String] { key.split(separator: ", ").map(String.init) }
 
         func definition(_ dialect: SQLDialect) -> String {
             let collation = dialect.isPostgreSQL ? " COLLATE \"C\"" : ""
@@ -24,10 +26,14 @@ package enum ProjectionSchema {
 
         /// Statements that insert `rows`.
         ///
-        /// - Parameter isReplacing: True to replace rows with the same primary key.
-        func insertions(of rows: [[SQLValue]], isReplacing: Bool = true) -> [SQLStatement] {
+        /// - Parameters:
+        ///   - isReplacing: True to replace rows with the same primary key.
+        ///   - update: The assignments that replace such a row; by default those of all columns.
+        func insertions(
+            of rows: [[SQLValue]], isReplacing: Bool = true, onConflict update: String? = nil
+        ) -> [SQLStatement] {
             let names = columns.map(\.name).joined(separator: ", ")
-            let update = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
+            let update = update ?? columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
             let conflict = isReplacing ? " ON CONFLICT (\(key)) DO UPDATE SET \(update)" : ""
             return rows.chunks(ofAtMost: max(1, 900 / columns.count)).map { rows in
                 let placeholders = (0..<rows.count).map { row in
@@ -46,7 +52,7 @@ package enum ProjectionSchema {
         columns: [
             ("account", "text NOT NULL"), ("incarnation", "text NOT NULL"), ("issuer", "text"),
             ("created", "bigint NOT NULL"), ("record_version", "text NOT NULL"), ("ledger_version", "text"),
-            ("server_version", "text"), ("next_change", "bigint"),
+            ("server_version", "text"), ("next_change", "bigint"), ("external_id", "text"),
         ],
         key: "account")
 
@@ -97,6 +103,24 @@ package enum ProjectionSchema {
         ],
         key: "account, environment, entitlement")
 
+    /// The audit list. `date` is in milliseconds since 1970 UTC.
+    static let acts = Table(
+        name: "acts",
+        columns: [
+            ("number", "bigint NOT NULL"), ("account", "text NOT NULL"), ("date", "bigint"), ("act", "text NOT NULL"),
+            ("line", "text NOT NULL"), ("actor", "text NOT NULL"), ("detail", "text NOT NULL"), ("reason", "text"),
+        ],
+        key: "number")
+
+    /// Counts by product and day, see ``ProjectionStatistics``. `day` is the number of days since 1970 UTC.
+    static let statistics = Table(
+        name: "statistics",
+        columns: [
+            ("environment", "text NOT NULL"), ("measure", "text NOT NULL"), ("product", "text NOT NULL"),
+            ("day", "bigint NOT NULL"), ("count", "bigint NOT NULL"),
+        ],
+        key: "environment, measure, product, day")
+
     static let events = Table(
         name: "events",
         columns: [
@@ -108,34 +132,33 @@ package enum ProjectionSchema {
     /// The tables whose rows belong to an account, and are replaced together.
     static let ofAccounts = [customers, purchases, periods, subscriptions, entitlements]
 
+    /// The tables whose rows follow from the store.
+    static let derived = ofAccounts + [sessions, aliases, acts, statistics]
+
+    // Names, aliases and external ids are found by prefix, because texts compare as bytes. The rows of `statistics` are
+    // few, and those that became 0 are found by an index of their own.
     private static let indices = [
         "customers_next ON customers (next_change)", "aliases_account ON aliases (account)",
+        "acts_account ON acts (account, number)", "statistics_zero ON statistics (count) WHERE count = 0",
         "purchases_transaction ON purchases (transaction_id)", "purchases_original ON purchases (original_id)",
         "purchases_product ON purchases (product, purchased)", "purchases_revoked ON purchases (revoked)",
         "subscriptions_expires ON subscriptions (product_group, expires)",
         "entitlements_until ON entitlements (entitlement, granted, until)", "events_account ON events (account, id)",
     ]
 
-    /// The statements that create the tables and views.
+    private static let uniqueIndex = "CREATE UNIQUE INDEX IF NOT EXISTS customers_external ON customers (external_id)"
+
+    /// The statements that create the tables.
     static func creation(_ dialect: SQLDialect) -> [SQLStatement] {
-        var statements: [SQLStatement] = []
-        if case .postgreSQL(let schema) = dialect {
-            // Of servers that start together, one creates. The number is arbitrary.
-            statements = [
-                SQLStatement("SELECT pg_advisory_xact_lock(4867281906)"),
-                SQLStatement("CREATE SCHEMA IF NOT EXISTS \(schema)"),
-            ]
-        }
         let state = """
             CREATE TABLE IF NOT EXISTS state (
                 id bigint PRIMARY KEY CHECK (id = 0), version bigint NOT NULL, epoch bigint NOT NULL,
                 step bigint NOT NULL, position text, rebuilt_after text, catalogue text, next_catalogue text,
-                last_event bigint NOT NULL, instant bigint NOT NULL, projected bigint)
+                last_event bigint NOT NULL, instant bigint NOT NULL, projected bigint, rebuilt bigint, views text)
             """
-        statements.append(SQLStatement(state))
-        statements += (ofAccounts + [sessions, aliases, events]).map { SQLStatement($0.definition(dialect)) }
-        statements += indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") }
-        statements += ProjectionViews.removal + ProjectionViews.creation(dialect)
+        var statements = preparation(dialect) + [SQLStatement(state)]
+        statements += (derived + [events]).map { SQLStatement($0.definition(dialect)) }
+        statements += indices.map { SQLStatement("CREATE INDEX IF NOT EXISTS \($0)") } + [SQLStatement(uniqueIndex)]
         statements.append(
             SQLStatement(
                 """
@@ -145,16 +168,31 @@ package enum ProjectionSchema {
         return statements
     }
 
-    /// The statements that replace the tables of an earlier version. The events stay.
-    static func migration(_ dialect: SQLDialect) -> [SQLStatement] {
-        let tables = ofAccounts + [sessions, aliases]
-        return ProjectionViews.removal + tables.map { SQLStatement("DROP TABLE IF EXISTS \($0.name)") }
-            + creation(dialect)
-            + [
-                SQLStatement(
-                    "UPDATE state SET version = $1, epoch = epoch + 1, position = NULL, catalogue = NULL WHERE id = 0",
-                    [.integer(version)])
-            ]
+    /// The statements before all definitions.
+    private static func preparation(_ dialect: SQLDialect) -> [SQLStatement] {
+        guard case .postgreSQL(let schema) = dialect else { return [] }
+        // Of servers that start together, one creates. The number is arbitrary.
+        return [
+            SQLStatement("SELECT pg_advisory_xact_lock(4867281906)"),
+            SQLStatement("CREATE SCHEMA IF NOT EXISTS \(schema)"),
+        ]
+    }
+
+    /// The statements that bring the tables of an earlier version up to date. All rows stay, so the rebuild that follows
+    /// gives the events of what has changed in the meantime. The epoch ends, so that an earlier server writes no more.
+    /// Of two servers that upgrade together, the statements of one fail, and it then finds the new version.
+    static func upgrade(from former: Int64, _ dialect: SQLDialect) -> [SQLStatement] {
+        let text = dialect.isPostgreSQL ? "text COLLATE \"C\"" : "text"
+        // The columns that each version adds to the tables of the version before.
+        let additions: [[String]] = [
+            ["customers ADD COLUMN external_id \(text)", "state ADD COLUMN rebuilt bigint", "state ADD COLUMN views text"]
+        ]
+        let added = additions.dropFirst(max(0, Int(former) - 1)).flatMap(\.self)
+        return preparation(dialect) + added.map { SQLStatement("ALTER TABLE \($0)") } + creation(dialect) + [
+            SQLStatement(
+                "UPDATE state SET version = $1, epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL WHERE id = 0",
+                [.integer(version)])
+        ] + ProjectionStatistics.recount
     }
 
     /// The query whose row counts the table `state`.

@@ -13,8 +13,10 @@ package struct ProjectionTables: Sendable {
         var fence: ProjectionFence
         /// The position in the store's changes up to which the rows are complete, as text; `nil` if a rebuild is due.
         var position: String?
-        /// The progress of a rebuild; `nil` if none is under way. See ``RebuildPosition``.
-        var rebuiltAfter: String?
+        /// The progress of a rebuild; `nil` if none is under way.
+        var rebuild: RebuildPosition?
+        /// The number of accounts that the latest rebuild has derived.
+        var rebuilt: Int64 = 0
         /// The digest of the catalogue with which the rows were derived; `nil` before the first rebuild has ended.
         var catalogue: String?
         /// The digest of the catalogue of the rebuild that is under way.
@@ -24,34 +26,65 @@ package struct ProjectionTables: Sendable {
         /// behind derives for this instant.
         var instant: Int64
         /// The time by the projecting server's clock at which the rows had all changes of the store, in milliseconds
-        /// since 1970 UTC; `nil` before the first time.
+        /// since 1970 UTC. During the first rebuild the time of its beginning; `nil` before.
         var projected: Int64?
     }
 
-    /// Creates the tables and views if they are missing or of an earlier version, and reads the state.
+    /// Creates the tables and views, or upgrades those of an earlier version, and reads the state. Views that were
+    /// altered or deleted are created again.
     ///
+    /// - Parameter onError: Receives the error of views that cannot be created. The projection works without them.
     /// - Throws: `BackendError.Kind.newerFormat` if a later version has written the database.
-    func open() async throws(BackendError) -> State {
+    func open(onError: (BackendError) -> Void) async throws(BackendError) -> State {
         let isPresent = try await database.read([ProjectionSchema.presence(database.dialect)])[0][0][0] != .integer(0)
         if !isPresent { _ = try await database.write(ProjectionSchema.creation(database.dialect), fence: nil) }
         let version = try await rows("SELECT version FROM state WHERE id = 0").first?[0].integer ?? 0
+        try check(version)
+        if version < ProjectionSchema.version {
+            _ = try await database.write(ProjectionSchema.upgrade(from: version, database.dialect), fence: nil)
+        }
+        do throws(BackendError) { try await repairViews() } catch {
+            guard error.disposition == .permanent else { throw error }
+            onError(error)
+        }
+        return try await state()
+    }
+
+    private func check(_ version: Int64) throws(BackendError) {
         guard version <= ProjectionSchema.version else {
             throw BackendError(
                 .newerFormat, operation: .open,
                 message: "\(database.label): a later version of the server has written this projection; update this "
                     + "server, or give it another database")
         }
-        if version < ProjectionSchema.version {
-            _ = try await database.write(ProjectionSchema.migration(database.dialect), fence: nil)
-        }
-        return try await state()
     }
 
+    /// Creates the views again unless they are as they were created.
+    private func repairViews() async throws(BackendError) {
+        let dialect = database.dialect
+        let row = try await rows("SELECT views, (\(ProjectionViews.definitions(dialect))) FROM state WHERE id = 0")[0]
+        guard row[0] == .null || row[0] != row[1] else { return }
+        let creation = ProjectionViews.creation(dialect)
+        do throws(BackendError) { _ = try await database.write(creation, fence: nil) } catch {
+            guard error.disposition == .permanent else { throw error }
+            // PostgreSQL replaces no view that has other columns.
+            do throws(BackendError) {
+                _ = try await database.write(ProjectionViews.removal + creation, fence: nil)
+            } catch {
+                throw BackendError(
+                    .other, operation: .open,
+                    message: "\(database.label): a documented view was altered and cannot be created again; drop what "
+                        + "has its name or depends on it: \(error.message)", cause: error)
+            }
+        }
+    }
+
+    /// - Throws: `BackendError.Kind.newerFormat` if a later version has upgraded the database.
     func state() async throws(BackendError) -> State {
         let rows = try await rows(
             """
             SELECT epoch, step, position, rebuilt_after, catalogue, next_catalogue, last_event, instant,
-                projected
+                projected, rebuilt, version
             FROM state WHERE id = 0
             """)
         guard let row = rows.first, let epoch = row[0].integer, let step = row[1].integer,
@@ -60,8 +93,10 @@ package struct ProjectionTables: Sendable {
             throw BackendError(
                 .damaged, operation: .read, message: "\(database.label): the table state has no row; delete the tables")
         }
+        try check(row[10].integer ?? 0)
         return State(
-            fence: ProjectionFence(epoch: epoch, step: step), position: row[2].text, rebuiltAfter: row[3].text,
+            fence: ProjectionFence(epoch: epoch, step: step), position: row[2].text,
+            rebuild: row[3].text.map { RebuildPosition(text: $0) }, rebuilt: row[9].integer ?? 0,
             catalogue: row[4].text, nextCatalogue: row[5].text, lastEvent: last, instant: instant,
             projected: row[8].integer)
     }
@@ -82,7 +117,8 @@ package struct ProjectionTables: Sendable {
     /// Asks the server that projects to derive all rows again. Its current epoch ends, so that no transaction under way
     /// can overwrite the request.
     func requestRebuild() async throws(BackendError) {
-        let request = "UPDATE state SET epoch = epoch + 1, rebuilt_after = '', next_catalogue = NULL WHERE id = 0"
+        let request =
+            "UPDATE state SET epoch = epoch + 1, rebuilt_after = '', rebuilt = 0, next_catalogue = NULL WHERE id = 0"
         _ = try await database.write([SQLStatement(request)], fence: nil)
     }
 
@@ -104,14 +140,38 @@ package struct ProjectionTables: Sendable {
         SQLStatement(
             """
             UPDATE state SET position = $1, rebuilt_after = $2, catalogue = $3, next_catalogue = $4, last_event = $5,
-                instant = $6, projected = $7
+                instant = $6, projected = $7, rebuilt = $8
             WHERE id = 0
             """,
             [
-                SQLValue(state.position), SQLValue(state.rebuiltAfter), SQLValue(state.catalogue),
+                SQLValue(state.position), SQLValue(state.rebuild?.text), SQLValue(state.catalogue),
                 SQLValue(state.nextCatalogue), .integer(state.lastEvent), .integer(state.instant),
-                SQLValue(state.projected),
+                SQLValue(state.projected), .integer(state.rebuilt),
             ])
+    }
+
+    // MARK: records
+
+    /// The keys of the records from which the rows of a table follow, in the order of the rows.
+    func keys(_ table: RecordTable, after key: EntryKey?, limit: Int) async throws(BackendError) -> [EntryKey] {
+        let columns = table.table.key
+        let former = key.flatMap(table.identity) ?? []
+        let numbers = former.indices.map { "$\($0 + 2)" }.joined(separator: ", ")
+        let rows = try await rows(
+            "SELECT \(columns) FROM \(table.table.name)\(former.isEmpty ? "" : " WHERE (\(columns)) > (\(numbers))") "
+                + "ORDER BY \(columns) LIMIT $1", [.integer(Int64(limit))] + former)
+        var keys: [EntryKey] = []
+        for row in rows { keys.append(try table.key(of: row)) }
+        return keys
+    }
+
+    /// The names of the accounts whose rows have one of these external ids.
+    func holders(ofExternalIDs ids: [String]) async throws(BackendError) -> [String] {
+        guard !ids.isEmpty else { return [] }
+        let placeholders = ids.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+        return try await rows(
+            "SELECT account FROM customers WHERE external_id IN (\(placeholders))", ids.map(SQLValue.text)
+        ).compactMap { $0[0].text }
     }
 
     // MARK: accounts
@@ -190,21 +250,22 @@ package struct ProjectionTables: Sendable {
     /// The statements that replace the rows of accounts.
     ///
     /// - Parameters:
-    ///   - removed: The names of accounts that have no rows any more.
-    ///   - accounts: The rows of the others.
-    static func replacement(removed: [String], with accounts: [ProjectedAccount]) -> [SQLStatement] {
-        let names = (removed + accounts.map(\.name)).map(SQLValue.text)
-        guard !names.isEmpty else { return [] }
-        let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
-        let deletions = ProjectionSchema.ofAccounts.map {
-            SQLStatement("DELETE FROM \($0.name) WHERE account IN (\(placeholders))", names)
-        }
-        let ended = removed.flatMap { name in
-            [ProjectionSchema.sessions, ProjectionSchema.aliases].map {
-                SQLStatement("DELETE FROM \($0.name) WHERE account = $1", [.text(name)])
+    ///   - names: The names of the accounts that have rows before.
+    ///   - accounts: The rows of the accounts that have rows afterwards.
+    static func replacement(of names: [String], with accounts: [ProjectedAccount]) -> [SQLStatement] {
+        var statements: [SQLStatement] = []
+        if !names.isEmpty {
+            let placeholders = names.indices.map { "$\($0 + 1)" }.joined(separator: ", ")
+            statements = ProjectionSchema.ofAccounts.map {
+                SQLStatement(
+                    "DELETE FROM \($0.name) WHERE account IN (\(placeholders))", names.map(SQLValue.text))
             }
         }
-        return deletions + ended
+        // Another row may still have the id, because the accounts were read one after another.
+        statements += accounts.compactMap(\.externalID).map {
+            SQLStatement("UPDATE customers SET external_id = NULL WHERE external_id = $1", [.text($0)])
+        }
+        return statements
             + ProjectionSchema.customers.insertions(of: accounts.map(\.customerRow))
             + ProjectionSchema.purchases.insertions(of: accounts.flatMap(\.purchaseRows))
             + ProjectionSchema.periods.insertions(of: accounts.flatMap(\.periodRows))
@@ -240,13 +301,13 @@ extension ProjectedAccount {
         (self.name, self.incarnation, issuer) = (name, incarnation, row[2].text)
         self.created = created
         versions = Versions(record: record, ledger: row[5].text, serverLedger: row[6].text)
-        nextChange = row[7].integer
+        (nextChange, externalID) = (row[7].integer, row[8].text)
     }
 
     fileprivate var customerRow: [SQLValue] {
         [
             .text(name), .text(incarnation), SQLValue(issuer), .integer(created), .text(versions.record),
-            SQLValue(versions.ledger), SQLValue(versions.serverLedger), SQLValue(nextChange),
+            SQLValue(versions.ledger), SQLValue(versions.serverLedger), SQLValue(nextChange), SQLValue(externalID),
         ]
     }
 

@@ -316,7 +316,10 @@ struct Serve: ConfiguredCommand {
 private struct ProjectionWork: Service {
     let projector: Projector
 
-    func run() async throws { await cancelWhenGracefulShutdown { await projector.run() } }
+    func run() async throws {
+        await cancelWhenGracefulShutdown { await projector.run() }
+        await projector.release()
+    }
 }
 
 /// Reports to the service manager that the server works, and that it ends.

@@ -8,8 +8,9 @@ struct StoreReindex: AsyncParsableCommand {
         commandName: "reindex", abstract: "Derive the rows of a store's projection again.",
         usage: "syncd store reindex <url> --catalog <file> [<options>]",
         discussion: """
-            Deletes all rows of the projection but the events, and derives them from the store. A server that projects \
-            this store does the work; otherwise the command does it. Docs/Sql.md describes the rows.
+            Derives all rows of the projection from the store, and removes those of what the store does not have. The \
+            events stay, and what had changed unnoticed gets its events. A server that projects this store does the \
+            work; otherwise the command does it. Docs/Sql.md describes the rows.
             """)
 
     @Argument(help: ArgumentHelp("The store of a server: sqlite:FILE or postgres://HOST/DATABASE.", valueName: "url"))
@@ -25,8 +26,8 @@ struct StoreReindex: AsyncParsableCommand {
         _ = try await finding(url) { try await source.latestCursor() }
         let projector = Projector(
             source, into: try url.openProjection(option: "<url>"), catalog: known,
-            json: try ServiceOptions.served(known), host: .system, onError: { _ in })
-        let progress = CopyProgress()
+            json: try ServiceOptions.served(known), host: .system, onError: { warn("\($0)") })
+        let progress = CopyProgress(of: "accounts")
         defer { progress.clear() }
         let count = try await projector.rebuild { count, total in
             if progress.total != total { progress.total = total }

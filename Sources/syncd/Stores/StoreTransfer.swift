@@ -184,10 +184,14 @@ extension KeyValueBackend {
 
 /// The progress of a copy, shown only on a terminal.
 final class CopyProgress {
-    /// The number of entries to expect; `nil` if it is unknown.
+    /// The number of items to expect; `nil` if it is unknown.
     var total: Int? { didSet { shown = 0 } }
+    /// The name of the items.
+    private let noun: String
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shown = 0
+
+    init(of noun: String = "entries") { self.noun = noun }
 
     func show(_ count: Int) {
         guard isTerminal, count >= shown + 1_000 else { return }
@@ -196,8 +200,8 @@ final class CopyProgress {
     }
 
     private func text(_ count: Int) -> String {
-        guard let total, total > 0 else { return "\(count) entries" }
-        return "\(Self.bar(count, of: total)), \(count) of \(total) entries"
+        guard let total, total > 0 else { return "\(count) \(noun)" }
+        return "\(Self.bar(count, of: total)), \(count) of \(total) \(noun)"
     }
 
     /// A bar and a percentage.
