@@ -52,7 +52,8 @@ struct ActKillTests {
     func killing() async throws {
         let folder = try TemporaryFolder()
         let catalog = folder.path(of: "catalog.json")
-        let json = #"{"products":[{"id":"day","type":"nonRenewing","group":"days","duration":"P1D"}],"#
+        let json =
+            #"{"products":[{"id":"day","type":"nonRenewing","group":"days","duration":"P1D"}],"#
             + #""entitlements":[{"id":"days","grantedBy":["group:days"]}]}"#
         try Data(json.utf8).write(to: URL(filePath: catalog))
         let path = folder.path(of: "store.sqlite")

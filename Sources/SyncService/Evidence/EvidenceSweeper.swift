@@ -51,6 +51,7 @@ struct EvidenceSweeper: Sendable {
 
 extension EntitlementService {
     var evidenceSweeper: EvidenceSweeper {
-        EvidenceSweeper(recorder: recorder, acts: OperatorActs(self), clockGuard: clockGuard, host: host, onError: onError)
+        EvidenceSweeper(
+            recorder: recorder, acts: OperatorActs(self), clockGuard: clockGuard, host: host, onError: onError)
     }
 }

@@ -269,7 +269,8 @@ struct RecordTransfer: AsyncParsableCommand {
 
     func run() async throws {
         guard support.asServer, let account = options.accountText else {
-            throw Failure(.usage, "a transfer requires --as-server, and --account with the account that has the purchase")
+            throw Failure(
+                .usage, "a transfer requires --as-server, and --account with the account that has the purchase")
         }
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
         let command = CommandAct(.transfer, origin.members(of: reference, ["to": .string(to)]))

@@ -71,7 +71,8 @@ struct SupportOptions: ParsableArguments {
         if try self.act.isUsed(with: options) {
             guard var command else {
                 throw Failure(
-                    .usage, "--remote, --dry-run and --idempotency-key do not apply to the \(summary.singleLine): "
+                    .usage,
+                    "--remote, --dry-run and --idempotency-key do not apply to the \(summary.singleLine): "
                         + "pass --local sqlite:FILE on the server's machine, and none of them")
             }
             if transfer { command.members["transfer"] = .bool(true) }
@@ -87,7 +88,8 @@ struct SupportOptions: ParsableArguments {
     /// - Parameter result: Describes the result on this device.
     func record(
         _ evidence: Evidence, summary: String, reason: String, as command: CommandAct? = nil,
-        _ creation: CreationOptions, _ options: StoreOptions, result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
+        _ creation: CreationOptions, _ options: StoreOptions,
+        result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
     ) async throws {
         try await record(summary: summary, reason: reason, as: command, creation, options) {
             try await $0.record(evidence, $1)

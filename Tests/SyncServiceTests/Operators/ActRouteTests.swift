@@ -72,7 +72,8 @@ struct ActRouteTests {
             ("sessions", .delete),
         ] as [(String, HTTPRequest.Method)] {
             let silent = try await ask(method, "alice/" + path, [:])
-            #expect(silent.status == 400 && silent.problem?.detail.contains("\"reason\" is required") == true, "\(path)")
+            #expect(
+                silent.status == 400 && silent.problem?.detail.contains("\"reason\" is required") == true, "\(path)")
             let unkeyed = try await ask(method, "alice/" + path, key: nil, ["reason": "r"])
             #expect(unkeyed.status == 400 && unkeyed.problem?.detail.contains("Idempotency-Key") == true, "\(path)")
         }

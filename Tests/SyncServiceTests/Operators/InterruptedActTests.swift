@@ -90,7 +90,8 @@ struct InterruptedActTests {
             let hasHappened = await rights(stage) == example.rights
             stage.clock.advance(seconds: 60)
             guard hasHappened else { return }
-            try await acts.perform(reversal.kind, reversal.account, members: reversal.members, key: "back", at: acts.other)
+            try await acts.perform(
+                reversal.kind, reversal.account, members: reversal.members, key: "back", at: acts.other)
             #expect(await rights(stage) == [["owls"], []], "after \(step) writes")
             try await acts.perform(example.kind, members: example.members, key: "k", at: acts.other)
             #expect(await rights(stage) == [["owls"], []], "after \(step) writes")

@@ -159,7 +159,10 @@ struct OperatorActTests {
         for (members, text) in [
             (["group": "night", "for": "P1M"], "400 the catalogue has no group \"night\"; known: nights, owls"),
             (["product": "cat"], "400 the catalogue has no product \"cat\"; known: month, three, owl"),
-            (["entitlement": "x", "for": "P1M"], "400 the catalogue has no entitlement \"x\"; known: nights, owl, owls"),
+            (
+                ["entitlement": "x", "for": "P1M"],
+                "400 the catalogue has no entitlement \"x\"; known: nights, owl, owls"
+            ),
             (["group": "nights"], "400 pass either until or for"),
             (["group": "nights", "for": "P1M", "until": "2030-01-01"], "400 pass either until or for, not both"),
             (["group": "nights", "for": "P0D"], "400 for must be longer than zero and at most 100 years"),

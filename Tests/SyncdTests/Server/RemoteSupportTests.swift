@@ -66,7 +66,8 @@ struct RemoteSupportTests {
         #expect(moved.output.contains("\n  taken from alice\n"), "\(moved)")
         let bought = try remotely(
             "record purchase \(Owls.night) --transaction t1 --store app-store --as-server --account bob")
-        #expect(bought.output.contains("  night-owl: denied (notPurchased) before, granted for good after"), "\(bought)")
+        #expect(
+            bought.output.contains("  night-owl: denied (notPurchased) before, granted for good after"), "\(bought)")
         let list = try audit()
         #expect(list.count == 6 && list.allSatisfy { $0.contains("  helpdesk  ") || $0.contains("  transfer  ") })
         #expect(list.first?.hasSuffix("helpdesk  grant of random for P1M: ticket 7") == true, "\(list)")
@@ -101,7 +102,10 @@ struct RemoteSupportTests {
         #expect(trial.exitCode == 0, "\(trial)")
         #expect(try remotely("account erase alice --yes").output.hasPrefix("erasure for alice (audit entry 3)"))
         #expect(try remotely("account end-sessions alice").exitCode == 2)
-        #expect(try audit().map { $0.split(separator: " ").dropFirst(2).first ?? "" } == ["recovery", "sessions", "erasure"])
+        #expect(
+            try audit().map { $0.split(separator: " ").dropFirst(2).first ?? "" } == [
+                "recovery", "sessions", "erasure",
+            ])
     }
 
     @Test("An act without a reason is refused, over HTTP and on the store")

@@ -185,7 +185,8 @@ package struct SupportActs: Sendable {
             let rest = until.milliseconds - start.milliseconds
             guard rest > 0 else { return nil }
             guard level != nil || !catalog.policy.accelerates(environment) else {
-                throw SupportError(.invalid, "until does not apply in \(environment), where time is accelerated; use for")
+                throw SupportError(
+                    .invalid, "until does not apply in \(environment), where time is accelerated; use for")
             }
             duration = CalendarDuration(seconds: (rest + 999) / 1_000)
             guard duration.isWithinBounds else { throw SupportError(.invalid, "until must be within 100 years") }

@@ -13,7 +13,7 @@ import Foundation
 /// The record of an act, `server/acts/DIGEST` by the digest of its idempotency key.
 ///
 /// It is created by compare-and-swap before anything else is written, and contains everything that the act writes. So
-/// whoever continues an interrupted act writes the same again.
+/// a server that continues an interrupted act writes the same again.
 struct ActRecord: Codable, Hashable, Sendable {
     /// The digest of the request. Another request with the same key is refused.
     var request: String
@@ -33,7 +33,7 @@ struct ActRecord: Codable, Hashable, Sendable {
     /// The refusal of an act that began and then could not be done.
     var failure: Failure?
 
-    /// What the act writes.
+    /// The content that the act writes.
     struct Work: Codable, Hashable, Sendable {
         /// The account that gets the facts; `nil` for ``ActRecord/account``.
         var receiver: AccountIdentity?

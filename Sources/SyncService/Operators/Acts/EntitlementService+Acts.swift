@@ -22,7 +22,8 @@ extension EntitlementService {
         { service in { try await service.act(kind, $0, by: $1) } }
     }
 
-    private func act(_ kind: OperatorAct.Kind, _ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
+    private func act(_ kind: OperatorAct.Kind, _ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse
+    {
         let isDryRun = try call.query.flag("dry-run") ?? false
         let key = HTTPField.Name(WireFields.idempotencyKey).flatMap { call.fields[$0] }
         guard isDryRun || key != nil else {

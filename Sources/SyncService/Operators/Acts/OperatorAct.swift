@@ -149,7 +149,8 @@ package struct ActParameters: Hashable, Sendable {
             }
             if case .null = value { continue }
             guard type.admits(value) else {
-                throw RequestError(.badRequest, "the member \"\(name)\" must be \(type.rawValue), not \(value.typeName)")
+                throw RequestError(
+                    .badRequest, "the member \"\(name)\" must be \(type.rawValue), not \(value.typeName)")
             }
             kept[name] = value
         }

@@ -128,7 +128,8 @@ extension OperatorActs {
                 transaction: transaction)
             guard let given = try await support.evidence(of: gift, at: try parameters.date("date") ?? now, for: account)
             else {
-                throw RequestError(.conflict, "this time of \(group.rawValue.singleLine) is already paid; nothing to do")
+                throw RequestError(
+                    .conflict, "this time of \(group.rawValue.singleLine) is already paid; nothing to do")
             }
             evidence = given
             record.entry.detail = "grant of \(target.name) " + parameters.lengthText
@@ -196,7 +197,7 @@ extension OperatorActs {
     }
 }
 
-/// What a grant gives.
+/// The access that a grant gives.
 private enum GrantTarget {
     /// Paid time of a group, by a purchase of this product.
     case time(GroupID, ProductID, level: Int64?)
@@ -214,7 +215,8 @@ private enum GrantTarget {
     init(_ parameters: ActParameters, _ catalog: Catalog) throws(RequestError) {
         let named = ["entitlement", "group", "product"].filter { parameters[$0] != nil }
         guard named.count == 1 else {
-            throw RequestError(.badRequest, "pass one of the members entitlement, group and product, not \(named.count)")
+            throw RequestError(
+                .badRequest, "pass one of the members entitlement, group and product, not \(named.count)")
         }
         let isTimed = parameters["until"] != nil || parameters["for"] != nil
         let source = ProductID(parameters["source"] ?? "support")
