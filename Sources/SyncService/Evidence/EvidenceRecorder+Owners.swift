@@ -29,7 +29,7 @@ extension EvidenceRecorder {
             }
             let now = writer.now()
             let verdict = try await verdict(on: claim, record, now: now)
-            if let fence = request.fence, verdict.changesOwner, !fence.holds(version, of: line) { return .refused }
+            if let fence = request.fence, verdict.changesOwner, !fence.holds(record, of: line) { return .refused }
             switch verdict {
             case .owned(let accounts):
                 guard owners.policy == .share, let caller = claim.caller, accounts[0] != caller else {
@@ -89,25 +89,26 @@ extension EvidenceRecorder {
     }
 }
 
-/// The versions of the owner records of some lines.
+/// The owners that some lines had before an act that moves them.
 ///
-/// An act that moves a line has read them before it began. So it moves the line at most once, also if it is repeated
-/// after another act has moved the line back.
+/// The act moves a line only from these owners. So it moves the line at most once, also if it is repeated after another
+/// act has moved the line back: the owner has the line since a later time then.
 struct OwnerFence: Codable, Hashable, Sendable {
     private struct Line: Codable, Hashable, Sendable {
         var line: LineName
-        /// The version in hexadecimal; `nil` for a record that did not exist.
-        var version: String?
+        var owners: [Ownership.Owner]
     }
 
     private var lines: [Line] = []
 
-    mutating func add(_ version: EntryVersion?, of line: TransactionReference) {
-        lines.append(Line(line: LineName(line), version: version?.description))
+    /// Adds the owners in `record`, a record of `line` without erased owners.
+    mutating func add(_ record: Ownership, of line: TransactionReference) {
+        lines.append(Line(line: LineName(line), owners: record.owners))
     }
 
-    func holds(_ version: EntryVersion?, of line: TransactionReference) -> Bool {
-        lines.contains { $0.line == LineName(line) && $0.version == version?.description }
+    /// Returns `true` if `line` still has these owners.
+    func holds(_ record: Ownership, of line: TransactionReference) -> Bool {
+        lines.contains { $0.line == LineName(line) && $0.owners == record.owners }
     }
 }
 

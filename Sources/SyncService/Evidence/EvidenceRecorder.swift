@@ -59,7 +59,7 @@ struct EvidenceRecorder: Sendable {
         var mayClaim = true
         /// The person or program that moves lines of other accounts to the caller for support; `nil` for none.
         var transferActor: String?
-        /// The owner records as support has seen them. A line whose record has changed is refused; `nil` for none.
+        /// The owners as support has seen them. A line with other owners is refused; `nil` for any.
         var fence: OwnerFence?
     }
 
@@ -87,7 +87,7 @@ struct EvidenceRecorder: Sendable {
     ///   - caller: The account that sent it; `nil` for a store.
     ///   - isRestore: True for an explicit restore, which may move lines to the caller.
     ///   - transferActor: The person or program that moves lines of other accounts to the caller for support.
-    ///   - fence: The owner records under which a line may change its owner; `nil` for any.
+    ///   - fence: The owners from which a line may be taken; `nil` for any.
     func record(
         _ evidence: VerifiedEvidence, from caller: Account?, isRestore: Bool, transferActor: String? = nil,
         fence: OwnerFence? = nil

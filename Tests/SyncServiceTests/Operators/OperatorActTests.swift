@@ -81,7 +81,7 @@ struct OperatorActTests {
             #expect(error?.status.code == 409)
         }
         #expect(try await acts.entries().count == 2)
-        // What was given can be taken.
+        // A refund takes it again.
         let id = try #require(try await acts.perform(.grant, members: ["product": "owl"], key: "k").transaction)
         let gift: [String: String] = ["store": "support", "transaction": id.id]
         try await acts.perform(.refund, members: gift, key: "k2")
@@ -176,7 +176,7 @@ struct OperatorActTests {
         ] as [([String: String], String)] {
             #expect(try await refusal(.grant, "alice", members).hasPrefix(text), "\(members)")
         }
-        #expect(try await refusal(.grant, "carol") == "404 this server's store has no account \"carol\"")
+        #expect(try await refusal(.grant, "carol").hasPrefix("404 "))
         #expect(try await refusal(.refund, "bob", Sale("1", at: 0).members).hasPrefix("409 app-store/production/1"))
         #expect(try await refusal(.sessions, "alice", ["session": "x"]).hasPrefix("404 the account \"alice\" has no"))
         #expect(try await acts.everything() == former)

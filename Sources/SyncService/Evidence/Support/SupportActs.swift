@@ -85,7 +85,7 @@ package struct SupportActs: Sendable {
         audit = AuditLog(store: records.backend)
     }
 
-    /// The same acts on a store whose changes nobody else sees.
+    /// The same acts on a store whose changes stay in memory.
     func tried(on trial: TrialStore) -> SupportActs {
         var writer = ServerLedgerWriter(
             records: RecordStore(backend: trial), decoder: LedgerDecoder(), policy: recorder.writer.policy,
@@ -462,7 +462,7 @@ extension SupportActs {
     ///
     /// - Parameters:
     ///   - transferActor: The person or program that takes lines from other accounts; `nil` if none may be taken.
-    ///   - fence: The owner records under which a line may change its owner; `nil` for any.
+    ///   - fence: The owners from which a line may be taken; `nil` for any.
     func write(
         _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account, transferActor: String?,
         fence: OwnerFence? = nil

@@ -71,7 +71,7 @@ extension OperatorActs {
             // Read before the review, so that what happens later refuses the act.
             var fence = OwnerFence()
             for line in Set(evidence.facts.compactMap(\.purchase?.line)).sorted() {
-                fence.add(try await support.recorder.owners.read(line)?.version, of: line)
+                fence.add(try await support.recorder.owners.living(line).record, of: line)
             }
             record.work.fence = fence
         }
@@ -185,7 +185,7 @@ extension OperatorActs {
         }
         var facts = server.facts(ofLine: line)
         if facts.isEmpty {
-            // What a client has reported becomes the word of support.
+            // Support states now what a client has reported.
             let now = Timestamp(milliseconds: record.begun)
             facts = ServerLedger(ledger).facts(ofLine: line).filter { $0.purchase != nil }
                 .map { $0.stamped(.signed(at: now)) }

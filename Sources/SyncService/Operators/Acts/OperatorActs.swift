@@ -17,7 +17,7 @@ import Foundation
 ///    do what it contains.
 /// 3. The entry of the audit list is appended, before anything else is written.
 /// 4. The act is done. Each of its steps may be repeated: facts have the stamps of the plan, so that a later statement
-///    prevails over a repetition, and a line changes its owner only under the version that the plan has seen.
+///    prevails over a repetition, and a line is taken only from the owners that the plan has seen.
 /// 5. The outcome is stored, and repeated to each repetition for ``ActRecord/retention``.
 ///
 /// After a crash, a repetition with the same key continues with step 3. If there is none, the daily ``sweep(now:)``
