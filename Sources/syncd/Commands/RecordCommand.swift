@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncService
 
 struct RecordCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -24,7 +24,7 @@ struct ActRouteTests {
     }
 
     private func ask(
-        _ method: HTTPRequest.Method = .post, _ path: String, key: String? = "k", _ json: [String: any Sendable]
+        _ path: String, by method: HTTPRequest.Method = .post, key: String? = "k", _ json: [String: any Sendable]
     ) async throws -> Reply {
         var fields: HTTPFields = [.contentType: "application/json"]
         if let key { fields[try #require(HTTPField.Name("Idempotency-Key"))] = key }
@@ -71,10 +71,10 @@ struct ActRouteTests {
             ("grants", .post), ("refunds", .post), ("transfers", .post), ("recovery", .post), ("erasure", .post),
             ("sessions", .delete),
         ] as [(String, HTTPRequest.Method)] {
-            let silent = try await ask(method, "alice/" + path, [:])
+            let silent = try await ask("alice/" + path, by: method, [:])
             #expect(
                 silent.status == 400 && silent.problem?.detail.contains("\"reason\" is required") == true, "\(path)")
-            let unkeyed = try await ask(method, "alice/" + path, key: nil, ["reason": "r"])
+            let unkeyed = try await ask("alice/" + path, by: method, key: nil, ["reason": "r"])
             #expect(unkeyed.status == 400 && unkeyed.problem?.detail.contains("Idempotency-Key") == true, "\(path)")
         }
         #expect(try await ask("alice/grants", grant).status == 200)
@@ -90,7 +90,7 @@ struct ActRouteTests {
     @Test("Sessions, recovery and erasure")
     func accounts() async throws {
         let session = await AccountOwner(service, "alice").logIn()["access_token"]
-        let ended = try await ask(.delete, "alice/sessions", ["reason": "lost phone"])
+        let ended = try await ask("alice/sessions", by: .delete, ["reason": "lost phone"])
         #expect((ended.members["before"] as? [String: Int])?["sessions"] == 2, "\(ended)")
         #expect(await service.status(of: session) == 401)
         let code = try await ask("alice/recovery", key: "r", ["reason": "lost codes"])["recovery_code"]

@@ -2,6 +2,7 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 import SyncCore
+import SyncService
 
 struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

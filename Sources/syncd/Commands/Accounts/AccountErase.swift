@@ -3,6 +3,7 @@ import EntitlementSync
 import Entitlements
 import HTTPStorage
 import SyncCore
+import SyncService
 
 struct AccountErase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -3,6 +3,7 @@ import EntitlementSync
 import Entitlements
 import HTTPStorage
 import SyncCore
+import SyncService
 
 extension StoreOptions {
     /// The remote server; throws if the remote is none.
