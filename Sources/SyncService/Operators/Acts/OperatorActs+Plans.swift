@@ -39,9 +39,14 @@ extension OperatorActs {
         return record
     }
 
-    /// The account that an operator means.
+    /// The account that an operator means: by its name, by another name of it, or by its external id.
     func account(named name: String) async throws -> Account {
         do { return try await support.account(named: name) } catch let error as SupportError {
+            if error.kind == .unknownAccount,
+                let account = try await ExternalIDs(records: records, host: support.host).resolve(name)
+            {
+                return account
+            }
             throw RequestError(error)
         }
     }
