@@ -3,6 +3,7 @@ import Foundation
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
+import SyncProtocol
 import Testing
 
 @testable import SyncService
@@ -15,9 +16,8 @@ struct ActRouteTests {
 
     init() async throws {
         let clock = TestClock(1_800_000_000_000)
-        service = try await .open(store, clock: clock) { configuration in
-            configuration.catalog = try? Catalog(json: Array(EvidenceStage.catalog.utf8))
-        }
+        service = try await .open(
+            store, clock: clock, configure: { $0.catalog = try? Catalog(json: Array(EvidenceStage.catalog.utf8)) })
         #expect(await AccountOwner(service, "alice").signUp().status == 201)
         #expect(await AccountOwner(service, "bob").signUp().status == 201)
         token = try await OperatorTokens(store, host: clock.host).create("helpdesk", scope: .support, expires: nil).text
