@@ -244,7 +244,7 @@ let testTargets: [Target] = [
         "LiveServerTests",
         on(
             "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage", "SQLiteStorage",
-            "StoreEvidence", "SyncProtocol", "syncd", "HTTPTypes", "Crypto")),
+            "StoreEvidence", "SyncProtocol", "SyncService", "syncd", "HTTPTypes", "Crypto")),
     tests(
         "SyncAgentTests",
         on("Entitlements", "EntitlementSync", "SyncAgent", "SyncServer", "SyncService", "HTTPTypes", "Logging")),

@@ -6,7 +6,7 @@ import SyncProtocol
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
     package static let routes = RouteTable<Endpoint>(
-        ownRoutes + customerRoutes + projectionRoutes + tokenRoutes + externalRoutes + webhookRoutes
+        ownRoutes + customerRoutes + actRoutes + projectionRoutes + tokenRoutes + externalRoutes + webhookRoutes
             + notificationRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [

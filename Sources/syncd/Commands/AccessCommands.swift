@@ -13,7 +13,7 @@ struct Check: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let access = try await store.access(to: EntitlementID(entitlement))
         try options.output.show(access.json(for: entitlement), or: access.summary)
         if !access.isGranted { throw ExitCode(.denied) }
@@ -59,7 +59,7 @@ struct Explain: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let id = EntitlementID(entitlement)
         let access = try await store.access(to: id)
         let replay = try await store.replay()
@@ -81,7 +81,7 @@ struct Status: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let snapshot = try await store.snapshot()
         let account = "\(store.account)"
         let clock = store.clockStatus
@@ -101,7 +101,7 @@ struct TimelineCommand: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let snapshot = try await store.snapshot()
         let replay = try await store.replay()
         let subscriptions = snapshot.subscriptions.filter { group == nil || $0.group == group.map { GroupID($0) } }
@@ -124,7 +124,7 @@ struct FactsCommand: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let (account, device) = try await store.localLedgers()
         let ledgers = [(account, "account"), (device, "device"), (try await store.serverLedger(), "server")]
         let facts = ledgers.flatMap { ledger, name in ledger.records.map { (Fact($0), name) } }

@@ -10,7 +10,7 @@ struct Conflicts: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let conflicts = try await store.conflicts()
         try options.output.show(
             .array(conflicts.map(\.json)),
