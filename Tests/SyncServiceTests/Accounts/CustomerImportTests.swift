@@ -1,5 +1,6 @@
 import EntitlementSync
 import Entitlements
+import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 import Testing
