@@ -87,12 +87,14 @@ struct ActOptions: ParsableArguments {
         }
         for (name, access) in (before["access"]?.members ?? [:]).sorted(by: { $0.key < $1.key }) {
             let next = after["access"]?[name]
-            if next != access { lines.append("\(name.singleLine): \(text(access)) before, \(text(next)) after") }
+            // An erased account has no access, so only what it had is a change.
+            guard next != access, next != nil || access["granted"] == .bool(true) else { continue }
+            lines.append("\(name.singleLine): \(summary(of: access)) before, \(summary(of: next)) after")
         }
-        return lines.isEmpty ? ["access stays as it is"] : lines
+        return lines.isEmpty ? ["nothing changes"] : lines
     }
 
-    private static func text(_ access: JSON?) -> String {
+    private static func summary(of access: JSON?) -> String {
         guard case .bool(let isGranted)? = access?["granted"] else { return "nothing" }
         guard isGranted else { return "denied (\(access?["reason"]?.string ?? ""))" }
         return "granted " + (access?["until"]?.string.map { "until \($0)" } ?? "for good")

@@ -11,9 +11,12 @@ struct RemoteSupportTests {
 
     init() throws {
         sandbox = try Sandbox()
+        let catalog = try String(contentsOfFile: Sandbox.example, encoding: .utf8)
+        try sandbox.write(
+            catalog.replacing(#""consumables": "deviceLocal""#, with: #""consumables": "shared""#), to: "catalog.json")
         server = try ServerProcess(
             store: "sqlite:\(sandbox.path("server.sqlite"))",
-            options: ["--policy", "verified", "--catalog", Sandbox.example],
+            options: ["--policy", "verified", "--catalog", sandbox.path("catalog.json")],
             environment: ["SYNCD_LOG_LEVEL": "error"])
         for name in ["alice", "bob"] {
             let made = try sandbox.run(
@@ -36,7 +39,7 @@ struct RemoteSupportTests {
     private func onStore(_ command: String, reason: String? = "ticket 7") throws -> Sandbox.Outcome {
         try sandbox.run(
             "\(command) --local sqlite:server.sqlite".split(separator: " ").map(String.init)
-                + (reason.map { ["--reason", $0] } ?? []), environment: ["SYNCD_CATALOG": Sandbox.example])
+                + (reason.map { ["--reason", $0] } ?? []), environment: ["SYNCD_CATALOG": sandbox.path("catalog.json")])
     }
 
     private func audit() throws -> [String] {
