@@ -64,8 +64,8 @@ package struct CustomerImport: Sendable {
     ///
     /// - Parameters:
     ///   - catalog: The catalogue that gives terms to purchases.
-    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server, which
-    ///     have no password yet.
+    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server,
+    ///     which have no password yet.
     package init(
         _ store: any KeyValueBackend, _ accounts: AccountImport, catalog: Catalog, issuer: String?,
         host: HostServices = .system
