@@ -64,8 +64,8 @@ package struct CustomerImport: Sendable {
     ///
     /// - Parameters:
     ///   - catalog: The catalogue that gives terms to purchases.
-    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server, whose
-    ///     owners have no password yet.
+    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server,
+    ///     which have no password yet.
     package init(
         _ store: any KeyValueBackend, _ accounts: AccountImport, catalog: Catalog, issuer: String?,
         host: HostServices = .system
@@ -204,7 +204,7 @@ package struct CustomerImport: Sendable {
         do {
             return try await create(name, customer)
         } catch is AccountImport.AccountRefusal {
-            // The name means another account. Nobody shows that it is the same customer.
+            // The name means another account, which may be that of another customer.
             return try await create(Self.digestName(of: customer.id), customer)
         }
     }

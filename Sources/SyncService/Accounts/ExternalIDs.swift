@@ -142,7 +142,7 @@ package struct ExternalIDs: Sendable {
         return id
     }
 
-    /// Returns `true` if an account exists and lists the id, so that nobody else can have it.
+    /// Returns `true` if an account exists and lists the id, so that no other account can have it.
     private func isListed(_ key: EntryKey, by account: Account) async throws(BackendError) -> Bool {
         guard try await records.isActive(account) else { return false }
         return try await entries.keys(of: account, under: Self.prefix).contains(key)

@@ -15,8 +15,8 @@ struct Import: AsyncParsableCommand {
               receipt       an app receipt of the App Store, in DER or base64; it is verified and kept as evidence
               verify-receipt  the JSON that Apple's verifyReceipt answered; it is not signed, so it counts as this \
             device's own statements
-              revenuecat    customers of RevenueCat into the server's store: answers of GET /v1/subscribers/ID as JSON, \
-            or the CSV of its transactions export
+              revenuecat    customers of RevenueCat into the server's store, from answers of GET /v1/subscribers/ID or \
+            the CSV of its transactions export
 
             The whole file is checked before anything is written. receipt and verify-receipt need --bundle, and must \
             be of the environment that --environment names.

@@ -15,7 +15,8 @@ struct RevenueCatOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The issuer whose tokens have the app's user ids as subjects, as for serve: its accounts get the purchases.",
+            "The issuer whose tokens have the app's user ids as subjects, as for serve. Its accounts get the "
+                + "purchases.",
             valueName: "name"))
     var issuer: String?
 

@@ -9,8 +9,8 @@ import Testing
 struct RevenueCatCommandTests {
     private static let anonymous = "$RCAnonymousID:0123456789abcdef0123456789abcdef"
     private static let columns =
-        "rc_original_app_user_id;rc_last_seen_app_user_id_alias;product_identifier;start_time;end_time;store;is_sandbox;"
-        + "store_transaction_id;original_store_transaction_id;refunded_at;ownership_type\n"
+        "rc_original_app_user_id;rc_last_seen_app_user_id_alias;product_identifier;start_time;end_time;store;"
+        + "is_sandbox;store_transaction_id;original_store_transaction_id;refunded_at;ownership_type\n"
 
     private let sandbox: Sandbox
     private let store = "--local sqlite:server.sqlite"
