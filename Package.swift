@@ -161,8 +161,8 @@ let server: [Target] = [
     .target(
         name: "ServiceSimulation",
         dependencies: on(
-            "Entitlements", "EntitlementSync", "HTTPStorage", "StoreEvidence", "SyncCore", "SyncCoreTesting",
-            "SyncProtocol", "SyncService", "SyncSimulation", "Crypto", "HTTPTypes")),
+            "Entitlements", "EntitlementSync", "HTTPStorage", "ProjectionStorage", "StoreEvidence", "SyncCore",
+            "SyncCoreTesting", "SyncProtocol", "SyncService", "SyncSimulation", "Crypto", "HTTPTypes")),
     .executableTarget(
         name: "syncsim",
         dependencies: on(
@@ -244,7 +244,7 @@ let testTargets: [Target] = [
         "LiveServerTests",
         on(
             "CurlTransport", "EntitlementSync", "Entitlements", "EvidenceTestSupport", "HTTPStorage", "SQLiteStorage",
-            "StoreEvidence", "SyncProtocol", "syncd", "HTTPTypes", "Crypto")),
+            "StoreEvidence", "SyncProtocol", "SyncService", "syncd", "HTTPTypes", "Crypto")),
     tests(
         "SyncAgentTests",
         on("Entitlements", "EntitlementSync", "SyncAgent", "SyncServer", "SyncService", "HTTPTypes", "Logging")),

@@ -55,25 +55,28 @@ package final class SQLiteProjection: ProjectionDatabase {
         _ statements: [SQLStatement], fence: ProjectionFence?
     ) async throws(BackendError) -> Bool {
         do {
-            return try await pool.writeWithoutTransaction { db in
-                var isCurrent = true
-                try db.inTransaction(.immediate) {
-                    if let fence {
-                        _ = try Self.rows(of: fence.statement, db)
-                        isCurrent = db.changesCount == 1
-                    }
-                    guard isCurrent else { return .rollback }
-                    for statement in statements { _ = try Self.rows(of: statement, db) }
-                    return .commit
-                }
-                return isCurrent
-            }
+            return try await pool.writeWithoutTransaction { try Self.commit(statements, fence, $0) }
         } catch {
             throw BackendError(error, at: path).during(.write)
         }
     }
 
-    private static func rows(of statement: SQLStatement, _ db: Database) throws -> [[SQLValue]] {
+    /// Performs all statements in one transaction. Returns `false` if the fence does not hold.
+    static func commit(_ statements: [SQLStatement], _ fence: ProjectionFence?, _ db: Database) throws -> Bool {
+        var isCurrent = true
+        try db.inTransaction(.immediate) {
+            if let fence {
+                _ = try rows(of: fence.statement, db)
+                isCurrent = db.changesCount == 1
+            }
+            guard isCurrent else { return .rollback }
+            for statement in statements { _ = try rows(of: statement, db) }
+            return .commit
+        }
+        return isCurrent
+    }
+
+    static func rows(of statement: SQLStatement, _ db: Database) throws -> [[SQLValue]] {
         // `?1` is a number, and `$1` would be a name.
         let sql = statement.sql.utf8.map { $0 == UInt8(ascii: "$") ? UInt8(ascii: "?") : $0 }
         let prepared = try db.cachedStatement(sql: String(decoding: sql, as: UTF8.self))

@@ -11,6 +11,9 @@ public enum WireFields {
     /// decisions.
     public static let decisions = "EntitlementSync-Decisions"
 
+    /// The header field that makes an operator's act happen once.
+    public static let idempotencyKey = "Idempotency-Key"
+
     private static let serverTimeName = HTTPField.Name(serverTime)
     private static let decisionsName = HTTPField.Name(decisions)
 

@@ -9,7 +9,7 @@ extension EntitlementService {
     /// The response with the catalogue.
     func catalog(_ call: Call) throws -> ServiceResponse {
         guard !configuration.catalogJSON.isEmpty else {
-            throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
+            throw RequestError.noCatalog
         }
         let tag = EntityTag(digest: Array(SHA256.hash(data: configuration.catalogJSON)))
         var response = HTTPResponse(status: .ok)
@@ -28,14 +28,7 @@ extension EntitlementService {
 
     /// The response with the account's entitlements, derived from its ledger and the server ledger.
     func entitlements(_ call: Call, of caller: AccountCaller) async throws -> ServiceResponse {
-        var asked: Timestamp?
-        if let text = call.query["at"] {
-            do throws(TimestampError) { asked = try Timestamp(text) } catch {
-                throw RequestError(.badRequest, "at: \(error)")
-            }
-        }
-        let environment = try environment(in: call.query)
-        let instant = { @Sendable [asked, host] in asked ?? Timestamp(milliseconds: host.now()) }
+        let (environment, instant) = (try environment(in: call.query), try instant(in: call.query))
         let json = try await entitlements(of: caller, environment, at: instant).json
         return try call.response(json, to: caller)
     }
@@ -52,16 +45,18 @@ extension EntitlementService {
 
     /// The entitlements of an account, from the cache if the store still has the versions from which they were derived.
     ///
+    /// - Parameter isCharged: False for a request of the operator, which the account does not pay for.
     /// - Throws: ``RequestError`` for an erased account, or if there is no catalogue.
     func entitlements(
-        of caller: AccountCaller, _ environment: EnvironmentID, at instant: @Sendable () -> Timestamp
+        of caller: AccountCaller, _ environment: EnvironmentID, at instant: @Sendable () -> Timestamp,
+        isCharged: Bool = true
     ) async throws -> EntitlementsResponse.Reading {
         guard let catalog = configuration.catalog else {
-            throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
+            throw RequestError.noCatalog
         }
         guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
         if let known = try await known(of: caller.keys, environment, at: instant()) { return known }
-        return try await derived(of: caller, catalog, environment, at: instant)
+        return try await derived(of: caller, catalog, environment, at: instant, isCharged)
     }
 
     /// The cached entitlements, if they are current.
@@ -86,7 +81,7 @@ extension EntitlementService {
 
     private func derived(
         of caller: AccountCaller, _ catalog: Catalog, _ environment: EnvironmentID,
-        at instant: @Sendable () -> Timestamp
+        at instant: @Sendable () -> Timestamp, _ isCharged: Bool
     ) async throws -> EntitlementsResponse.Reading {
         // Without the policy in the server ledger, statements of clients would count.
         try await ledgerRules(of: caller).checkPolicy()
@@ -94,8 +89,14 @@ extension EntitlementService {
         return try await ledgers.decoder.entitlements(
             of: caller, catalog: catalog, environment: environment, entries, at: instant
         ) { [limiter, host] byteCount in
+            guard isCharged else { return }
             try limiter.takeReads(
                 byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         }
     }
+}
+
+extension RequestError {
+    /// The refusal of a request that needs a catalogue, at a server without one.
+    static let noCatalog = RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
 }

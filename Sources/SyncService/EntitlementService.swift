@@ -144,6 +144,7 @@ package final class EntitlementService: RequestHandler {
             group.addTask { await clockGuard.run(onError: onError) }
             group.addTask { await sweeper.run() }
             group.addTask { await evidenceSweeper.run() }
+            group.addTask { await self.followEvents() }
             await hub.run()
             group.cancelAll()
         }
@@ -191,8 +192,9 @@ package final class EntitlementService: RequestHandler {
 
     /// Returns `true` if `request` asks for an event stream, judging by its header alone.
     package static func requestsEventStream(by request: HTTPRequest) -> Bool {
-        request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
-            && EventStream.isRequested(by: request)
+        let path = (request.path ?? "").utf8
+        return request.method == .get && EventStream.isRequested(by: request)
+            && (path.starts(with: "/v1/changes".utf8) || path.starts(with: "/v1/events".utf8))
     }
 
     /// Adds the header fields that every response under `/v1` has: the server's time, the request's identifier,
@@ -245,7 +247,7 @@ package final class EntitlementService: RequestHandler {
         let (origin, expires) =
             switch caller {
             case .account(let account): (account.origin, account.expires)
-            case .operator(let caller): (caller.token.map(ChangeHub.Origin.token), caller.expires)
+            case .operator(let caller): (caller.origin, caller.expires)
             }
         let ticket = try account?.account.name.flatMap { name throws(RequestError) in
             try self.limiter.openStream(account: name)

@@ -54,7 +54,7 @@ struct WebhookTests {
             store: "sqlite:\(folder.path(of: "store.sqlite"))",
             options: [
                 "--catalog", folder.path(of: "catalog.json"), "--projection", "--webhooks",
-                folder.path(of: "webhooks.json"), "--listen", "127.0.0.1:\(port)",
+                folder.path(of: "webhooks.json"), "--listen", "127.0.0.1:\(port)", "--name", "https://sync.example.com",
             ])
     }
 
@@ -100,13 +100,16 @@ struct WebhookTests {
         let request = HTTPRequest(
             method: .post, scheme: "http", authority: String(url.dropFirst("http://".count)), path: "/v1/transactions",
             headerFields: [.contentType: "application/json", .authorization: "Bearer \(token)"])
+        let status: HTTPResponse.Status
         do throws(TransportError) {
             let answer = try await transport.send(
                 request, body: Array(body.utf8), timeout: .seconds(20), maximumByteCount: 100_000)
-            return answer.response.status == .ok
+            status = answer.response.status
         } catch {
             return false
         }
+        try #require(status != .unauthorized)
+        return status == .ok
     }
 
     @Test("Receivers that fail, redirect, send a gigabyte, are silent or close delay no other one")

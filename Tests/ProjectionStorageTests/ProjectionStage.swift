@@ -46,13 +46,13 @@ final class ProjectionStage {
     {
         folder = try TemporaryFolder()
         let catalog = try Catalog(json: Self.catalogue)
+        database = wrap(try Self.database(kind, folder))
+        projector = Self.projector(of: store, into: database, clock, catalog)
         service = try await EntitlementService.open(
-            store, clock: clock,
+            store, clock: clock, projector: projector,
             configure: { configuration in
                 (configuration.catalog, configuration.catalogJSON) = (catalog, Self.catalogue)
             })
-        database = wrap(try Self.database(kind, folder))
-        projector = Self.projector(of: store, into: database, clock, catalog)
         lease = ProjectorLease(store, host: clock.host)
     }
 
@@ -96,7 +96,7 @@ final class ProjectionStage {
     }
 
     /// Begins a new session, because the clock may have passed the end of the former token.
-    private func logIn(_ name: String) async throws -> String {
+    func logIn(_ name: String) async throws -> String {
         let json = ["grant_type": "password", "username": name, "password": "correct horse battery"]
         return try #require(await service.ask(.post, "/v1/sessions", json: json)["access_token"])
     }

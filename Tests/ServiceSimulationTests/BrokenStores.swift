@@ -51,3 +51,17 @@ struct ChangingValues: ForwardingBackend {
             Array(change(String(decoding: value, as: UTF8.self)).utf8), to: key, if: precondition)
     }
 }
+
+/// A store whose changes leave out some keys.
+struct OmittingChanges: ForwardingBackend {
+    let base: any KeyValueBackend
+    let prefix: String
+
+    func changes(since cursor: ChangeCursor?, prefix: String, limit: Int) async throws(BackendError)
+        -> Answer<ChangePage>
+    {
+        var answer = try await base.changes(since: cursor, prefix: prefix, limit: limit)
+        answer.outcome.changes.removeAll { $0.key.hasPrefix(self.prefix) }
+        return answer
+    }
+}

@@ -117,7 +117,7 @@ extension EntitlementService {
     /// A service for tests whose time is that of `clock`.
     package static func open(
         _ store: any KeyValueBackend, clock: TestClock = TestClock(1_800_000_000_000), issuer: String? = nil,
-        passwords: any PasswordHasher = PlainPasswords(),
+        passwords: any PasswordHasher = PlainPasswords(), projector: Projector? = nil,
         onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {
@@ -128,7 +128,7 @@ extension EntitlementService {
             store, configuration: configuration,
             passwords: passwords,
             issuers: issuer.map { [PlainIssuer(name: $0)] } ?? [], host: clock.host,
-            onError: onError)
+            projector: projector, onError: onError)
         await service.followChanges()
         return service
     }

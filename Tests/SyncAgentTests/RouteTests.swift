@@ -7,7 +7,7 @@ import Testing
 @Suite("The paths of the socket")
 struct RouteTests {
     /// The paths that the server has as well, with other tags.
-    private static let shared: Set = ["/v1/entitlements", "/v1/transactions", "/v1/sessions"]
+    private static let shared: Set = ["/v1/entitlements", "/v1/transactions", "/v1/sessions", "/v1/events"]
 
     @Test("The OpenAPI document describes each path and method, those of the socket alone with the tag Device")
     func document() throws {

@@ -14,6 +14,8 @@ public enum Soak {
     public static var isKilling: Bool { isLong || asked("KILL_ROUNDS") != nil }
     /// The number of rounds in which a test kills `syncd serve`.
     public static var serverRounds: Int { isLong ? 30 : 4 }
+    /// The number of operators' acts at a server that is killed: `ACTS`, or 200, in the long form 10,000.
+    public static var actCount: Int { asked("ACTS") ?? (isLong ? 10_000 : 200) }
     /// The number of rounds in which a test kills a database server.
     public static var serverKillRounds: Int { isLong ? 100 : 2 }
     /// The number of seconds for which two processes write to one store: `SHARED_SECONDS`, or 1.

@@ -154,6 +154,37 @@ extension AccountClient {
         try await exchange(.post, "/v1/webhooks/\(Self.segment(name))/test", token: token).body
     }
 
+    /// Acts for a customer, or tries what the act would do.
+    ///
+    /// - Parameters:
+    ///   - part: the last part of the path, for example `grants`; `sessions` ends sessions.
+    ///   - account: the customer.
+    ///   - members: the body.
+    ///   - key: the idempotency key; `nil` for a dry run.
+    ///   - token: a token of the operator.
+    /// - Returns: The JSON of the answer.
+    /// - Throws: as ``addRecoveryCode(to:token:)``.
+    package func act(
+        _ part: String, on account: String, _ members: [String: Member], key: String?,
+        token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> [UInt8] {
+        var fields: HTTPFields = [:]
+        if let key, let name = HTTPField.Name(WireFields.idempotencyKey) { fields[name] = key }
+        let path = "/v1/customers/\(Self.segment(account))/\(part)" + (key == nil ? "?dry-run=true" : "")
+        return try await exchange(
+            part == "sessions" ? .delete : .post, path, members, condition: fields, token: token
+        ).body
+    }
+
+    /// Reads the ledgers of a customer as the server keeps them.
+    ///
+    /// - Returns: The JSON of the answer.
+    package func ledgers(
+        of account: String, token: @escaping HTTPBackend.Token
+    ) async throws(AccountError) -> [UInt8] {
+        try await exchange(.get, "/v1/customers/\(Self.segment(account))/ledgers", token: token).body
+    }
+
     /// Encodes a name as a single path segment, because slashes and dot segments have a meaning in paths.
     private static func segment(_ name: String) -> String {
         let isOnlyDots = name.utf8.allSatisfy { $0 == UInt8(ascii: ".") }

@@ -199,15 +199,17 @@ public struct ServerAccount: Hashable, Sendable, Codable {
 
 extension AccountClient {
     /// A member of a body.
-    enum Member: Encodable {
+    package enum Member: Encodable {
         case text(String)
         case flag(Bool)
+        case number(Int64)
 
-        func encode(to encoder: any Encoder) throws {
+        package func encode(to encoder: any Encoder) throws {
             var container = encoder.singleValueContainer()
             switch self {
             case .text(let text): try container.encode(text)
             case .flag(let flag): try container.encode(flag)
+            case .number(let number): try container.encode(number)
             }
         }
     }

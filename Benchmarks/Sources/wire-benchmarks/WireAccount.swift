@@ -11,6 +11,10 @@ import Synchronization
 /// An account with ten years of purchases on a server, and its devices.
 struct WireAccount {
     static let purchaseCount = 120
+    static let catalog = """
+        {"products":[{"id":"com.example.month","type":"nonRenewing","group":"owls","duration":"P1M"}],
+         "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
+        """
 
     let server: String
     let name: String
@@ -23,12 +27,7 @@ struct WireAccount {
     /// - Parameter isDecided: `true` to date the last purchase in the future, so that the server decides about it.
     init(_ name: String, server: String, transport: any HTTPTransport, isDecided: Bool = false) async throws {
         (self.name, self.server) = (name, server)
-        catalog = try Catalog(
-            json: Array(
-                """
-                {"products":[{"id":"com.example.month","type":"nonRenewing","group":"owls","duration":"P1M"}],
-                 "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
-                """.utf8))
+        catalog = try Catalog(json: Array(Self.catalog.utf8))
         session = try await AccountClient(server: server, transport: transport)
             .signUp(name, password: "correct horse").session
         ledger = try EntryKey("accounts/\(name)/\(session.incarnation)/ledger")

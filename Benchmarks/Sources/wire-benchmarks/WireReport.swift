@@ -23,7 +23,8 @@ struct WireReport {
             "\(WireAccount.purchaseCount) purchases, a ledger of \(counts) bytes; a server over SQLite on 127.0.0.1; "
                 + "connections are kept;",
             "medians; ratios are medians of rounds that took turns; raw libcurl makes as many GETs of the ledger,",
-            "answered by 304 for what finds nothing new and by 200 for the others",
+            "answered by 304 for what finds nothing new and by 200 for the others; for the operator's entitlements it",
+            "makes the account's own GET /v1/entitlements",
         ]
         return lines.joined(separator: "\n")
     }

@@ -2,6 +2,7 @@ import BenchmarkSupport
 import CurlTransport
 import EntitlementSync
 import Entitlements
+import Foundation
 import HTTPStorage
 import HTTPTypes
 import SyncCore
@@ -13,9 +14,23 @@ struct WireRows {
     let folder: String
     let isSecure: Bool
 
+    private static let operatorToken = "operator-token-of-the-benchmark"
+
+    private func writePrivate(_ text: String, to path: String) throws {
+        guard
+            FileManager.default.createFile(
+                atPath: path, contents: Data(text.utf8), attributes: [.posixPermissions: 0o600])
+        else { exitWithFailure("\(path) cannot be written") }
+    }
+
     func measure(with stopwatch: WireStopwatch) async -> WireMeasurement {
         do {
-            let server = try BenchmarkServer(program: program, folder: folder, isSecure: isSecure)
+            let (catalog, token) = (folder + "/catalog.json", folder + "/operator.token")
+            try writePrivate(WireAccount.catalog, to: catalog)
+            try writePrivate(Self.operatorToken, to: token)
+            let server = try BenchmarkServer(
+                program: program, folder: folder, isSecure: isSecure,
+                options: ["--catalog", catalog, "--operator-token-file", token])
             defer { server.end() }
             return try await measure(server, stopwatch)
         } catch { exitWithFailure("\(error)") }
@@ -36,10 +51,14 @@ struct WireRows {
         let tag = try await entityTag(of: path, at: server.url, token, transport)
         let unchanged = RawRequest(url, token: token, tag: tag, certificates: server.certificates, status: 304)
         let whole = RawRequest(url, token: token, certificates: server.certificates, status: 200)
-        defer {
-            unchanged.free()
-            whole.free()
-        }
+        // An account's own question for its entitlements, and that of the operator about the account.
+        let own = RawRequest(
+            server.url + "/v1/entitlements", token: token, certificates: server.certificates, status: 200)
+        let asked = RawRequest(
+            server.url + "/v1/customers/bench/entitlements", token: Self.operatorToken,
+            certificates: server.certificates, status: 200)
+        defer { for request in [unchanged, whole, own, asked] { request.free() } }
+        expect(own.perform() == asked.perform(), "the operator reads what the account reads")
         expect(unchanged.perform() == 0, "nothing comes of what is known")
         expect(whole.perform() == entry.value.count, "all of it comes otherwise")
         expect(unchanged.version == (isSecure ? 20 : 11), "TLS means HTTP/2")
@@ -51,21 +70,21 @@ struct WireRows {
         let engine = SyncEngine(local: MemoryBackend(), remote: remote, merge: LedgerMerge())
         _ = try await engine.sync(account.ledger)
         let subjects = [
-            Subject("conditional read", against: .unchanged) {
+            Subject("conditional read", against: unchanged) {
                 guard case .unchanged = try await remote.read(account.ledger, unless: entry.version).outcome else {
                     exitWithFailure("it did change")
                 }
             },
-            Subject("idle sync, engine", against: .unchanged) { _ = try await engine.sync(account.ledger) },
-            Subject("idle sync, EntitlementStore", against: .unchanged) { try await device.sync() },
-            Subject("idle sync with decisions", against: .unchanged) { try await decidedDevice.sync() },
-            Subject("read", against: .whole) { _ = try await remote.read(account.ledger) },
-            Subject("new device", against: .whole, requests: 3) { _ = try await account.newDevice(remote) },
+            Subject("idle sync, engine", against: unchanged) { _ = try await engine.sync(account.ledger) },
+            Subject("idle sync, EntitlementStore", against: unchanged) { try await device.sync() },
+            Subject("idle sync with decisions", against: unchanged) { try await decidedDevice.sync() },
+            Subject("read", against: whole) { _ = try await remote.read(account.ledger) },
+            Subject("new device", against: whole, requests: 3) { _ = try await account.newDevice(remote) },
+            Subject("operator's entitlements", against: own) { asked.perform() },
         ]
         return WireMeasurement(
             name: isSecure ? "TLS, HTTP/2" : "HTTP/1.1", byteCount: entry.value.count,
-            rows: try await stopwatch.measure(
-                subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
+            rows: try await stopwatch.measure(subjects))
     }
 
     /// The entity tag of the entry at `path`.
@@ -99,19 +118,14 @@ struct WireRows {
 
 /// An operation of a device.
 struct Subject {
-    /// The baseline.
-    enum Floor {
-        case unchanged
-        case whole
-    }
-
     let name: String
-    let floor: Floor
+    /// The baseline.
+    let floor: RawRequest
     /// The number of requests of the operation, and of its baseline.
     let requests: Int
     let body: () async throws -> Void
 
-    init(_ name: String, against floor: Floor, requests: Int = 1, _ body: @escaping () async throws -> Void) {
+    init(_ name: String, against floor: RawRequest, requests: Int = 1, _ body: @escaping () async throws -> Void) {
         (self.name, self.floor, self.requests, self.body) = (name, floor, requests, body)
     }
 }

@@ -27,15 +27,13 @@ struct WireStopwatch {
     /// The number of executions of each subject in a round.
     let turn: Int
 
-    func measure(
-        _ subjects: [Subject], unchanged: () -> Int, whole: () -> Int
-    ) async throws -> [WireRow] {
+    func measure(_ subjects: [Subject]) async throws -> [WireRow] {
         var times = subjects.map { _ in (all: [Double](), floor: [Double](), ratios: [Double]()) }
         for round in 0...rounds {
             for (index, subject) in subjects.enumerated() {
                 // Each subject runs right beside its baseline.
                 let floor = await time(turn) {
-                    for _ in 0..<subject.requests { _ = subject.floor == .unchanged ? unchanged() : whole() }
+                    for _ in 0..<subject.requests { subject.floor.perform() }
                 }
                 let all = try await time(turn, subject.body)
                 guard round > 0 else { continue }

@@ -178,7 +178,9 @@ final class PaidTimeAudit {
     private func checkSums(_ periods: [Period], of life: Life) {
         // A mere report from the future of a server's clock counts as of the server's time. Evidence ends that.
         func mayBeEarlier(_ sale: Int) -> Bool {
-            world.movesClocks && !world.isAlwaysVerified && !hasEvidence(StoreDesk.line(of: sale), for: life)
+            // Renewals are sold before they begin.
+            (world.movesClocks || StoreDesk.renewals.contains(sale)) && !world.isAlwaysVerified
+                && !hasEvidence(StoreDesk.line(of: sale), for: life)
         }
         var last: Int64 = .min
         let seasons = periods.filter { StoreDesk.seasons.contains($0.sale) }
@@ -222,7 +224,9 @@ final class PaidTimeAudit {
     }
 
     private func isRecorded(_ line: Int, for life: Life) -> Bool {
-        hasEvidence(line, for: life) || reported[line]?.contains(life.incarnation) != true
+        if hasEvidence(line, for: life) { return true }
+        // What a device presents while another account has the line is refused. It stays a mere report in its ledger.
+        return reported[line]?.contains(life.incarnation) != true && (world.isAlwaysVerified || !isErased(line))
     }
 
     /// Returns `true` if an answer has recorded a statement about the line for the account.

@@ -35,6 +35,11 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         case limits
         /// A content session opens what its account has bought, and ends in time.
         case content
+        /// Rows equal those of a fresh projection of the store, events are the transitions of the rows, and one server at
+        /// a time writes them.
+        case projection
+        /// Each event arrives at its receiver at least once, in order for each account, with one id.
+        case webhooks
         /// No response has the status 500, and after all faults every account can be used.
         case service
         /// All jobs run on the simulation's executor, and the run ends.
@@ -79,4 +84,11 @@ package enum ServiceMark: String, Codable, Hashable, Sendable, CaseIterable {
     // Added later.
     case entryReplaced, entryDeleted, restoreRefused, transferredTwice, supportInterrupted
     case stopped, storeFailed, outcomeUnknown, formerKeyRefused, suspended
+    // The projection.
+    case eventsProjected, endAnnounced, endProjected, refundProjected, reversalProjected, transferProjected
+    case erasureProjected, lifeReplacedInRows, projectionCompared
+    case projectionTakenOver, leaseTakenOver, leaseReleased, projectionFenced, projectorKilled, projectorFrozen
+    case projectionRolledBack, projectionOutcomeUnknown, projectionWrittenLate, projectionLateRefused
+    case projectionRebuilt, projectionCursorExpired, reindexed, reindexInterrupted
+    case delivered, deliveryRepeated, deliveredByAnother, deliveryLost, deliveryFailed
 }

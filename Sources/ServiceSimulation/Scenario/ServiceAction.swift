@@ -80,6 +80,16 @@ package enum ServiceAction: Codable, Hashable, Sendable {
     case reconfigure(server: Int)
     /// Stops all work of a server for this many milliseconds, before one of its next writes to the store.
     case suspend(server: Int, afterWrites: Int, milliseconds: Int64)
+    /// Lets `perMille` thousandths of all calls of the projection's database fail for this many milliseconds.
+    case failProjection(perMille: Int, milliseconds: Int64)
+    /// Kills the server that writes rows, before or after one of the next transactions, and starts it again.
+    case killProjector(afterTransactions: Int, pause: Int64)
+    /// Stops all work of the server that writes rows, before one of the next transactions.
+    case freezeProjector(afterTransactions: Int, milliseconds: Int64)
+    /// Lets the receiver of events answer with errors for this many milliseconds.
+    case failReceiver(milliseconds: Int64)
+    /// A program beside the servers derives all rows again. It may be killed at any operation.
+    case reindex(afterOperations: Int?)
 
     /// The devices that take part.
     var devices: [Int] {
@@ -95,7 +105,8 @@ package enum ServiceAction: Codable, Hashable, Sendable {
             [device]
         case .approve(let device, let approver): [device, approver]
         case .notify, .refund, .reverseRefund, .catchUp, .kill, .freeze, .moveClock, .rotateKeys, .failOver,
-            .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport, .suspend:
+            .switchOver, .reconfigure, .stop, .failStore, .expireCursors, .interruptSupport, .suspend, .failProjection,
+            .killProjector, .freezeProjector, .failReceiver, .reindex:
             []
         }
     }

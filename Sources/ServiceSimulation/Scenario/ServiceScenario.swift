@@ -28,6 +28,8 @@ package struct ServiceScenario: Codable, Hashable, Sendable {
     /// The configuration with which servers start again after ``ServiceAction/reconfigure(server:)``, and all of them
     /// before the last checks; `nil` for the first one.
     package var later: LaterConfiguration?
+    /// The servers that derive rows from the store; `nil` for none.
+    package var projection: ProjectionSetup?
     /// The actions, in ascending order of time. The servers are stopped in pauses of more than ten minutes.
     package var steps: [ServiceStep]
 
@@ -60,6 +62,9 @@ package struct ServiceScenario: Codable, Hashable, Sendable {
     package func check() throws {
         guard (1...3).contains(servers.count), !devices.isEmpty else {
             throw ScenarioError("a scenario has 1 to 3 servers and a device")
+        }
+        if let idle = projection?.idleServer, !servers.indices.contains(idle) || servers.count == 1 {
+            throw ScenarioError("the server \(idle) cannot be the one without a projection")
         }
         for step in steps {
             guard step.action.devices.allSatisfy(devices.indices.contains) else {

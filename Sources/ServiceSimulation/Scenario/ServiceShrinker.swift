@@ -49,6 +49,10 @@ extension ShrinkSearch<ServiceScenario, ServiceViolation> {
         tries { $0.isVerified = true }
         tries { $0.limits = nil }
         tries { $0.later = nil }
+        tries { $0.projection = nil }
+        tries { $0.projection?.idleServer = nil }
+        tries { $0.projection?.deliversEvents = false }
+        tries { $0.projection?.lostDeliveries = 0 }
         for index in best.servers.indices { tries { $0.servers[index] = 0 } }
         for index in best.servers.indices.reversed() where best.servers.count > 1 {
             tries { $0.removeServer(index) }
@@ -63,6 +67,10 @@ extension ServiceScenario {
     /// Removes a server and the steps that disturb it, and renumbers those after it.
     fileprivate mutating func removeServer(_ index: Int) {
         servers.remove(at: index)
+        if let idle = projection?.idleServer, idle >= index {
+            projection?.idleServer = idle > index ? idle - 1 : nil
+        }
+        if servers.count == 1 { projection?.idleServer = nil }
         steps = steps.compactMap { step in
             step.action.removingServer(index).map { ServiceStep(at: step.at, $0) }
         }

@@ -14,7 +14,8 @@ package struct ServiceSwarm: Sendable {
         scenario.addDisturbances()
         var trade = TradeGenerator(seed: seed, scenario)
         var rare = RareCaseGenerator(seed: seed, trade.draw())
-        return rare.draw()
+        var projection = ProjectionGenerator(seed: seed, rare.draw())
+        return projection.draw()
     }
 }
 

@@ -71,6 +71,8 @@ final class ServerProcess: @unchecked Sendable {
     private(set) var isAlive = true
     /// The service once it is open.
     private(set) var service: EntitlementService?
+    /// The name of the process in the projection.
+    let writer: ProjectionWriter
     fileprivate(set) var task: Task<Void, Never>?
     /// The number of operations until it is killed, and the pause before the next process, in microseconds.
     var pendingKill: (operations: Int, pause: Int64)?
@@ -87,6 +89,7 @@ final class ServerProcess: @unchecked Sendable {
 
     init(on machine: ServerMachine, launch: Int) {
         self.machine = machine
+        writer = ProjectionWriter(lane: machine.lane, launch: launch)
         bits = machine.world.random.generator(for: 100 + machine.index, launch, .host)
         pauses = machine.world.random.generator(for: 100 + machine.index, launch, .disk)
     }
@@ -101,11 +104,12 @@ final class ServerProcess: @unchecked Sendable {
 
     /// Opens the service, again after each error, and runs it to the end.
     fileprivate func live() async {
+        let store = world.wrapStore(ServerStore(process: self, base: world.store))
+        let configuration = machine.isReconfigured ? world.laterConfiguration : world.configuration
         while isAlive, service == nil {
             do throws(BackendError) {
                 let service = try await EntitlementService(
-                    world.wrapStore(ServerStore(process: self, base: world.store)),
-                    configuration: machine.isReconfigured ? world.laterConfiguration : world.configuration,
+                    store, configuration: configuration,
                     passwords: SlowPasswords(process: self), host: host,
                     onError: { _ in })
                 if isAlive { self.service = service }
@@ -114,7 +118,33 @@ final class ServerProcess: @unchecked Sendable {
                 await thaw()
             }
         }
-        if isAlive { await service?.run() }
+        guard isAlive, let service else { return }
+        guard let projection = world.projection, let projector = makeProjector(store, configuration) else {
+            return await service.run()
+        }
+        let link = ReceiverLink(process: self, receiver: projection.receiver)
+        let sender = WebhookSender(
+            projector, ProjectionConnection(process: self, projection: projection), endpoints: EventReceiver.endpoints,
+            host: host, transport: { _ in link }, onError: { _ in }, onNote: { _ in })
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await service.run() }
+            group.addTask { await projector.run() }
+            if world.scenario.projection?.deliversEvents == true { group.addTask { await sender.run() } }
+        }
+        if isStopping { await projector.release() }
+    }
+
+    private func makeProjector(_ store: any KeyValueBackend, _ configuration: ServiceConfiguration) -> Projector? {
+        guard let projection = world.projection, let catalog = configuration.catalog,
+            world.scenario.projection?.idleServer != machine.index
+        else { return nil }
+        return Projector(
+            store, into: ProjectionConnection(process: self, projection: projection), catalog: catalog,
+            json: configuration.catalogJSON, host: host
+        ) { [world, lane = machine.lane] error in
+            guard [.damaged, .newerFormat, .notAStore, .invalidCursor].contains(error.kind) else { return }
+            world.report(.projection, "a projector fails: \(error)", lane: lane)
+        }
     }
 
     func end() {
@@ -155,7 +185,7 @@ final class ServerProcess: @unchecked Sendable {
     /// - Returns: `true` if the process is killed after the operation.
     func begin(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) -> Bool {
         await take()
-        if operation == .write || operation == .delete { suspend() }
+        if operation == .write || operation == .delete, key?.text != ProjectionAudit.leaseKey { suspend() }
         await thaw()
         var isLast = false
         if isAlive, let kill = pendingKill {
@@ -220,6 +250,7 @@ struct ServerStore: ForwardingBackend, SynchronousReading {
         } catch {
             result = .failure(error)
         }
+        process.world.didCall(operation, key)
         if case .success(let answer) = result, case .written(let version)? = answer.outcome as? WriteOutcome {
             process.world.audit.didStore("\(version)", begun: begun)
         }

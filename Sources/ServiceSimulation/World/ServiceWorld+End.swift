@@ -37,6 +37,7 @@ extension ServiceWorld {
             paidTime.check(rights.map(\.life))
         }
         await checkConnections()
+        await checkProjection()
         do throws(BackendError) {
             try await checkStreams()
             try await checkErasures()

@@ -56,7 +56,8 @@ extension ServiceWorld {
     /// Lets support record a sale, by a program beside the servers.
     func act(for name: String, _ sale: Int, isTransfer: Bool) async -> String {
         let number = audit.didBeginAct(sale, for: name, isTransfer: isTransfer)
-        let program = SupportProgram(base: store, world: self, operationCount: pendingInterruption)
+        let program = SimulatedProgram(
+            world: self, operationCount: pendingInterruption, mark: .supportInterrupted)
         pendingInterruption = nil
         let acts = SupportActs(
             store: subject.wrapStore(program), catalog: StoreDesk.catalog, ownership: configuration.ownership,
@@ -78,38 +79,6 @@ extension ServiceWorld {
             if error is SupportError { audit.didRefuseAct(number) }
             reach(.supportRefused)
             return ClientDevice.failurePrefix + "refused"
-        }
-    }
-}
-
-/// The store as a program of support reaches it, which may be killed at any operation. Single-threaded.
-private final class SupportProgram: ForwardingBackend, @unchecked Sendable {
-    let base: any KeyValueBackend
-    private unowned let world: ServiceWorld
-    /// The number of operations until it is killed; `nil` if it is not.
-    private var operationCount: Int?
-    private(set) var isInterrupted = false
-
-    init(base: any KeyValueBackend, world: ServiceWorld, operationCount: Int?) {
-        (self.base, self.world, self.operationCount) = (base, world, operationCount)
-    }
-
-    func forward<Outcome: Sendable>(
-        _ operation: BackendError.Operation, _ key: EntryKey?,
-        _ call: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
-    ) async throws(BackendError) -> Answer<Outcome> {
-        if let count = operationCount {
-            operationCount = count - 1
-            if count == 0 {
-                isInterrupted = true
-                world.reach(.supportInterrupted)
-            }
-        }
-        guard !isInterrupted else {
-            throw BackendError(.cancelled, operation: operation, key: key, message: "simulated: support was killed")
-        }
-        return try await world.storeFaults.perform(operation, key) { () async throws(BackendError) in
-            try await call(base)
         }
     }
 }

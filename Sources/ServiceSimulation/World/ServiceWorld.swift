@@ -23,6 +23,8 @@ final class ServiceWorld: @unchecked Sendable {
     private(set) var devices: [ClientDevice] = []
     private(set) lazy var audit = ServiceAudit(world: self)
     private(set) lazy var storeFaults = StoreFaults(world: self)
+    /// The projection; `nil` if the scenario has none.
+    private(set) lazy var projection = scenario.projection.map { _ in SimulatedProjection(world: self) }
     private(set) lazy var paidTime = PaidTimeAudit(world: self)
     private(set) lazy var limits = LimitAudit(world: self)
     private(set) lazy var content = ContentAudit(world: self)
@@ -81,6 +83,7 @@ final class ServiceWorld: @unchecked Sendable {
         if let change = scenario.later {
             later.policy = change.isVerified ? .verified : .trusted
             later.catalog = StoreDesk.catalog(extraMonths: change.extraMonths)
+            later.catalogJSON = StoreDesk.catalogJSON(extraMonths: change.extraMonths)
         }
         laterConfiguration = later
         let count = scenario.devices.count
@@ -93,6 +96,8 @@ final class ServiceWorld: @unchecked Sendable {
         }
         cluster?.didMove = { [unowned self] words in
             audit.didDisturbStore()
+            // The rows are in a database of the same cluster.
+            projection?.begin(perMille: 600, microseconds: 3_000_000)
             recorder.record(storeLane, .store, 0, .storeChanged(words))
         }
         for (index, name) in scenario.devices.enumerated() {
@@ -113,6 +118,7 @@ final class ServiceWorld: @unchecked Sendable {
         of scenario: ServiceScenario, _ verifier: StoreVerifier, _ root: Curve25519.Signing.PrivateKey
     ) -> ServiceConfiguration {
         var configuration = ServiceConfiguration(name: address, catalog: StoreDesk.catalog)
+        configuration.catalogJSON = StoreDesk.catalogJSON(extraMonths: 0)
         configuration.operatorToken = operatorToken
         configuration.ownership =
             ServiceConfiguration.Ownership(rawValue: scenario.ownership.rawValue) ?? .keepWithFirst
@@ -200,6 +206,7 @@ extension ServiceWorld {
     private func sleepThroughNight(until time: Int64) async {
         guard time - scheduler.now / 1_000 > Self.nightLength else { return }
         await quiesce(atMost: 240)
+        await compareProjection()
         isNight = true
         for machine in machines { machine.kill(restartAfter: nil) }
         reach(.nightPassed)
@@ -293,7 +300,7 @@ extension ServiceWorld {
             storeFaults.begin(perMille: perMille, microseconds: milliseconds * 1_000)
         case .expireCursors: try? await storeFaults.expireCursors()
         case .interruptSupport(let count): pendingInterruption = count
-        default: break
+        default: return await disturbProjection(action)
         }
         return "done"
     }

@@ -32,6 +32,9 @@ final class StoreDesk: @unchecked Sendable {
     /// The catalogue: the product `p3` is sold once, and opens the entitlement `e3`.
     static let catalog = catalog(extraMonths: 0)
 
+    /// Bytes that differ as the catalogues do.
+    static func catalogJSON(extraMonths: Int64) -> [UInt8] { Array("catalogue of \(extraMonths) extra months".utf8) }
+
     /// The catalogue with longer season passes.
     static func catalog(extraMonths: Int64) -> Catalog {
         func season(_ id: ProductID, _ months: Int64) -> Product {
@@ -51,7 +54,12 @@ final class StoreDesk: @unchecked Sendable {
         let entitlements =
             (0..<saleCount).map {
                 Entitlement(id: EntitlementID("e\($0)"), grantedBy: [.product(ProductID("p\($0)"))])
-            } + [Entitlement(id: "play", grantedBy: [.units("coin")])]
+            }
+            + [
+                Entitlement(id: "play", grantedBy: [.units("coin")]),
+                Entitlement(id: "club", grantedBy: [.group("club")]),
+                Entitlement(id: "season", grantedBy: [.group("pass")]),
+            ]
         let content = (0..<saleCount).map {
             ContentRule(path: "/e\($0)/", source: .entitlement(EntitlementID("e\($0)")), basis: .current)
         }

@@ -165,6 +165,34 @@ struct AccountService: Sendable {
         return (code, name)
     }
 
+    /// Adds a recovery code by its digest, unless the credential epoch `epoch` has ended. Adding it again changes
+    /// nothing.
+    ///
+    /// - Returns: `false` if the epoch has ended, or the account does not exist or has no password here.
+    func addRecoveryCode(digest: String, to account: Account, epoch: Int64) async throws(BackendError) -> Bool {
+        let record = try await records.updateAccount(account.name ?? "") { known in
+            guard var record = known, record.activeAccount == account, record.issuer == nil, record.epoch == epoch
+            else { return nil }
+            if !record.recoveryCodes.contains(digest) { record.recoveryCodes.append(digest) }
+            return record
+        }
+        return record != nil
+    }
+
+    /// Ends all sessions of `account` up to the credential epoch `epoch`, and the tokens that another issuer has made
+    /// up to `now`. Ending them again changes nothing.
+    func endSessions(of account: Account, epoch: Int64, now: Int64) async throws(BackendError) {
+        guard let name = account.name else { return }
+        _ = try await records.updateAccount(name) { known in
+            guard var record = known, record.activeAccount == account, record.epoch == epoch else { return nil }
+            record.epoch += 1
+            if record.issuer != nil { record.tokensSince = max(record.tokensSince ?? now, now) }
+            return record
+        }
+        authenticator.forget(account: name)
+        try await sessions.clear(account, before: epoch + 1)
+    }
+
     /// Ends the caller's session. With `everywhere`, ends all sessions of the account and all tokens that another
     /// issuer has made so far.
     func logOut(_ caller: AccountCaller, everywhere: Bool) async throws {
@@ -203,10 +231,12 @@ extension AccountService {
     }
 
     /// A new recovery code of 16 characters, 80 random bits. It cannot be guessed, so a plain digest of it is stored.
-    private func newCode() -> String {
+    private func newCode() -> String { Self.code(from: credentials.host.randomBytes(16)) }
+
+    /// The recovery code that 16 random bytes give.
+    static func code(from bytes: [UInt8]) -> String {
         let alphabet = Array("ABCDEFGHJKMNPQRSTVWXYZ0123456789".utf8)
-        let symbols = credentials.host.randomBytes(16).map { alphabet[Int($0 & 31)] }
-        return Self.normalized(String(decoding: symbols, as: UTF8.self))
+        return normalized(String(decoding: bytes.map { alphabet[Int($0 & 31)] }, as: UTF8.self))
     }
 
     /// A recovery code in its canonical spelling: upper case, in groups of four.

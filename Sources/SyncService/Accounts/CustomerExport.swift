@@ -11,14 +11,12 @@ package struct CustomerExport: Sendable {
     private let catalog: Catalog
     private let instant: Timestamp
 
-    /// The number of accounts that are held in memory.
-    private static let pageCount = 64
+    /// The number of names that are listed at once.
+    private static let pageCount = 256
 
     /// One account.
     package struct Customer: Sendable {
         let rows: ProjectedAccount
-        /// The id in the app's backend; `nil` for none.
-        let externalID: String?
     }
 
     /// Exports the store of a server as of `instant`.
@@ -47,9 +45,10 @@ package struct CustomerExport: Sendable {
                 let own = try await ids.ids(of: documents.values.map(\.account))
                 for name in rest.prefix(batch.count) {
                     guard let document = documents[Array(name.utf8)],
-                        let rows = try document.projected(catalog, at: instant)
+                        var rows = try document.projected(catalog, at: instant)
                     else { continue }
-                    try body(Customer(rows: rows, externalID: own[document.account]))
+                    rows.externalID = own[document.account]
+                    try body(Customer(rows: rows))
                 }
                 rest = rest.dropFirst(batch.count)
             }
@@ -63,7 +62,7 @@ extension CustomerExport.Customer {
     package var json: JSON {
         .object([
             ("account", .string(rows.name)), ("incarnation", .string(rows.incarnation)),
-            ("externalId", JSON(externalID)), ("issuer", JSON(rows.issuer)), ("created", Self.date(rows.created)),
+            ("externalId", JSON(rows.externalID)), ("issuer", JSON(rows.issuer)), ("created", Self.date(rows.created)),
             (
                 "entitlements",
                 .array(
@@ -122,7 +121,7 @@ extension CustomerExport.Customer {
                 switch column {
                 case "record": record
                 case "account": rows.name
-                case "external_id": externalID ?? ""
+                case "external_id": rows.externalID ?? ""
                 default: values[column].flatMap(\.self) ?? ""
                 }
             }

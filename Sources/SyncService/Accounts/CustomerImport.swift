@@ -64,8 +64,8 @@ package struct CustomerImport: Sendable {
     ///
     /// - Parameters:
     ///   - catalog: The catalogue that gives terms to purchases.
-    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server, whose
-    ///     owners have no password yet.
+    ///   - issuer: The issuer whose tokens have the customers' ids as subjects; `nil` for accounts of this server,
+    ///     which have no password yet.
     package init(
         _ store: any KeyValueBackend, _ accounts: AccountImport, catalog: Catalog, issuer: String?,
         host: HostServices = .system
@@ -204,7 +204,7 @@ package struct CustomerImport: Sendable {
         do {
             return try await create(name, customer)
         } catch is AccountImport.AccountRefusal {
-            // The name means another account. Nobody shows that it is the same customer.
+            // The name means another account, which may be that of another customer.
             return try await create(Self.digestName(of: customer.id), customer)
         }
     }
@@ -227,7 +227,8 @@ package struct CustomerImport: Sendable {
         }
         if try await records.account(account.name ?? "")?.value.issuer == nil {
             let aliases = AccountAliases(records: records)
-            for id in customer.otherIDs + [own ?? ""] where Self.isAnonymous(id) && AccountName.objection(to: id) == nil {
+            for id in customer.otherIDs + [own ?? ""] where Self.isAnonymous(id) && AccountName.objection(to: id) == nil
+            {
                 if try await aliases.resolve(id) == id { _ = try await aliases.reserve(id, for: account) }
             }
         }

@@ -20,10 +20,12 @@ struct Erasure: Sendable {
     static let prefix = KeyScope.serverPrefix + "erasures/"
 
     /// Stores that the erasure of `account` must be repeated. Storing it again postpones the repetition.
-    func schedule(_ account: Account) async throws(BackendError) {
+    func schedule(_ account: Account) async throws(BackendError) { try await Self.schedule(account, in: records) }
+
+    static func schedule(_ account: Account, in records: RecordStore) async throws(BackendError) {
         let parts = [account.name ?? "", account.incarnation].map(LedgerKeys.escaped)
-        let key = try EntryKey(Self.prefix + parts.joined(separator: "/"))
-        _ = try await store.write(try records.bytes(of: AccountIdentity(account)), to: key, if: .any)
+        let key = try EntryKey(prefix + parts.joined(separator: "/"))
+        _ = try await records.backend.write(try records.bytes(of: AccountIdentity(account)), to: key, if: .any)
     }
 
     /// Marks this incarnation as erased in the account's record. Requests that are admitted from now on cannot change

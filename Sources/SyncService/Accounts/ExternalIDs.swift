@@ -65,7 +65,8 @@ package struct ExternalIDs: Sendable {
         guard Self.objection(to: id) == nil else { return nil }
         let key = try Self.key(of: id)
         guard let account = try await records.read(key, as: Holder.self)?.value.account,
-            try await records.isActive(account), try await ids(of: [account])[account]?.utf8.elementsEqual(id.utf8) == true
+            try await records.isActive(account), let own = try await ids(of: [account])[account],
+            own.utf8.elementsEqual(id.utf8)
         else { return nil }
         return account
     }
@@ -141,7 +142,7 @@ package struct ExternalIDs: Sendable {
         return id
     }
 
-    /// Returns `true` if an account exists and lists the id, so that nobody else can have it.
+    /// Returns `true` if an account exists and lists the id, so that no other account can have it.
     private func isListed(_ key: EntryKey, by account: Account) async throws(BackendError) -> Bool {
         guard try await records.isActive(account) else { return false }
         return try await entries.keys(of: account, under: Self.prefix).contains(key)

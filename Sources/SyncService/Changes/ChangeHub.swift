@@ -31,6 +31,8 @@ final class ChangeHub: Sendable {
         case heartbeat(ChangeCursor?)
         /// The cursor has expired; the listener must start over.
         case expired
+        /// The projection has further events.
+        case events
     }
 
     /// The caller of a stream. The stream ends when the session is deleted, and when the record of the account or of
@@ -53,10 +55,13 @@ final class ChangeHub: Sendable {
         case account(String)
         /// Changes of the operator's token that owns the stream.
         case token(String)
+        /// Events of the projection.
+        case events
     }
 
     private struct Listener {
-        var scope: KeyScope
+        /// The keys; `nil` for a listener to the projection's events.
+        var scope: KeyScope?
         var origin: Origin?
         var expires: Int64
         var continuation: AsyncStream<Note>.Continuation
@@ -69,7 +74,7 @@ final class ChangeHub: Sendable {
                 case .token(let id): [.token(id)]
                 case nil: []
                 }
-            return [.keys(prefix: scope.prefix)] + owner
+            return [scope.map { .keys(prefix: $0.prefix) } ?? .events] + owner
         }
 
         /// Returns `true` if the stream began with this version of the account's record.
@@ -283,7 +288,7 @@ final class ChangeHub: Sendable {
         for change in page.changes {
             for prefix in prefixes(of: change.key) {
                 for (id, listener) in state.listeners(of: .keys(prefix: prefix)) {
-                    guard listener.scope.contains(change.key) else { continue }
+                    guard listener.scope?.contains(change.key) == true else { continue }
                     if let index = indices[id] {
                         notes[index].changes.append(change)
                     } else {
@@ -342,12 +347,12 @@ final class ChangeHub: Sendable {
     /// Starts to send the changes in `scope`.
     ///
     /// - Parameters:
-    ///   - scope: The keys.
+    ///   - scope: The keys; `nil` to learn of the projection's events instead.
     ///   - origin: The session, account or token that owns the stream; the stream ends with it.
     ///   - expires: The time at which the notes end at the latest, in milliseconds since 1970 UTC.
     ///   - onEnd: Called once when the notes have ended.
     func listen(
-        _ scope: KeyScope, origin: Origin?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
+        _ scope: KeyScope?, origin: Origin?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
     ) -> Listening {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
@@ -361,6 +366,15 @@ final class ChangeHub: Sendable {
         }
         if isClosed { continuation.finish() }
         return Listening(notes: stream, from: position) { continuation.finish() }
+    }
+
+    /// True if there are listeners to the projection's events.
+    var hasEventListeners: Bool { state.withLock { !$0.listeners(of: .events).isEmpty } }
+
+    /// Sends a note that the projection has further events. A listener that has not read the last note needs no
+    /// other one.
+    func announceEvents() {
+        for (_, listener) in state.withLock({ $0.listeners(of: .events) }) { listener.continuation.yield(.events) }
     }
 
     private func remove(_ id: UInt64) { state.withLock { $0.remove(id) } }

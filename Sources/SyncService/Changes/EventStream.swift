@@ -91,6 +91,7 @@ actor EventStream {
             case .heartbeat(let cursor):
                 return Array(": \(host.now())\n".utf8) + (cursor.map { position($0) } ?? Array("\n".utf8))
             case .expired: return end(true)
+            case .events: continue
             }
         }
         phase = .over

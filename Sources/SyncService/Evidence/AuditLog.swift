@@ -20,7 +20,7 @@ package struct AuditLog: Sendable {
         package internal(set) var number: Int
         /// The date by the server's clock, in RFC 3339.
         package var date: String
-        /// The act: `record`, `import`, `transfer` and so on.
+        /// The act: `record`, `import`, `transfer`, `grant` and so on.
         package var act: String
         /// The name of the account that the act concerned.
         package var account: String
@@ -30,6 +30,14 @@ package struct AuditLog: Sendable {
         package var actor: String
         /// Details on one line.
         package var detail: String
+        /// The reason of an operator's act; `nil` for entries that have it in ``detail``, or have none.
+        package var reason: String?
+        /// The part of the customer's state that the act changes, before it and after it, as JSON; `nil` for other
+        /// entries.
+        package var before: String?
+        package var after: String?
+        /// The id of an operator's act, which makes its entry unique; `nil` for other entries.
+        package var id: String?
         /// The digest of the previous entry, in hexadecimal; 64 zeros in the first entry.
         package internal(set) var previous: String
 

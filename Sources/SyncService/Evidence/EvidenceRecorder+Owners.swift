@@ -28,7 +28,9 @@ extension EvidenceRecorder {
                 continue
             }
             let now = writer.now()
-            switch try await verdict(on: claim, record, now: now) {
+            let verdict = try await verdict(on: claim, record, now: now)
+            if let fence = request.fence, verdict.changesOwner, !fence.holds(record, of: line) { return .refused }
+            switch verdict {
             case .owned(let accounts):
                 guard owners.policy == .share, let caller = claim.caller, accounts[0] != caller else {
                     return .owned(accounts, known: [])
@@ -84,5 +86,38 @@ extension EvidenceRecorder {
             isHeld = try await !writer.read(owner).facts(ofLine: claim.line).isEmpty
         }
         return record.verdict(on: claim, policy: owners.policy, now: now, isHeld: isHeld)
+    }
+}
+
+/// The owners that some lines had before an act that moves them.
+///
+/// The act moves a line only from these owners. So it moves the line at most once, also if it is repeated after another
+/// act has moved the line back: the owner has the line since a later time then.
+struct OwnerFence: Codable, Hashable, Sendable {
+    private struct Line: Codable, Hashable, Sendable {
+        var line: LineName
+        var owners: [Ownership.Owner]
+    }
+
+    private var lines: [Line] = []
+
+    /// Adds the owners in `record`, a record of `line` without erased owners.
+    mutating func add(_ record: Ownership, of line: TransactionReference) {
+        lines.append(Line(line: LineName(line), owners: record.owners))
+    }
+
+    /// Returns `true` if `line` still has these owners.
+    func holds(_ record: Ownership, of line: TransactionReference) -> Bool {
+        lines.contains { $0.line == LineName(line) && $0.owners == record.owners }
+    }
+}
+
+extension Ownership.Verdict {
+    /// True if the line gets another owner.
+    fileprivate var changesOwner: Bool {
+        switch self {
+        case .claimed, .shared, .moved: true
+        case .owned, .unowned, .refused: false
+        }
     }
 }

@@ -59,6 +59,8 @@ struct EvidenceRecorder: Sendable {
         var mayClaim = true
         /// The person or program that moves lines of other accounts to the caller for support; `nil` for none.
         var transferActor: String?
+        /// The owners as support has seen them. A line with other owners is refused; `nil` for any.
+        var fence: OwnerFence?
     }
 
     /// The answers about lines, and what has to be written for them.
@@ -85,8 +87,10 @@ struct EvidenceRecorder: Sendable {
     ///   - caller: The account that sent it; `nil` for a store.
     ///   - isRestore: True for an explicit restore, which may move lines to the caller.
     ///   - transferActor: The person or program that moves lines of other accounts to the caller for support.
+    ///   - fence: The owners from which a line may be taken; `nil` for any.
     func record(
-        _ evidence: VerifiedEvidence, from caller: Account?, isRestore: Bool, transferActor: String? = nil
+        _ evidence: VerifiedEvidence, from caller: Account?, isRestore: Bool, transferActor: String? = nil,
+        fence: OwnerFence? = nil
     ) async throws(BackendError) -> Outcome {
         let isTransaction = evidence.kind == .appStoreTransaction || evidence.kind == .googlePlay
         // A renewal info names no app, so it counts only for a line that is known.
@@ -94,7 +98,7 @@ struct EvidenceRecorder: Sendable {
         var request = Request(
             named: isRenewal ? nil : try await holder(of: evidence), caller: caller,
             restoredAt: isRestore && isTransaction ? evidence.signedDate : nil, token: evidence.accountToken,
-            mayClaim: !isRenewal, transferActor: transferActor)
+            mayClaim: !isRenewal, transferActor: transferActor, fence: fence)
         let evidence = try await withKnownNames(try await withTestPurchases(evidence))
         var groups = try await names.groups(of: try await withEnds(evidence))
         for _ in 0..<Self.roundCount {

@@ -8,6 +8,8 @@ import SyncCore
 /// a purchase that is not known ``retention`` after a statement about it is one of another app. Statements of other
 /// stores stay, because a device may send a purchase that was refunded long ago.
 ///
+/// Drops the outcomes of operators' acts after ``ActRecord/retention``, and finishes acts that were interrupted.
+///
 /// Every server does this; the steps have the same result however often they are done.
 struct EvidenceSweeper: Sendable {
     /// The pause before the first round. The clock is least trustworthy when a server starts.
@@ -18,6 +20,7 @@ struct EvidenceSweeper: Sendable {
     static let retention: Int64 = 35 * 86_400_000
 
     let recorder: EvidenceRecorder
+    let acts: OperatorActs
     let clockGuard: ClockRollbackGuard
     let host: HostServices
     let onError: @Sendable (BackendError) -> Void
@@ -39,6 +42,7 @@ struct EvidenceSweeper: Sendable {
         do throws(BackendError) {
             try await recorder.parked.dropExpired(since: now - Self.retention, now: now, onError: onError)
             try await recorder.names.dropExpired(since: now - Self.retention, now: now, onError: onError)
+            try await acts.sweep(now: now, onError: onError)
         } catch {
             if !Task.isCancelled { onError(error) }
         }
@@ -47,6 +51,7 @@ struct EvidenceSweeper: Sendable {
 
 extension EntitlementService {
     var evidenceSweeper: EvidenceSweeper {
-        EvidenceSweeper(recorder: recorder, clockGuard: clockGuard, host: host, onError: onError)
+        EvidenceSweeper(
+            recorder: recorder, acts: OperatorActs(self), clockGuard: clockGuard, host: host, onError: onError)
     }
 }

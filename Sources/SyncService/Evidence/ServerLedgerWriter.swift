@@ -74,7 +74,7 @@ struct ServerLedgerWriter: Sendable {
             return LedgerDocument(ledger: ledger.ledger).encoded()
         }
         guard mayHaveWritten else { return stored?.version }
-        return try await confirm(account, key) ? stored?.version : nil
+        return try await confirm(account) ? stored?.version : nil
     }
 
     private func apply(
@@ -120,10 +120,12 @@ struct ServerLedgerWriter: Sendable {
             cause: LedgerFull())
     }
 
-    /// Removes the ledger again if the account was erased while it was written.
-    private func confirm(_ account: Account, _ key: EntryKey) async throws(BackendError) -> Bool {
+    /// Lets the erasure be repeated if the account was erased while the ledger was written.
+    ///
+    /// The ledger may have a refund of another writer that the erasure has not kept yet, so it is not removed here.
+    private func confirm(_ account: Account) async throws(BackendError) -> Bool {
         if try await records.isActive(account) { return true }
-        try await records.backend.remove(key) { (_) throws(BackendError) in true }
+        try await Erasure.schedule(account, in: records)
         return false
     }
 }

@@ -21,7 +21,7 @@ extension EntitlementService {
         let members = try call.members()
         let (id, reason) = (try members.text("external_id"), try Self.reason(in: members))
         if let objection = ExternalIDs.objection(to: id) { throw RequestError(.badRequest, objection) }
-        let account = try await namedAccount(in: call)
+        let account = try await customer(call.target.name ?? "")
         let known = try await externalIDs.ids(of: [account])[account]
         if known?.utf8.elementsEqual(id.utf8) != true {
             try await externalIDs.checkIsFree(id, for: account)
@@ -34,7 +34,7 @@ extension EntitlementService {
 
     private func detachExternalID(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let reason = try Self.reason(in: try call.members())
-        let account = try await namedAccount(in: call)
+        let account = try await customer(call.target.name ?? "")
         if let id = try await externalIDs.ids(of: [account])[account] {
             try await audit("detached", id, to: account, reason, by: caller) {
                 _ = try await externalIDs.detach(account)
@@ -69,21 +69,5 @@ extension EntitlementService {
             throw RequestError(.badRequest, "reason must be a text of 1 to 1,000 bytes")
         }
         return reason.singleLine(atMost: 1_000)
-    }
-
-    /// The account that the path of a request names: by its name, a further name or its external id.
-    private func namedAccount(in call: Call) async throws -> Account {
-        let text = call.target.name ?? ""
-        let name = try await accounts.aliases.resolveExactly(text)
-        if AccountName.canExist(name), let record = try await accounts.credentials.record(name), !record.isUnused {
-            guard let account = record.activeAccount else {
-                throw RequestError(.notFound, "the account \"\(name.singleLine)\" was erased")
-            }
-            return account
-        }
-        guard let account = try await externalIDs.resolve(text) else {
-            throw RequestError(.notFound, "there is no account with this name or external id")
-        }
-        return account
     }
 }

@@ -40,6 +40,9 @@ package struct OperatorCaller: Hashable, Sendable {
     /// The operator with the configured token, who may do everything.
     package static let configured = OperatorCaller(name: "operator", scope: .admin)
 
+    /// The token whose end closes the caller's streams.
+    var origin: ChangeHub.Origin? { token.map(ChangeHub.Origin.token) }
+
     /// - Throws: ``RequestError`` if the token's scope is less than `needed`.
     func require(_ needed: OperatorScope) throws(RequestError) {
         guard scope >= needed else {

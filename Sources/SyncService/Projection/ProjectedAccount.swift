@@ -140,7 +140,9 @@ extension ProjectedAccount {
                     expires: paid[purchase.transaction]?.end.asEnd?.milliseconds,
                     quantity: purchase.quantity, revoked: facts.revocationDate(of: purchase)?.milliseconds,
                     origin: purchase.transaction.store == .support
-                        ? "support" : facts.isVerified(purchase) ? "verified" : "reported",
+                        ? "support"
+                        : !facts.isVerified(purchase)
+                            ? "reported" : purchase.stamp.signedDate == nil ? "imported" : "verified",
                     setAside: isRevokedOnly ? nil : reason.map { "\($0)" }, transferredTo: receiver))
         }
         for (group, timeline) in replay.timelines.sorted(by: { $0.key < $1.key }) {

@@ -6,7 +6,8 @@ import SyncProtocol
 extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
     package static let routes = RouteTable<Endpoint>(
-        ownRoutes + tokenRoutes + externalRoutes + webhookRoutes + notificationRoutes)
+        ownRoutes + customerRoutes + actRoutes + projectionRoutes + tokenRoutes + externalRoutes + webhookRoutes
+            + notificationRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),
@@ -121,6 +122,14 @@ extension EntitlementService {
         ///
         /// - Throws: `BackendError.Kind.busy` if there is no room for it.
         func response(_ json: [UInt8], to caller: AccountCaller) throws(BackendError) -> ServiceResponse {
+            guard request.reserveAnswer(json.count, caller.name) else { throw .noRoomForAnswer() }
+            return .json(json)
+        }
+
+        /// A response to the operator with a JSON body whose bytes are reserved.
+        ///
+        /// - Throws: `BackendError.Kind.busy` if there is no room for it.
+        func response(_ json: [UInt8], to caller: OperatorCaller) throws(BackendError) -> ServiceResponse {
             guard request.reserveAnswer(json.count, caller.name) else { throw .noRoomForAnswer() }
             return .json(json)
         }

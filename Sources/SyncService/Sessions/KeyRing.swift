@@ -146,8 +146,12 @@ final class KeyRing: Sendable {
         now - key.created < period && !isFromTheFuture(key, now)
     }
 
+    /// Returns `true` if a server whose clock was ahead has made the key.
+    ///
+    /// The latest time in the store, by which a server notices that its own clock was set back, may be two statements
+    /// old. Such a server must not remove the newest key.
     private static func isFromTheFuture(_ key: Ring.Key, _ now: Int64) -> Bool {
-        key.created - now > ClockRollbackGuard.tolerance
+        key.created - now > ClockRollbackGuard.tolerance + 2 * Int64(ClockRollbackGuard.period / .milliseconds(1))
     }
 
     /// All keys that may have signed a token that is still valid.

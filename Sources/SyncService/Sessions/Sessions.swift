@@ -146,10 +146,22 @@ struct Sessions: Sendable {
     /// Deletes the account's sessions from epochs before that of `credential`. Sessions of other incarnations remain,
     /// because their devices must learn of the erasure.
     func clear(before credential: VerifiedCredential) async throws(BackendError) {
-        for session in try await all(of: credential.name)
-        where session.isOf(credential.account) && session.epoch < credential.epoch {
-            try await end(session.id, of: credential.name)
+        try await clear(credential.account, before: credential.epoch)
+    }
+
+    /// Deletes the account's sessions from epochs before `epoch`.
+    func clear(_ account: Account, before epoch: Int64) async throws(BackendError) {
+        guard let name = account.name else { return }
+        for session in try await all(of: name) where session.isOf(account) && session.epoch < epoch {
+            try await end(session.id, of: name)
         }
+    }
+
+    /// The ids of the account's sessions in `epoch` that have not expired.
+    func all(of account: Account, epoch: Int64) async throws(BackendError) -> [String] {
+        let now = host.now()
+        return try await all(of: account.name ?? "")
+            .filter { $0.isOf(account) && $0.epoch == epoch && !$0.isOver(at: now, lifetime: lifetime) }.map(\.id)
     }
 
     /// Returns `true` if a session belongs to the current incarnation and epoch of the account. A session of an erased

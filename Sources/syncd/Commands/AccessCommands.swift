@@ -13,7 +13,7 @@ struct Check: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let access = try await store.access(to: EntitlementID(entitlement))
         try options.output.show(access.json(for: entitlement), or: access.summary)
         if !access.isGranted { throw ExitCode(.denied) }
@@ -59,7 +59,7 @@ struct Explain: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let id = EntitlementID(entitlement)
         let access = try await store.access(to: id)
         let replay = try await store.replay()
@@ -70,7 +70,7 @@ struct Explain: AsyncParsableCommand {
         let policy = replay.catalog.policy
         let isAccelerated = policy.accelerates(replay.environment)
         try options.output.show(
-            explanation.json(rules: policy.rules, isAccelerated: isAccelerated),
+            .object(explanation.members(rules: policy.rules, isAccelerated: isAccelerated)),
             or: explanation.text(rules: policy.rules, isAccelerated: isAccelerated))
     }
 }
@@ -81,7 +81,7 @@ struct Status: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let snapshot = try await store.snapshot()
         let account = "\(store.account)"
         let clock = store.clockStatus
@@ -101,20 +101,17 @@ struct TimelineCommand: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let snapshot = try await store.snapshot()
         let replay = try await store.replay()
         let subscriptions = snapshot.subscriptions.filter { group == nil || $0.group == group.map { GroupID($0) } }
         if let group, subscriptions.isEmpty {
             throw Failure(.notFound, "there is no group \"\(group.singleLine)\" in the catalogue or the ledger")
         }
-        let drawings = subscriptions.map { subscription in
-            TimelineDrawing(
-                subscription: subscription, timeline: replay.timelines[subscription.group] ?? Timeline(),
-                now: snapshot.at)
-        }
+        let timelines = subscriptions.map { ($0, replay.timelines[$0.group] ?? Timeline()) }
+        let drawings = timelines.map { TimelineDrawing(subscription: $0, timeline: $1, now: snapshot.at) }
         try options.output.show(
-            .array(drawings.map(\.json)),
+            .array(timelines.map { snapshot.json(of: $0, $1) }),
             or: drawings.isEmpty
                 ? "the catalogue has no group" : drawings.map(\.text).joined(separator: "\n\n"))
     }
@@ -127,7 +124,7 @@ struct FactsCommand: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let (account, device) = try await store.localLedgers()
         let ledgers = [(account, "account"), (device, "device"), (try await store.serverLedger(), "server")]
         let facts = ledgers.flatMap { ledger, name in ledger.records.map { (Fact($0), name) } }

@@ -15,8 +15,8 @@ struct Import: AsyncParsableCommand {
               receipt       an app receipt of the App Store, in DER or base64; it is verified and kept as evidence
               verify-receipt  the JSON that Apple's verifyReceipt answered; it is not signed, so it counts as this \
             device's own statements
-              revenuecat    customers of RevenueCat into the server's store: answers of GET /v1/subscribers/ID as JSON, \
-            or the CSV of its transactions export
+              revenuecat    customers of RevenueCat into the server's store, from answers of GET /v1/subscribers/ID or \
+            the CSV of its transactions export
 
             The whole file is checked before anything is written. receipt and verify-receipt need --bundle, and must \
             be of the environment that --environment names.
@@ -46,7 +46,8 @@ struct Import: AsyncParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "The file to import. All formats except parse-mongo need one; revenuecat takes several.", valueName: "file"))
+            "The file to import. All formats except parse-mongo need one; revenuecat takes several.",
+            valueName: "file"))
     var documents: [String] = []
 
     @Option(help: "The file's format.")
@@ -139,7 +140,8 @@ struct Import: AsyncParsableCommand {
         case .parse:
             let migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
             try await migrate(migration, statedAt: assertedAt ?? migration.statedAt, into: store)
-        case .receipt, .verifyReceipt, .parseMongo, .revenueCat: preconditionFailure("these formats have no ledger as their target")
+        case .receipt, .verifyReceipt, .parseMongo, .revenueCat:
+            preconditionFailure("these formats have no ledger as their target")
         }
     }
 

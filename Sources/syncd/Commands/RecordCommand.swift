@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncService
 
 struct RecordCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -11,11 +12,12 @@ struct RecordCommand: AsyncParsableCommand {
 
             With --as-server, support acts in the server's name: the fact is written into the account's server ledger, \
             overrides what clients state, and is entered into the audit list with --reason. It works beside a running \
-            server. After an interruption, repeat the command with the same transaction.
+            server, or over --remote https://HOST with a token of the scope support. After an interruption, repeat the \
+            command with the same transaction or --idempotency-key.
             """,
         subcommands: [
             RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordCredit.self,
-            RecordFlag.self, RecordPending.self, RecordEvidence.self,
+            RecordTransfer.self, RecordFlag.self, RecordPending.self, RecordEvidence.self,
         ])
 }
 
@@ -40,6 +42,14 @@ struct TransactionOptions: ParsableArguments {
 
     func reference(_ id: String, environment: EnvironmentID) -> TransactionReference {
         TransactionReference(store: StoreID(store), environment: environment, id: TransactionID(id))
+    }
+
+    /// The members of an act on a transaction.
+    func members(of reference: TransactionReference, _ others: [String: JSON?] = [:]) -> [String: JSON?] {
+        others.merging([
+            "store": .string(reference.store.rawValue), "environment": .string(reference.environment.rawValue),
+            "transaction": .string(reference.id.rawValue),
+        ]) { $1 }
     }
 }
 
@@ -90,7 +100,16 @@ struct RecordPurchase: AsyncParsableCommand {
             isIntroductory: introductory, store: StoreID(origin.store), environment: options.catalog.environmentID,
             signedAt: try origin.signatureDate(support))
         let summary = "purchase of \(quantity) \(product)"
-        try await support.record(evidence, summary: summary, reason: reason.reason, creation, options) {
+        let command = CommandAct(
+            .grant,
+            [
+                "product": .string(product), "transaction": transaction.map(JSON.string),
+                "store": .string(origin.store), "environment": .string(options.catalog.environmentID.rawValue),
+                "date": date.map(JSON.string), "expires": expires.map(JSON.string),
+                "original": original.map(JSON.string), "quantity": quantity == 1 ? nil : .number(quantity),
+                "introductory": introductory ? .bool(true) : nil,
+            ])
+        try await support.record(evidence, summary: summary, reason: reason.reason, as: command, creation, options) {
             store, receipt in
             let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
             let transaction = receipt.transactions.first?.id.rawValue ?? ""
@@ -151,7 +170,9 @@ struct RecordRefund: AsyncParsableCommand {
         let evidence = Evidence.refunded(
             reference, at: try syncd.date(date, option: "--date"), reason: reason,
             signedAt: try origin.signatureDate(support))
-        try await support.record(evidence, summary: "refund", reason: reason, creation, options) { store, receipt in
+        let command = CommandAct(.refund, origin.members(of: reference, ["date": date.map(JSON.string)]))
+        try await support.record(evidence, summary: "refund", reason: reason, as: command, creation, options) {
+            store, receipt in
             let isNew = !receipt.newFacts.isEmpty
             let isKnown = try await store.replay().facts[reference] != nil
             let note = isKnown ? "" : " (the purchase is still unknown here)"

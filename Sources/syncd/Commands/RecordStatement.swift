@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import Foundation
 import SyncCore
 import SyncService
 
@@ -26,7 +27,8 @@ struct RecordReinstatement: AsyncParsableCommand {
         try support.checkIsUsed()
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
         let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate(support))
-        try await support.record(evidence, summary: "reinstatement", reason: reason, creation, options) {
+        let command = CommandAct(.reinstatement, origin.members(of: reference))
+        try await support.record(evidence, summary: "reinstatement", reason: reason, as: command, creation, options) {
             store, receipt in
             let isNew = !receipt.newFacts.isEmpty
             return (
@@ -150,7 +152,8 @@ struct RecordCredit: AsyncParsableCommand {
             throw Failure(.usage, "--transfer does not apply to --until: the time is of no purchase")
         }
         let summary = "credit of \(group) " + (statedEnd.map { "until \($0)" } ?? "for \(duration)")
-        try await support.record(summary: summary, reason: reason.reason, creation, options) { acts, order in
+        try await support.record(summary: summary, reason: reason.reason, as: command, creation, options) {
+            acts, order in
             guard let statedEnd else { return try await credit(duration, at: assertedAt, acts, order) }
             var outcome = try await acts.record(evidence(until: statedEnd, assertedAt), order)
             if let warning = acts.catalog.warning(ofTimeWithoutLevelIn: GroupID(group)) { outcome.warnings = [warning] }
@@ -170,6 +173,18 @@ struct RecordCredit: AsyncParsableCommand {
             ]
             try options.output.show((members, text(until, added: isAdded, end: end, account: store.account)), of: store)
         }
+    }
+
+    /// The act of the operator API. There, time until a date is a purchase, too.
+    private var command: CommandAct {
+        CommandAct(
+            .grant,
+            [
+                "group": .string(group), "until": until.map(JSON.string), "for": duration.map(JSON.string),
+                "date": assertedAt.map(JSON.string), "source": .string(source), "level": level.map(JSON.number),
+                "transaction": transaction.map(JSON.string),
+                "environment": .string(options.catalog.environmentID.rawValue),
+            ])
     }
 
     private func evidence(until: Timestamp, _ assertedAt: Timestamp?) -> Evidence {
@@ -227,6 +242,41 @@ struct RecordCredit: AsyncParsableCommand {
         }
         guard paid != .forever else { throw Failure(.usage, "--for must be at most 100 years, not \"forever\"") }
         return paid
+    }
+}
+
+struct RecordTransfer: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "transfer", abstract: "Move a purchase to another account, with --as-server.",
+        discussion: """
+            The subscription of the transaction moves with all its renewals.
+
+            Example:
+              syncd record transfer 2000001 --store app-store --to bob --account alice --as-server --reason "ticket 7" \
+            --remote https://sync.example.com --token-file support.token
+            """)
+
+    @Argument(help: "The transaction's id.")
+    var transaction: String
+
+    @Option(help: ArgumentHelp("The account that gets the purchase.", valueName: "name"))
+    var to: String
+
+    @OptionGroup var origin: TransactionOptions
+    @OptionGroup var support: SupportOptions
+    @OptionGroup var reason: SupportReason
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        guard support.asServer, let account = options.accountText else {
+            throw Failure(
+                .usage, "a transfer requires --as-server, and --account with the account that has the purchase")
+        }
+        let reference = origin.reference(transaction, environment: options.catalog.environmentID)
+        let command = CommandAct(.transfer, origin.members(of: reference, ["to": .string(to)]))
+        try await support.act.perform(command, on: account, reason: reason.reason, options) {
+            (try support.acts(CreationOptions(), options), support.operatorName ?? NSUserName())
+        }
     }
 }
 

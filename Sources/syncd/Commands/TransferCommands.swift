@@ -49,7 +49,7 @@ struct Export: AsyncParsableCommand {
 
     func run() async throws {
         if all { return try await exportAll() }
-        let store = try await options.openStore()
+        let store = try await options.openStoreToRead()
         let bytes: [UInt8]
         if format == .ledger {
             bytes = LedgerDocument(ledger: try await store.localLedgers().account).encoded()

@@ -10,14 +10,15 @@ import SyncService
 struct SupportOptions: ParsableArguments {
     @Flag(
         help: ArgumentHelp(
-            "Act in the server's name on its own store (--local sqlite:FILE --account NAME), with an entry in the "
-                + "audit list. It requires --reason."))
+            "Act in the server's name, with an entry in the audit list: on the server's own store (--local sqlite:FILE "
+                + "--account NAME), or over --remote https://HOST --token-file FILE. It requires --reason."))
     var asServer = false
 
     @Option(
         name: .customLong("operator"),
         help: ArgumentHelp(
-            "With --as-server: the name in the audit list (default: the login name).", valueName: "name"))
+            "With --as-server and --local: the name in the audit list (default: the login name). A server enters the "
+                + "name of the token.", valueName: "name"))
     var operatorName: String?
 
     @Option(
@@ -32,6 +33,8 @@ struct SupportOptions: ParsableArguments {
                 + "another account is refused."))
     var transfer = false
 
+    @OptionGroup var act: ActOptions
+
     /// The time for the verification of evidence. A device's clock may be wrong, and setting it forges no signature. So
     /// a date that is ahead of the clock is no reason to refuse a purchase there.
     var verificationTime: Timestamp {
@@ -45,6 +48,8 @@ struct SupportOptions: ParsableArguments {
         if ownership != nil { throw Failure(.usage, "--ownership applies to --as-server only") }
         if operatorName != nil { throw Failure(.usage, "--operator applies to --as-server only") }
         if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
+        if act.dryRun { throw Failure(.usage, "--dry-run applies to --as-server only") }
+        if act.idempotencyKey != nil { throw Failure(.usage, "--idempotency-key applies to --as-server only") }
     }
 
     /// Records in the store of this device or, with `--as-server`, in the server ledger of the account.
@@ -52,15 +57,29 @@ struct SupportOptions: ParsableArguments {
     /// - Parameters:
     ///   - act: The act in the audit list.
     ///   - summary: The content of the act, for the audit list.
+    ///   - command: The same act of the operator API; `nil` if the API has none.
     ///   - write: Writes into the server ledger. The outcome is printed.
     ///   - onDevice: Writes into the store of this device, and prints the result.
     func record(
-        act: String = "record", summary: String, reason: String, _ creation: CreationOptions,
-        _ options: StoreOptions, _ write: (SupportActs, SupportActs.Order) async throws -> SupportActs.Outcome,
+        act: String = "record", summary: String, reason: String, as command: CommandAct? = nil,
+        _ creation: CreationOptions, _ options: StoreOptions,
+        _ write: (SupportActs, SupportActs.Order) async throws -> SupportActs.Outcome,
         onDevice: (EntitlementStore) async throws -> Void
     ) async throws {
         guard asServer else { return try await onDevice(try await options.openStore(creating: creation)) }
         let order = try order(act, summary, reason, options)
+        if try self.act.isUsed(with: options) {
+            guard var command else {
+                throw Failure(
+                    .usage,
+                    "--remote, --dry-run and --idempotency-key do not apply to the \(summary.singleLine): "
+                        + "pass --local sqlite:FILE on the server's machine, and none of them")
+            }
+            if transfer { command.members["transfer"] = .bool(true) }
+            return try await self.act.perform(command, on: order.account, reason: reason, options) {
+                (try acts(creation, options), order.operatorName)
+            }
+        }
         try show(try await write(try acts(creation, options), order), order, options)
     }
 
@@ -68,10 +87,11 @@ struct SupportOptions: ParsableArguments {
     ///
     /// - Parameter result: Describes the result on this device.
     func record(
-        _ evidence: Evidence, summary: String, reason: String, _ creation: CreationOptions,
-        _ options: StoreOptions, result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
+        _ evidence: Evidence, summary: String, reason: String, as command: CommandAct? = nil,
+        _ creation: CreationOptions, _ options: StoreOptions,
+        result: (EntitlementStore, RecordingReceipt) async throws -> DeviceResult
     ) async throws {
-        try await record(summary: summary, reason: reason, creation, options) {
+        try await record(summary: summary, reason: reason, as: command, creation, options) {
             try await $0.record(evidence, $1)
         } onDevice: { store in
             try options.output.show(try await result(store, try await store.record(evidence)), of: store)
@@ -93,12 +113,12 @@ struct SupportOptions: ParsableArguments {
             isTransfer: transfer)
     }
 
-    private func acts(_ creation: CreationOptions, _ options: StoreOptions) throws -> SupportActs {
+    func acts(_ creation: CreationOptions, _ options: StoreOptions) throws -> SupportActs {
         if let remote = options.remoteText {
             throw Failure(
                 .usage,
-                "--as-server acts on the server's own store, not over \(remote.singleLine): pass --local sqlite:FILE "
-                    + "on the server's machine, and no --remote")
+                "--as-server acts on the server's own store, or over \(remote.singleLine): pass either --local "
+                    + "sqlite:FILE on the server's machine, or --remote with --token-file")
         }
         guard !creation.create else {
             throw Failure(.usage, "--create does not apply to --as-server: the account must exist")

@@ -24,23 +24,6 @@ struct TimelineDrawing {
         return lines.map { line in String(line.reversed().drop { $0 == " " }.reversed()) }.joined(separator: "\n")
     }
 
-    var json: JSON {
-        [
-            "group": .string(subscription.group.rawValue), "at": "\(now)", "active": .bool(subscription.isActive),
-            "expires": JSON(subscription.expires?.description),
-            "periods": .array(timeline.contributions.filter { $0.start < .latest }.map(periodJSON)),
-            "chains": .array(timeline.chains.map { ["start": "\($0.start)", "end": JSON($0.end.asEnd?.description)] }),
-        ]
-    }
-
-    private func periodJSON(_ period: Period) -> JSON {
-        let ends: [(String, JSON)] = [("start", "\(period.start)"), ("end", JSON(period.end.asEnd?.description))]
-        let product = [
-            ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
-        ]
-        return .object(ends + period.transactionMembers + product + period.sourceMembers)
-    }
-
     /// The time that the drawing covers: all periods, and the current time unless it is far away. A period that never
     /// ends is drawn to a month after the last known instant.
     private var span: ClosedRange<Timestamp>? {

@@ -31,7 +31,13 @@ struct CSVReader {
     init(_ source: @escaping () throws -> [UInt8]) throws {
         self.source = source
         columns = []
-        _ = try peek()
+        // The first line decides about the separator.
+        while !isAtEnd, !buffer.contains(0x0A), buffer.count < Self.recordByteCount {
+            let bytes = try source()
+            byteCount += bytes.count
+            buffer += bytes
+            isAtEnd = bytes.isEmpty
+        }
         if buffer.starts(with: [0xEF, 0xBB, 0xBF]) { position = 3 }
         let first = buffer[position...].prefix { $0 != 0x0A }
         if first.count(where: { $0 == UInt8(ascii: ";") }) > first.count(where: { $0 == separator }) {

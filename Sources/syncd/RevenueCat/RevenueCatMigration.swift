@@ -15,7 +15,8 @@ struct RevenueCatOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The issuer whose tokens have the app's user ids as subjects, as for serve: its accounts get the purchases.",
+            "The issuer whose tokens have the app's user ids as subjects, as for serve. Its accounts get the "
+                + "purchases.",
             valueName: "name"))
     var issuer: String?
 
@@ -44,8 +45,10 @@ struct RevenueCatMigration {
         var losses: [String: Int] = [:]
 
         var lines: [String] {
-            ["\(plural(customers, "new account")), \(plural(added, "purchase")) imported, \(present) already there, "
-                + "\(refused) refused"]
+            let head =
+                "\(plural(customers, "new account")), \(plural(added, "purchase")) imported, \(present) already there, "
+                + "\(refused) refused"
+            return [head]
                 + leftOut.sorted { $0.key < $1.key }.map { "  \($0.value) left out: \($0.key)" }
                 + losses.sorted { $0.key < $1.key }.map { "  \($0.value) not carried over: \($0.key)" }
         }

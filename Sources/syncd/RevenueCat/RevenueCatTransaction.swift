@@ -1,4 +1,5 @@
 import Entitlements
+import SyncService
 
 /// One transaction of RevenueCat's data: a row of the transactions export, or a part of a v1 subscriber.
 struct RevenueCatTransaction {
@@ -45,7 +46,7 @@ struct RevenueCatTransaction {
         return named + ids.filter(isAnonymous)
     }
 
-    private static func isAnonymous(_ id: String) -> Bool { id.hasPrefix("$RCAnonymousID:") }
+    private static func isAnonymous(_ id: String) -> Bool { id.hasPrefix(CustomerImport.anonymousPrefix) }
 
     /// Reads a date: RFC 3339, or `2023-01-01 08:27:06` in UTC.
     static func date(_ text: String, _ name: String) throws(InputError) -> Timestamp {
@@ -76,7 +77,7 @@ struct RevenueCatColumns {
             let names = missing.map { $0.joined(separator: " or ") }.joined(separator: ", ")
             throw InputError(
                 path: "line 1",
-                reason: "this is no transactions export of RevenueCat: it has no column \(names); select it in the export")
+                reason: "this is no transactions export of RevenueCat: it has no column \(names); select it there")
         }
     }
 
@@ -106,7 +107,9 @@ struct RevenueCatColumns {
         let ids = RevenueCatTransaction.sorted([
             text("rc_last_seen_app_user_id_alias"), text("rc_original_app_user_id"),
         ])
-        guard !ids.isEmpty else { throw InputError(path: "rc_original_app_user_id", reason: "the row names no customer") }
+        guard !ids.isEmpty else {
+            throw InputError(path: "rc_original_app_user_id", reason: "the row names no customer")
+        }
         guard let product = text("product_identifier") else {
             throw InputError(path: "product_identifier", reason: "the row names no product")
         }

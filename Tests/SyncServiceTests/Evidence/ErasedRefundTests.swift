@@ -82,6 +82,44 @@ struct ErasedRefundTests {
         #expect(await stage.rights(of: stage.bob).isEmpty)
     }
 
+    /// Simulated seed 34748: the slower write removed the ledger when it noticed the erasure, and the refund with it.
+    @Test("A refund is not lost if a slower write to the same ledger notices the erasure first")
+    func slowerWrite() async throws {
+        let (stage, sale) = try await EvidenceStage.owned(.verified)
+        stage.clock.advance(seconds: 60)
+        let (isWritten, slow, marked) = (Once(), Gate(), Gate())
+        for gate in [slow, marked] { gate.close() }
+        let recorder = stage.service.recorder
+        let account = try #require(try await recorder.writer.records.account("alice")?.value.activeAccount)
+        stage.store.before { key, _ throws(BackendError) in
+            if key.text.hasSuffix("/decisions") { _ = isWritten.happens() }
+            if key.text.hasSuffix("/ledger") { await marked.pass() }
+        }
+        stage.store.beforeReading { key in
+            if isWritten.hasHappened, key.text == "server/accounts/alice" { await slow.pass() }
+        }
+        let other = Purchase(
+            transaction: TransactionReference(store: .appStore, id: "other"), product: "owl", terms: nil,
+            date: Timestamp(milliseconds: stage.now), stamp: .signed(at: Timestamp(milliseconds: stage.now)))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                try await recorder.writer.update(account) { (ledger) async throws(BackendError) in
+                    _ = ledger.add([.purchase(other)], catalog: nil, at: other.date)
+                }
+            }
+            await slow.reached.wait()
+            #expect(try await stage.notify(sale.refunded(at: stage.now)).status == 200)
+            group.addTask { #expect(await erase(stage) == 204) }
+            await marked.reached.wait()
+            slow.open()
+            try await group.next()
+            marked.open()
+            try await group.waitForAll()
+        }
+        #expect(try await stage.send([sale], as: stage.bob).results == ["2"])
+        #expect(await stage.rights(of: stage.bob).isEmpty)
+    }
+
     @Test("The other owners of a shared purchase keep its refund, and nothing waits")
     func shared() async throws {
         let (stage, sale) = try await EvidenceStage.owned(.verified, .share)

@@ -41,7 +41,10 @@ struct ExternalIDRouteTests {
         let entries = try await AuditLog(store: store).entries()
         #expect(entries.map(\.account) == ["alice", "alice", "bob"])
         #expect(entries.allSatisfy { $0.act == "external-id" && $0.actor == "helpdesk" })
-        #expect(entries.map { String($0.detail.prefix(16)) } == ["attached sha256:", "detached sha256:", "attached sha256:"])
+        #expect(
+            entries.map { String($0.detail.prefix(16)) } == [
+                "attached sha256:", "detached sha256:", "attached sha256:",
+            ])
         #expect(entries[1].detail.hasSuffix(": ticket 8") && !entries.contains { $0.detail.contains("user/1") })
     }
 

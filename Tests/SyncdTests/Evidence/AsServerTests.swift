@@ -293,8 +293,8 @@ struct AsServerTests {
         let (purchase, store) = ("record purchase \(Owls.night)", "--as-server --local sqlite:server.sqlite")
         let reason = "--as-server requires --reason, a text for the audit list"
         let overHTTP =
-            "--as-server acts on the server's own store, not over \(server.url): pass --local sqlite:FILE on the "
-            + "server's machine, and no --remote"
+            "--as-server acts on the server's own store, or over \(server.url): pass either --local sqlite:FILE on the "
+            + "server's machine, or --remote with --token-file"
         try await expectRefusals([
             ("\(purchase) \(Self.support)", nil, 2, reason), ("\(purchase) \(Self.support)", " ", 2, reason),
             ("record refund t1 \(Self.support)", nil, 2, reason),

@@ -26,7 +26,7 @@ extension EntitlementService {
                     ("recoveryCodeCount", .number(Int64(record.recoveryCodes.count))),
                 ])
             ),
-            ("sessions", .array(try await sessions(of: caller))),
+            ("sessions", .array(try await sessions(of: caller.account))),
             ("tokens", .array(try await recorder.tokens.all(of: caller.account).map { .string($0) })),
             ("lines", .array(lines.map { .object($0.line.members + [("since", date($0.since))]) })),
             ("ledger", .array(ledger.map(\.json))), ("serverLedger", .array(server.map(\.json))),
@@ -42,11 +42,12 @@ extension EntitlementService {
 
     private func date(_ milliseconds: Int64) -> JSON { .string("\(Timestamp(milliseconds: milliseconds))") }
 
-    private func sessions(of caller: AccountCaller) async throws(BackendError) -> [JSON] {
+    /// The sessions of an account as JSON.
+    func sessions(of account: Account) async throws(BackendError) -> [JSON] {
         var sessions: [JSON] = []
-        let prefix = SessionRecord.prefix(of: caller.credential.name)
+        let prefix = SessionRecord.prefix(of: account.name ?? "")
         try await accounts.records.forEach(under: prefix, as: SessionRecord.self) { (_, held) in
-            guard held.value.isOf(caller.account) else { return }
+            guard held.value.isOf(account) else { return }
             sessions.append(
                 .object([
                     ("created", date(held.value.created)), ("refreshed", date(held.value.rotated)),

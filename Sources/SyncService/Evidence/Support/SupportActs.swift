@@ -57,10 +57,10 @@ package struct SupportActs: Sendable {
 
     /// The catalogue that gives terms to purchases.
     package let catalog: Catalog
-    private let records: RecordStore
-    private let recorder: EvidenceRecorder
-    private let audit: AuditLog
-    private let host: HostServices
+    let records: RecordStore
+    let recorder: EvidenceRecorder
+    let audit: AuditLog
+    let host: HostServices
 
     /// Acts on `store`, the store of a server.
     ///
@@ -78,6 +78,24 @@ package struct SupportActs: Sendable {
         audit = AuditLog(store: store)
     }
 
+    /// Acts with the recorder of a server.
+    init(_ recorder: EvidenceRecorder, catalog: Catalog, host: HostServices) {
+        (self.recorder, self.catalog, self.host) = (recorder, catalog, host)
+        records = recorder.owners.records
+        audit = AuditLog(store: records.backend)
+    }
+
+    /// The same acts on a store whose changes stay in memory.
+    func tried(on trial: TrialStore) -> SupportActs {
+        var writer = ServerLedgerWriter(
+            records: RecordStore(backend: trial), decoder: LedgerDecoder(), policy: recorder.writer.policy,
+            catalog: recorder.writer.catalog, now: host.now)
+        writer.facade = recorder.writer.facade
+        let owners = Owners(records: writer.records, policy: recorder.owners.policy, writer: writer)
+        return SupportActs(
+            EvidenceRecorder(owners, ServiceConfiguration(name: "support"), host), catalog: catalog, host: host)
+    }
+
     /// Records what `evidence` states. Purchases, revocations, reinstatements and renewal states count as if the store
     /// had signed them now. Paid time that is covered already is not recorded.
     ///
@@ -85,7 +103,7 @@ package struct SupportActs: Sendable {
     package func record(_ evidence: Evidence, _ order: Order) async throws -> Outcome {
         let account = try await check(order)
         if case .assertion(let asserted) = evidence.content { return try await credit(asserted, to: account, order) }
-        return try await record(evidence, terms: nil, undated: now, for: account, order)
+        return try await perform(try await statement(of: evidence, undated: now, for: account), for: account, order)
     }
 
     /// Records what `evidence` states. Unsigned statements yield to signed ones. Later imports replace earlier ones.
@@ -122,21 +140,69 @@ package struct SupportActs: Sendable {
         _ order: Order
     ) async throws -> Outcome {
         let account = try await check(order)
+        let gift = Gift(
+            group: group, product: ProductID(source.rawValue), level: level, length: .duration(duration),
+            transaction: TransactionReference(store: .support, environment: environment, id: transaction))
+        guard let evidence = try await evidence(of: gift, at: date ?? now, for: account) else {
+            return Outcome(account: account, facts: [], entry: nil)
+        }
+        var outcome = try await perform(evidence, for: account, order)
+        let after = try await timeline(of: group, in: environment, facts(of: account))
+        outcome.end = after.periods.first { $0.transaction == gift.transaction }.flatMap { after.end(reaching: $0.end) }
+        return outcome
+    }
+
+    /// Paid time that support gives away.
+    struct Gift: Sendable {
+        enum Length: Sendable {
+            case duration(CalendarDuration)
+            case until(Timestamp)
+        }
+
+        var group: GroupID
+        /// The product of the purchase: one of the catalogue, or the name of the system or campaign.
+        var product: ProductID
+        /// The level in an auto-renewable group; `nil` for the lowest one.
+        var level: Int64?
+        var length: Length
+        var transaction: TransactionReference
+    }
+
+    /// The purchase by which `gift` is given; `nil` if its time is covered already.
+    func evidence(
+        of gift: Gift, at date: Timestamp, for account: Account
+    ) async throws -> VerifiedEvidence? {
+        let (group, environment) = (gift.group, gift.transaction.environment)
+        let source = SourceID(gift.product.rawValue)
         do throws(RecordingError) { try catalog.checkHasGroup(group, for: source) } catch { throw SupportError(error) }
-        let start = try await timeline(of: group, in: environment, facts(of: account)).startOfTime(addedAt: date ?? now)
-        guard start != .latest else { return Outcome(account: account, facts: [], entry: nil) }
-        let level = try self.level(level, in: group)
+        let start = try await timeline(of: group, in: environment, facts(of: account)).startOfTime(addedAt: date)
+        guard start != .latest else { return nil }
+        let level = try self.level(gift.level, in: group)
+        var (duration, end, undated) = (CalendarDuration.zero, Timestamp?.none, level == nil ? date : start)
+        switch gift.length {
+        case .duration(let stated): duration = stated
+        case .until(let until):
+            let rest = until.milliseconds - start.milliseconds
+            guard rest > 0 else { return nil }
+            guard level != nil || !catalog.policy.accelerates(environment) else {
+                throw SupportError(
+                    .invalid, "until does not apply in \(environment), where time is accelerated; use for")
+            }
+            duration = CalendarDuration(seconds: (rest + 999) / 1_000)
+            guard duration.isWithinBounds else { throw SupportError(.invalid, "until must be within 100 years") }
+            if level != nil { end = until }
+            // Durations are whole seconds, and the time ends at `until` exactly if nothing was paid before.
+            if level == nil, start == date {
+                undated = Timestamp(milliseconds: until.milliseconds - duration.seconds * 1_000)
+            }
+        }
         let kind: ProductKind =
             level.map { .autoRenewable(group: group, level: $0, duration: duration, introductory: nil) }
             ?? .nonRenewing(group: group, duration: duration)
-        let gift = Evidence.reported(
-            ProductID(source.rawValue), transaction: transaction, store: .support, environment: environment)
-        var outcome = try await record(
-            gift, terms: Terms(kind: kind), undated: level == nil ? date ?? now : start, for: account, order)
-        let reference = TransactionReference(store: .support, environment: environment, id: transaction)
-        let after = try await timeline(of: group, in: environment, facts(of: account))
-        outcome.end = after.periods.first { $0.transaction == reference }.flatMap { after.end(reaching: $0.end) }
-        return outcome
+        let reported = Evidence.reported(
+            gift.product, transaction: gift.transaction.id, expires: end, store: gift.transaction.store,
+            environment: environment)
+        return try await statement(of: reported, terms: Terms(kind: kind), undated: undated, for: account)
     }
 
     /// Records that a group is paid until an instant, unless that is covered already.
@@ -180,16 +246,16 @@ package struct SupportActs: Sendable {
         return level
     }
 
-    private func timeline(of group: GroupID, in environment: EnvironmentID, _ facts: Facts) -> Timeline {
+    func timeline(of group: GroupID, in environment: EnvironmentID, _ facts: Facts) -> Timeline {
         Replay(facts, catalog: catalog, environment: environment).timelines[group] ?? Timeline()
     }
 
-    private var now: Timestamp { Timestamp(milliseconds: host.now()) }
+    var now: Timestamp { Timestamp(milliseconds: host.now()) }
 }
 
 extension SupportActs {
     /// Checks the circumstances, and returns the account.
-    private func check(_ order: Order) async throws -> Account {
+    func check(_ order: Order) async throws -> Account {
         guard (1...1_000).contains(order.reason.utf8.count) else {
             throw SupportError(.invalid, "the reason must have 1 to 1,000 bytes, not \(order.reason.utf8.count)")
         }
@@ -200,12 +266,16 @@ extension SupportActs {
         try await records.checkServer()
         try await OwnersMigration(records: records) { _ in }.check()
         try await ClockRollbackGuard.check(host.now(), against: records)
-        let name = order.account.singleLine
-        guard let record = try await record(of: order.account), !record.isUnused else {
-            throw SupportError(.unknownAccount, "this server's store has no account \"\(name)\"")
+        return try await account(named: order.account)
+    }
+
+    /// The account that `name` means. The exact name comes first, also of an erased account.
+    func account(named name: String) async throws -> Account {
+        guard let record = try await record(of: name), !record.isUnused else {
+            throw SupportError(.unknownAccount, "this server's store has no account \"\(name.singleLine)\"")
         }
         guard let account = record.activeAccount else {
-            throw SupportError(.erasedAccount, "the account \"\(name)\" was erased")
+            throw SupportError(.erasedAccount, "the account \"\(name.singleLine)\" was erased")
         }
         return account
     }
@@ -222,22 +292,21 @@ extension SupportActs {
         return try await records.read(try AccountRecord.key(of: resolved), as: AccountRecord.self)?.value
     }
 
-    /// Records a statement about a transaction.
+    /// The evidence of a statement about a transaction.
     ///
     /// - Parameters:
     ///   - terms: The terms of a purchase that is no product of the catalogue.
     ///   - date: The date of a purchase whose date is neither stated nor known.
-    private func record(
-        _ evidence: Evidence, terms: Terms?, undated date: Timestamp, for account: Account, _ order: Order
-    ) async throws -> Outcome {
+    func statement(
+        of evidence: Evidence, terms: Terms? = nil, undated date: Timestamp, for account: Account
+    ) async throws -> VerifiedEvidence {
         let ledger = try await recorder.writer.read(account)
         let stated: Fact
         do throws(RecordingError) { stated = try fact(of: evidence, terms, undated: date, ledger) } catch {
             throw SupportError(error)
         }
         let line = ledger.facts.lazy.compactMap(\.purchase).first { $0.transaction == stated.transaction }?.line
-        let evidence = VerifiedEvidence(kind: .support, facts: [stated], signedDate: nil, line: line)
-        return try await perform(evidence, for: account, order)
+        return VerifiedEvidence(kind: .support, facts: [stated], signedDate: nil, line: line)
     }
 
     /// The fact that `evidence` states, checked against the server ledger and signed now.
@@ -302,9 +371,20 @@ extension SupportActs {
         }
     }
 
-    /// Appends the audit entry, and then writes the facts.
-    private func perform(_ evidence: VerifiedEvidence, for account: Account, _ order: Order) async throws -> Outcome {
-        if order.isTransfer, recorder.owners.policy == .share {
+    /// The consequences of evidence, which no other account prevents.
+    struct Consequences: Sendable {
+        var review: EvidenceRecorder.Review
+        var formerOwners: [Account]
+        var unknown: [TransactionReference]
+    }
+
+    /// Reviews `evidence`. Writes nothing.
+    ///
+    /// - Throws: ``SupportError`` if it may not be written, or the store's error.
+    func consequences(
+        of evidence: VerifiedEvidence, for account: Account, isTransfer: Bool
+    ) async throws -> Consequences {
+        if isTransfer, recorder.owners.policy == .share {
             throw SupportError(.invalid, "accounts share purchases on this server, so there is no transfer")
         }
         let review = try await recorder.review(evidence, for: account)
@@ -312,7 +392,7 @@ extension SupportActs {
             let names = owners.map(\.quoted).joined(separator: " and ")
             throw SupportError(.ownedByAnother, "\(transaction) is shared by \(names); nothing was changed")
         }
-        if let (transaction, owner) = review.held.first, !order.isTransfer {
+        if let (transaction, owner) = review.held.first, !isTransfer {
             throw SupportError(
                 .ownedByAnother,
                 "\(transaction) belongs to \(owner.quoted); nothing was changed; to move it to \(account.quoted), "
@@ -323,6 +403,13 @@ extension SupportActs {
             throw Self.refusal(error, account)
         }
         let unknown = try await unknownTransactions(in: review.facts, of: account)
+        return Consequences(review: review, formerOwners: formerOwners, unknown: unknown)
+    }
+
+    /// Appends the audit entry, and then writes the facts.
+    private func perform(_ evidence: VerifiedEvidence, for account: Account, _ order: Order) async throws -> Outcome {
+        let consequences = try await consequences(of: evidence, for: account, isTransfer: order.isTransfer)
+        let (review, formerOwners) = (consequences.review, consequences.formerOwners)
         let taken =
             formerOwners.isEmpty ? "" : ", taken from " + formerOwners.map(\.quoted).joined(separator: ", ")
         let entry = try await audit.append(
@@ -331,7 +418,8 @@ extension SupportActs {
                 line: review.lines.count == 1 ? "\(review.lines[0])" : "", actor: order.operatorName,
                 detail: order.summary + taken + ": \(order.reason)"))
         do {
-            try await write(evidence, review, for: account, order)
+            try await write(
+                evidence, review, for: account, transferActor: order.isTransfer ? order.operatorName : nil)
         } catch {
             let error = Self.refusal(error, account)
             var failure = entry
@@ -343,8 +431,8 @@ extension SupportActs {
             throw error
         }
         return Outcome(
-            account: account, facts: evidence.facts, entry: entry, unknown: unknown, formerOwners: formerOwners,
-            warnings: evidence.warnings)
+            account: account, facts: evidence.facts, entry: entry, unknown: consequences.unknown,
+            formerOwners: formerOwners, warnings: evidence.warnings)
     }
 
     /// The transactions that `facts` revoke without a purchase of the account.
@@ -362,14 +450,22 @@ extension SupportActs {
     }
 
     /// The facts of the account's ledger and of its server ledger, which states the server's policy.
-    private func facts(of account: Account) async throws -> Facts {
+    func facts(of account: Account) async throws -> Facts {
         var server = try await recorder.writer.read(account)
-        if let policy = try await records.statedPolicy() { _ = server.set(policy, at: now) }
+        var policy = recorder.writer.policy
+        if policy == nil { policy = try await records.statedPolicy() }
+        if let policy { _ = server.set(policy, at: now) }
         return Facts(account: try await recorder.ledger(of: account), server: server.ledger)
     }
 
-    private func write(
-        _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account, _ order: Order
+    /// Writes the facts of `evidence`. Repeating it changes nothing.
+    ///
+    /// - Parameters:
+    ///   - transferActor: The person or program that takes lines from other accounts; `nil` if none may be taken.
+    ///   - fence: The owners from which a line may be taken; `nil` for any.
+    func write(
+        _ evidence: VerifiedEvidence, _ review: EvidenceRecorder.Review, for account: Account, transferActor: String?,
+        fence: OwnerFence? = nil
     ) async throws {
         let erased = SupportError(.erasedAccount, "the account \"\(account)\" was erased in the meantime")
         guard review.mayClaim else {
@@ -381,14 +477,14 @@ extension SupportActs {
             return
         }
         let outcome = try await recorder.record(
-            evidence, from: account, isRestore: false, transferActor: order.isTransfer ? order.operatorName : nil)
+            evidence, from: account, isRestore: false, transferActor: transferActor, fence: fence)
         guard let other = outcome.refused.first else { return }
         guard try await records.isActive(account) else { throw erased }
         throw SupportError(.ownedByAnother, "\(other) belongs to another account")
     }
 
     /// The refusal that `error` stands for, or `error` itself.
-    private static func refusal(_ error: any Error, _ account: Account) -> any Error {
+    static func refusal(_ error: any Error, _ account: Account) -> any Error {
         guard let error = error as? BackendError, error.cause is LedgerFull else { return error }
         return SupportError(.ledgerFull, "the server ledger of \"\(account)\" is full: \(error.message)")
     }
@@ -452,5 +548,5 @@ package struct SupportError: Error, Hashable, Sendable, CustomStringConvertible 
 
 extension Account {
     /// The name in quotation marks, on one line.
-    fileprivate var quoted: String { "\"\("\(self)".singleLine)\"" }
+    var quoted: String { "\"\("\(self)".singleLine)\"" }
 }

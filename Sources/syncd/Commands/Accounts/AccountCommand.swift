@@ -2,6 +2,7 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 import SyncCore
+import SyncService
 
 struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -13,7 +14,7 @@ struct AccountCommand: AsyncParsableCommand {
         subcommands: [
             AccountCreate.self, AccountLogIn.self, AccountLogOut.self, AccountList.self, AccountShow.self,
             AccountPassword.self, AccountRecoveryCodes.self, AccountRecover.self, AccountDevice.self,
-            AccountReset.self, AccountErase.self,
+            AccountSessions.self, AccountReset.self, AccountErase.self,
         ])
 }
 
@@ -35,5 +36,44 @@ struct AccountReset: AsyncParsableCommand {
         try options.output.show(
             ["account": "\(store.account)", "environment": .string(environment.rawValue)],
             or: "reset: \(environment) of \(store.account)")
+    }
+}
+
+struct AccountSessions: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "end-sessions", abstract: "End the sessions of an account on a server, for its operator.",
+        discussion: "The devices must log in again. It requires a token of the scope support (--token-file).")
+
+    @Argument(help: "The account's name.")
+    var name: String
+
+    @Option(help: ArgumentHelp("The id of the only session to end (default: all).", valueName: "id"))
+    var session: String?
+
+    @OptionGroup var act: AccountActOptions
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        try options.refuseAccount()
+        try await act.perform(CommandAct(.sessions, ["session": session.map(JSON.string)]), on: name, options)
+    }
+}
+
+/// The options of an operator's act on an account.
+struct AccountActOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("For the operator: the reason for the audit list, at most 1,000 bytes.", valueName: "text"))
+    var reason: String?
+
+    @OptionGroup var act: ActOptions
+
+    /// True if the command asks for an entry in the audit list, or for a dry run.
+    var isAsked: Bool { reason != nil || act.dryRun || act.idempotencyKey != nil }
+
+    func perform(_ command: CommandAct, on account: String, _ options: StoreOptions) async throws {
+        try await act.perform(command, on: account, reason: reason ?? "", options) {
+            throw Failure(
+                .usage, "this act needs a server: pass --remote https://HOST and --token-file, and no --local")
+        }
     }
 }

@@ -3,14 +3,16 @@ import EntitlementSync
 import Entitlements
 import HTTPStorage
 import SyncCore
+import SyncService
 
 struct AccountErase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "erase",
         abstract: "Erase an account for good: here, on the remote, and on every device that syncs.",
         discussion: """
-            A server requires the account's password, or the operator's token (--token-file). After an erasure by the \
-            operator, devices erase their copies with the next sync.
+            A server requires the account's password, or a token of the operator (--token-file). After an erasure by \
+            the operator, devices erase their copies with the next sync. With --reason, it is entered into the audit \
+            list.
             """)
 
     @Argument(help: "The account's name.")
@@ -19,14 +21,16 @@ struct AccountErase: AsyncParsableCommand {
     @Flag(help: "Confirm the erasure. Purchases that no store can prove are lost.")
     var yes = false
 
+    @OptionGroup var act: AccountActOptions
     @OptionGroup var passwords: PasswordOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        guard yes else {
+        guard yes || act.act.dryRun else {
             throw Failure(.usage, "this cannot be undone: pass --yes to erase \"\(name.singleLine)\" and its purchases")
         }
         try options.refuseAccount()
+        if act.isAsked { return try await act.perform(CommandAct(.erasure), on: name, options) }
         if try options.server.operatorToken() != nil, options.remoteText.map(StoreURL.isServer) == true {
             let (server, token) = try options.operatedServer()
             try await server.client.erase(name, asOperator: { _ in token })

@@ -3,6 +3,7 @@ import EntitlementSync
 import Entitlements
 import HTTPStorage
 import SyncCore
+import SyncService
 
 extension StoreOptions {
     /// The remote server; throws if the remote is none.
@@ -49,18 +50,21 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
         commandName: "recovery-codes", abstract: "Create new recovery codes, which replace the old ones.",
         discussion: """
             With a name and the operator's token (--token-file or SYNCD_TOKEN): create one additional code for an \
-            account whose owner has lost the password and all codes. The other codes stay valid.
+            account whose owner has lost the password and all codes. The other codes stay valid. With --reason, it is \
+            entered into the audit list.
             """)
 
     @Argument(help: "The account's name; requires the operator's token.")
     var name: String?
 
+    @OptionGroup var act: AccountActOptions
     @OptionGroup var passwords: PasswordOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         if let name {
             try options.refuseAccount()
+            if act.isAsked { return try await act.perform(CommandAct(.recovery), on: name, options) }
             let (server, token) = try options.operatedServer()
             let added = try await server.client.addRecoveryCode(to: name, token: { _ in token })
             return try show(added.account, [added.code])

@@ -43,6 +43,7 @@ struct Audit: AsyncParsableCommand {
         var lines = rows.map { entry in
             "\(entry.number)  \(entry.date)  \(entry.act)  \(entry.account.singleLine)  \(entry.line.singleLine)  "
                 + "\(entry.actor.singleLine)  \(entry.detail.singleLine)"
+                + (entry.reason.map { ": \($0.singleLine)" } ?? "")
         }
         if case .intact(let count, let digest) = verification {
             lines.append("\(count) entries, intact; last digest \(digest)")
@@ -50,12 +51,18 @@ struct Audit: AsyncParsableCommand {
         return lines.joined(separator: "\n")
     }
 
+    /// The state before or after an act, which is JSON.
+    private static func state(_ text: String?) -> JSON {
+        text.flatMap { try? JSON(parsing: Array($0.utf8)) } ?? .null
+    }
+
     private static func json(_ rows: [AuditLog.Entry], _ verification: AuditLog.Verification) -> JSON {
         let entries: [JSON] = rows.map { entry in
             [
                 "number": .number(entry.number), "date": .string(entry.date), "act": .string(entry.act),
                 "account": .string(entry.account), "line": .string(entry.line), "actor": .string(entry.actor),
-                "detail": .string(entry.detail),
+                "detail": .string(entry.detail), "reason": JSON(entry.reason), "before": state(entry.before),
+                "after": state(entry.after),
             ]
         }
         let result: [(String, JSON)] =

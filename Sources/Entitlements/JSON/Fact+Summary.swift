@@ -1,8 +1,6 @@
-import Entitlements
-
 extension Fact {
     /// The fact on one line.
-    var summary: String {
+    package var summary: String {
         switch self {
         case .purchase(let purchase):
             "\(purchase.transaction.id)  \(purchase.product)"
@@ -33,14 +31,14 @@ extension Fact {
     }
 
     /// The JSON object of the fact, with the ledger that holds it.
-    func json(ledger: String) -> JSON {
+    package func json(ledger: String) -> JSON {
         .object([("kind", .string(kindName)), ("ledger", .string(ledger))] + content)
     }
 }
 
 extension ReplicaID {
     /// The first 8 characters, which distinguish replicas in a listing.
-    var short: String { String("\(self)".prefix(8)) }
+    package var short: String { String("\(self)".prefix(8)) }
 }
 
 extension Revocation {

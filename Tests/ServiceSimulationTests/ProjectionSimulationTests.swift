@@ -1,0 +1,90 @@
+import ServiceSimulation
+import SyncCore
+import SyncService
+import Testing
+
+@Suite("The projection under simulation")
+struct ProjectionSimulationTests {
+    /// Two servers that project, two accounts that buy and lose a subscription, and disturbances.
+    private func scenario(
+        _ disturbances: [ServiceStep], seed: UInt64 = 1, _ change: (inout ServiceScenario) -> Void = { _ in }
+    ) -> ServiceScenario {
+        var scenario = ServiceScenario(seed: seed, servers: [0, 0], devices: ["amber", "birch"])
+        scenario.projection = ProjectionSetup()
+        scenario.projection?.deliversEvents = true
+        scenario.steps = [
+            ServiceStep(at: 30_000, .signUp(device: 0)), ServiceStep(at: 31_000, .signUp(device: 1)),
+            ServiceStep(at: 40_000, .present(device: 0, sale: 12, isRestore: false)),
+            ServiceStep(at: 44_000, .present(device: 1, sale: 1, isRestore: false)),
+            ServiceStep(at: 60_000, .refund(sale: 1)), ServiceStep(at: 90_000, .erase(device: 1)),
+            ServiceStep(at: 86_440_000, .read(device: 0, key: 0)),
+        ]
+        scenario.steps = (scenario.steps + disturbances).sorted { $0.at < $1.at }
+        change(&scenario)
+        return scenario
+    }
+
+    /// Expects that all invariants hold, and that rare states were reached.
+    private func expect(
+        _ marks: [ServiceMark], _ scenario: ServiceScenario, at location: SourceLocation = #_sourceLocation
+    ) {
+        let outcome = SimulatedService(scenario).run()
+        #expect(outcome.violations.isEmpty, sourceLocation: location)
+        for mark in marks { #expect(outcome.marks[mark] != nil, "\(mark)", sourceLocation: location) }
+    }
+
+    @Test("Rows and events follow purchases, refunds, time and erasures, also of a time without servers")
+    func rows() {
+        expect(
+            [.eventsProjected, .endAnnounced, .endProjected, .refundProjected, .erasureProjected, .projectionCompared],
+            scenario([]))
+    }
+
+    @Test("A server that is frozen before a transaction loses the lease, and writes nothing")
+    func frozen() {
+        expect(
+            [.projectorFrozen, .leaseTakenOver, .projectionFenced],
+            scenario([ServiceStep(at: 39_000, .freezeProjector(afterTransactions: 0, milliseconds: 40_000))]))
+    }
+
+    @Test(
+        "A server that is killed at a transaction loses and doubles no event", arguments: 1...6 as ClosedRange<UInt64>)
+    func killed(seed: UInt64) {
+        expect(
+            [.projectorKilled, .leaseTakenOver, .delivered],
+            scenario([ServiceStep(at: 39_000, .killProjector(afterTransactions: 0, pause: 1_000))], seed: seed))
+    }
+
+    @Test("Transactions with an unknown outcome, also those performed late, lose and double no event")
+    func unknownOutcomes() {
+        let failures = ([35_000, 43_000, 59_000, 89_000] as [Int64]).map {
+            ServiceStep(at: $0, .failProjection(perMille: 700, milliseconds: 8_000))
+        }
+        expect([.projectionOutcomeUnknown], scenario(failures))
+    }
+
+    @Test("Rows are derived again while purchases go on, also if that is interrupted")
+    func reindex() {
+        let steps = [
+            ServiceStep(at: 40_010, .reindex(afterOperations: nil)), ServiceStep(at: 59_990, .expireCursors),
+            ServiceStep(at: 60_000, .reindex(afterOperations: 6)),
+        ]
+        expect([.reindexed, .reindexInterrupted], scenario(steps))
+    }
+
+    @Test("Deliveries that are lost are repeated in order")
+    func deliveries() {
+        let failures = [ServiceStep(at: 40_000, .failReceiver(milliseconds: 20_000))]
+        expect(
+            [.deliveryLost, .deliveryFailed, .deliveryRepeated],
+            scenario(failures) { $0.projection?.lostDeliveries = 300 })
+    }
+
+    @Test("A projector that misses changes is noticed")
+    func missedChanges() {
+        var subject = SimulatedService.Subject()
+        subject.wrapStore = { OmittingChanges(base: $0, prefix: "accounts/") }
+        let found = SimulatedService(scenario([]), of: subject).run().violations
+        #expect(found.contains { $0.oracle == .projection }, "\(found)")
+    }
+}
