@@ -186,8 +186,10 @@ package struct ProjectionTables: Sendable {
         ]
         let statements = tables.map { table in
             let columns = table.columns.map(\.name).joined(separator: ", ")
+            // In the order of a replay, so that equal states of an account give equal texts in events.
             return SQLStatement(
-                "SELECT \(columns) FROM \(table.name) WHERE account IN (\(placeholders))", names.map(SQLValue.text))
+                "SELECT \(columns) FROM \(table.name) WHERE account IN (\(placeholders)) ORDER BY \(table.key)",
+                names.map(SQLValue.text))
         }
         let rows = try await database.read(statements)
         var accounts: [[UInt8]: ProjectedAccount] = [:]
