@@ -250,7 +250,8 @@ struct WebhookSenderTests {
         let changes = [
             "DROP VIEW customers_v1", "DROP VIEW acts_v1", "DROP VIEW statistics_v1", "DROP INDEX customers_external",
             "ALTER TABLE customers DROP COLUMN external_id", "DROP TABLE acts", "DROP TABLE statistics",
-            "ALTER TABLE state DROP COLUMN rebuilt", "ALTER TABLE state DROP COLUMN views",
+            "ALTER TABLE sessions DROP COLUMN incarnation", "ALTER TABLE state DROP COLUMN rebuilt",
+            "ALTER TABLE state DROP COLUMN views",
             "UPDATE state SET version = 1",
         ]
         #expect(try await stage.database.write(changes.map { SQLStatement($0) }, fence: nil))

@@ -23,8 +23,8 @@ extension Refusal {
     static let usage: [Refusal] = [
         Refusal(
             2, "record",
-            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, credit, flag, pending, "
-                + "evidence. See 'syncd help record'."),
+            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, credit, transfer, flag, "
+                + "pending, evidence. See 'syncd help record'."),
         Refusal(2, "catalog", "'syncd catalog' needs a subcommand: check, convert. See 'syncd help catalog'."),
         Refusal(2, "record purchase", "Missing expected argument '<product>'. See 'syncd help record purchase'."),
         Refusal(2, "record refund", "Missing expected argument '<transaction>'. See 'syncd help record refund'."),
@@ -44,8 +44,8 @@ extension Refusal {
         Refusal(2, "record credit random --for P0D", #"--for must be longer than zero, not "P0D""#),
         Refusal(
             2, "export --format xml",
-            "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "
-                + "See 'syncd help export'."),
+            "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history', 'ledger', "
+                + "'json-lines' or 'csv'. See 'syncd help export'."),
         Refusal(
             2, "status --expiry best",
             #"--expiry must be one of stackPurchases, latestExpiryWins, remoteWins, not "best""#),

@@ -25,8 +25,8 @@ extension Conflict {
             "\(fact.kindName) \(fact.summary)  the server states: \(replacement.kindName) \(replacement.summary)"
         case .unverified(let fact): "\(fact.kindName) \(fact.summary)  the server has not verified it"
         case .overspent(let spend, let writtenOff):
-            "\(spend.product)  \(writtenOff) \(writtenOff == 1 ? "unit" : "units") written off, spent by \(spend.replica.short) "
-                + "at \(spend.date)"
+            "\(spend.product)  \(writtenOff) \(writtenOff == 1 ? "unit" : "units") written off, "
+                + "spent by \(spend.replica.short) at \(spend.date)"
         }
     }
 

@@ -1,6 +1,6 @@
 import SyncService
 
-/// What the rows of an account say, as far as events tell it. Read by SQL, with no code of the projector.
+/// The part of an account's rows that events describe. It is read by SQL, without code of the projector.
 struct ProjectedView: Equatable {
     struct Purchase: Equatable {
         var line: String

@@ -35,8 +35,8 @@ package struct ServiceViolation: Codable, Hashable, Sendable, CustomStringConver
         case limits
         /// A content session opens what its account has bought, and ends in time.
         case content
-        /// Rows equal those of a fresh projection of the store, events are the transitions of the rows, and one server at
-        /// a time writes them.
+        /// Rows equal those of a fresh projection of the store. Events are the transitions of the rows. One server at a
+        /// time writes them.
         case projection
         /// Each event arrives at its receiver at least once, in order for each account, with one id.
         case webhooks

@@ -75,7 +75,7 @@ final class SimulatedProjection: @unchecked Sendable {
             throw Self.failure(.write, .transient)
         case 2: _ = try commit(statements, fence, by: writer)
         default:
-            // The database performs the transaction later, although nobody waits for it any more.
+            // The database performs the transaction later. The server has stopped waiting for it.
             world.scheduler.at(world.scheduler.now + random.pick(1_000...20_000_000)) { [self] in
                 guard !world.isOver else { return }
                 let isWritten = try? commit(statements, fence, by: writer)

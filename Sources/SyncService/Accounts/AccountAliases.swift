@@ -22,9 +22,10 @@ package struct AccountAliases: Sendable {
 
     static let prefix = KeyScope.serverPrefix + "names/"
 
-    /// The name that a key reserves; `nil` for any other key.
+    /// The name that a key reserves; `nil` for any other key. ``TransactionNames`` have the same prefix and more parts.
     static func name(of key: EntryKey) -> String? {
-        key.hasPrefix(prefix) ? LedgerKeys.unescaped(String(key.text.dropFirst(prefix.count))) : nil
+        let part = key.text.dropFirst(prefix.count)
+        return key.hasPrefix(prefix) && !part.contains("/") ? LedgerKeys.unescaped(String(part)) : nil
     }
 
     /// The key of the reservation of a name.

@@ -4,7 +4,7 @@ import HTTPTypes
 import StoreEvidence
 package import SyncCore
 
-/// The tokens of the operator's people and programs, in `server/tokens/ID`.
+/// The tokens of the operator's people and programs, in `server/operator-tokens/ID`.
 ///
 /// The text of a token is `est_ID_SECRET`. The store has only the digest of the secret.
 package struct OperatorTokens: Sendable {
@@ -28,7 +28,7 @@ package struct OperatorTokens: Sendable {
 
     /// The largest number of tokens.
     static let capacity = 1_000
-    static let prefix = KeyScope.serverPrefix + "tokens/"
+    static let prefix = KeyScope.serverPrefix + "operator-tokens/"
     private static let marker = "est_"
     private static let idLength = 16
 

@@ -70,9 +70,6 @@ struct Import: AsyncParsableCommand {
             valueName: "date"))
     var assertedAt: String?
 
-    @Flag(help: "parse-mongo, revenuecat: print what each customer would get, and write nothing.")
-    var dryRun = false
-
     @OptionGroup(title: ParseImportOptions.title) var parse: ParseImportOptions
     @OptionGroup(title: RevenueCatOptions.title) var revenueCat: RevenueCatOptions
     @OptionGroup var appStore: AppStoreOptions
@@ -80,6 +77,8 @@ struct Import: AsyncParsableCommand {
     @OptionGroup var reason: SupportReason
     @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
+
+    private var dryRun: Bool { support.act.dryRun }
 
     /// The file to import. It is checked before it is used.
     var file: String { documents.first ?? "" }
@@ -117,7 +116,7 @@ struct Import: AsyncParsableCommand {
     }
 
     func run() async throws {
-        try support.checkIsUsed(by: reason)
+        try support.checkIsUsed(by: reason, orDryRun: format.isOfAll)
         if format == .parseMongo {
             #if Parse
             return try await ParseMigration(parse, isDryRun: dryRun, options, creation).run()

@@ -8,7 +8,11 @@ import SyncService
 
 /// The options of an act on a customer, which happens once.
 struct ActOptions: ParsableArguments {
-    @Flag(help: "For an act of the operator: print access before and after, and write nothing.")
+    @Flag(
+        help: """
+            For an act of the operator: print access before and after, and write nothing. For an import of the formats \
+            parse-mongo and revenuecat: print what each customer would get.
+            """)
     var dryRun = false
 
     @Option(

@@ -42,13 +42,15 @@ struct SupportOptions: ParsableArguments {
     }
 
     /// Throws if an option is used that applies to `--as-server` only.
-    func checkIsUsed(by reason: SupportReason? = nil) throws(Failure) {
+    ///
+    /// - Parameter hasDryRun: True if the command itself has a dry run.
+    func checkIsUsed(by reason: SupportReason? = nil, orDryRun hasDryRun: Bool = false) throws(Failure) {
         guard !asServer else { return }
         if transfer { throw Failure(.usage, "--transfer applies to --as-server only") }
         if ownership != nil { throw Failure(.usage, "--ownership applies to --as-server only") }
         if operatorName != nil { throw Failure(.usage, "--operator applies to --as-server only") }
         if reason?.reason.isEmpty == false { throw Failure(.usage, "--reason applies to --as-server only") }
-        if act.dryRun { throw Failure(.usage, "--dry-run applies to --as-server only") }
+        if act.dryRun, !hasDryRun { throw Failure(.usage, "--dry-run applies to --as-server only") }
         if act.idempotencyKey != nil { throw Failure(.usage, "--idempotency-key applies to --as-server only") }
     }
 

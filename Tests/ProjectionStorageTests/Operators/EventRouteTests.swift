@@ -7,7 +7,7 @@ import Testing
 
 @testable import SyncService
 
-@Suite("The events of the projection at /v1/events", .timeLimit(.minutes(2)))
+@Suite("The events of the projection at /v1/events", .timeLimit(.minutes(15)))
 struct EventRouteTests {
     private func makeStage() async throws -> ProjectionStage {
         let stage = try await ProjectionStage(.sqlite)

@@ -21,7 +21,7 @@ struct ClockTests {
         return try JSONDecoder().decode(Ring.self, from: Data(entry.value)).keys.map(\.id)
     }
 
-    @Test("A key dated more than five minutes ahead is replaced", arguments: [(300, true), (301, false)])
+    @Test("A key dated more than seven minutes ahead is replaced", arguments: [(420, true), (421, false)])
     func keys(_ seconds: Int64, _ isKept: Bool) async throws {
         clock.advance(seconds: seconds)
         _ = try await EntitlementService.open(store, clock: clock)

@@ -35,8 +35,13 @@ struct ActStage {
         var values = members.mapValues { JSON.string($0) }
         if let level = members["level"].flatMap({ Int64($0) }) { values["level"] = .number(level) }
         let parameters = try ActParameters(values, known: kind.members)
-        return try await OperatorActs(service ?? stage.service).perform(
-            OperatorAct(kind, account: account, actor: "olga", reason: reason, parameters: parameters), key: key)
+        do {
+            return try await OperatorActs(service ?? stage.service).perform(
+                OperatorAct(kind, account: account, actor: "olga", reason: reason, parameters: parameters), key: key)
+        } catch let error as SupportError {
+            // As the routes do.
+            throw RequestError(error)
+        }
     }
 
     /// The audit list.

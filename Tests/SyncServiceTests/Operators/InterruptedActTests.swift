@@ -60,6 +60,7 @@ struct InterruptedActTests {
         try await interrupt(example) { acts, step in
             let outcome = try await acts.perform(example.kind, members: example.members, key: "k", at: acts.other)
             #expect(try await acts.perform(example.kind, members: example.members, key: "k") == outcome)
+            await acts.stage.service.followChanges()
             #expect(await rights(acts.stage) == example.rights, "after \(step) writes")
             let entries = try await acts.entries().filter { $0.id != nil }
             #expect(entries.map(\.act) == [example.kind.rawValue], "after \(step) writes: \(entries)")

@@ -105,7 +105,7 @@ struct OperatorTokenTests {
     func newerScope() async throws {
         let service = try await open()
         let made = await create(service, ["name": "ci", "scope": "read"])
-        let key = try EntryKey("server/tokens/\(try #require(made["id"]))")
+        let key = try EntryKey("server/operator-tokens/\(try #require(made["id"]))")
         let record = try await store.read(key).outcome.entry?.value ?? []
         let newer = String(decoding: record, as: UTF8.self).replacing("\"read\"", with: "\"audit\"")
         _ = try await store.write(Array(newer.utf8), to: key, if: .any)

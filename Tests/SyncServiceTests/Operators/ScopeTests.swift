@@ -132,7 +132,7 @@ struct ScopeTests {
     @Test("A support token reads no secret: neither digests of passwords nor of tokens")
     func secrets() async throws {
         let support = try await tokens.create("helpdesk", scope: .support, expires: nil).text
-        for key in ["server/accounts/alice", "server/keys", "server/tokens/0", "notes"] {
+        for key in ["server/accounts/alice", "server/keys", "server/operator-tokens/0", "notes"] {
             for method in [HTTPRequest.Method.get, .put, .delete] {
                 let reply = await service.ask(method, "/v1/kv/\(key)?if=any", token: support, json: [:])
                 #expect(reply.status == 403, "\(method) \(key)")

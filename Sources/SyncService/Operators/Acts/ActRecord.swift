@@ -116,7 +116,13 @@ package struct ActOutcome: Codable, Hashable, Sendable {
         var members = [("act", JSON.string(act)), ("dryRun", .bool(isDryRun == true)), ("date", .string(date))]
         members += Self.members(of: customer)
         if let receiver { members.append(("to", .object(Self.members(of: receiver)))) }
-        if let transaction { members.append(("transaction", .object(transaction.reference.members))) }
+        if let reference = transaction?.reference {
+            let named = [
+                ("id", reference.id.rawValue), ("store", reference.store.rawValue),
+                ("environment", reference.environment.rawValue),
+            ]
+            members.append(("transaction", .object(named.map { ($0, .string($1)) })))
+        }
         if let expires { members.append(("expires", .string(expires))) }
         if !takenFrom.isEmpty { members.append(("takenFrom", .array(takenFrom.map(JSON.string)))) }
         if let recoveryCode { members.append(("recovery_code", .string(recoveryCode))) }
