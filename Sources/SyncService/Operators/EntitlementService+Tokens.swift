@@ -20,6 +20,8 @@ extension EntitlementService {
     private func createToken(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let members = try call.members()
         let (name, scope) = (try members.text("name"), try OperatorScope(named: try members.text("scope")))
+        // A member of another type must not make a token that never expires.
+        for name in ["until", "for"] where members.names.contains(name) { _ = try members.text(name) }
         let expires = try Self.end(
             until: members.optionalText("until"), for: members.optionalText("for"),
             now: Timestamp(milliseconds: host.now()))

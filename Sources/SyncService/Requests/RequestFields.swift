@@ -8,7 +8,7 @@ package struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
     /// The names of all members, whatever their values.
-    private var names: Set<String> = []
+    private(set) var names: Set<String> = []
 
     /// The longest body, in bytes. Anonymous clients send such bodies; names, passwords and tokens have 1 KiB each.
     private static let maximumByteCount = 1 << 16
