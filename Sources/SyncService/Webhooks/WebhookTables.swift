@@ -139,7 +139,7 @@ struct WebhookTables: Sendable {
             """, [.text(name), .integer(now)] + values)
     }
 
-    /// The oldest deliveries of an account, and their events. An event that does not exist any more has no entry.
+    /// The oldest deliveries of an account, and their events. A deleted event has no entry.
     func lane(
         of account: String, for name: String
     ) async throws(BackendError) -> (lane: DeliveryLane, events: [Int64: StoredEvent]) {

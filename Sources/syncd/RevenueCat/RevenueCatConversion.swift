@@ -30,7 +30,9 @@ struct RevenueCatConversion {
         guard (try? product.validate()) != nil, let terms = catalog.terms(of: product) else {
             return .leftOut("the catalogue has no product \"\(product.rawValue.singleLine)\"")
         }
-        if case .consumable = terms.kind { return .leftOut("units of consumables: nobody knows which were used") }
+        if case .consumable = terms.kind {
+            return .leftOut("units of consumables: the export does not say which were used")
+        }
         var end: Timestamp?
         if case .autoRenewable = terms.kind {
             guard let stated = row.end else { return .leftOut("subscriptions without an end") }

@@ -63,7 +63,7 @@ struct RevenueCatCommandTests {
           1 left out: promotional grants: give the time again, with record credit
           1 left out: purchases without the store's transaction id
           1 left out: the catalogue has no product "gone"
-          1 left out: units of consumables: nobody knows which were used
+          1 left out: units of consumables: the export does not say which were used
         """
 
     @Test("All customers are imported with what is known, and a repetition adds nothing")
