@@ -160,9 +160,10 @@ class Page:
         self.wait(f"document.querySelector('#view-{name}').hidden === false", f"view {name}")
 
     def press(self, selector):
-        """Presses a button or a link once it is visible and enabled."""
-        self.wait(f"(() => {{ const it = document.querySelector({json.dumps(selector)}); "
-                  "return it && it.offsetParent !== null && !it.disabled; })()", f"{selector} that can be pressed")
+        """Presses a button or a link once it is visible and enabled, and not busy with an earlier press."""
+        self.wait(f"(() => {{ const it = document.querySelector({json.dumps(selector)}); return it && "
+                  "it.offsetParent !== null && !it.disabled && it.getAttribute('aria-busy') !== 'true'; })()",
+                  f"{selector} that can be pressed")
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type(self, selector, text):

@@ -14,6 +14,8 @@ struct ModelMessage {
     /// True for the canonical form that keys use: each field once, in ascending order, without padded numbers or
     /// default values.
     var isCanonical = true
+    /// The bytes of each field, its tag among them.
+    private(set) var parts: [[UInt8]] = []
 
     private let bytes: [UInt8]
     private var position = 0
@@ -21,6 +23,7 @@ struct ModelMessage {
     init(_ bytes: [UInt8]) throws(ModelUnreadable) {
         self.bytes = bytes
         while position < bytes.count {
+            let start = position
             let tag = try varint()
             let number = tag / 8
             guard number >= 1, number < 1 << 29 else { throw ModelUnreadable() }
@@ -39,6 +42,7 @@ struct ModelMessage {
                 fields.append((number, .fixed))
             default: throw ModelUnreadable()
             }
+            parts.append(Array(bytes[start..<position]))
         }
     }
 

@@ -16,8 +16,11 @@ extension ModelFacts {
     /// server's word if there is one. Under `verified` the rest of what clients state can only take away.
     init(account: ModelLedger, device: ModelLedger, server: ModelLedger) {
         let policy = server.facts.policy
-        let proven = device.facts.evidence.reduce(ModelLedger()) { .join($0, $1.facts) }
         var word = ModelLedger(server.records.filter(\.overrides))
+        let proven = device.facts.evidence.reduce(ModelLedger()) { proven, evidence in
+            // Evidence states no terms. Those of the server apply if it states the same product, and are compared too.
+            .join(proven, ModelLedger(evidence.facts.records.map { $0.named(as: word[$0.key]) }))
+        }
         var known = ModelLedger.join(account, device)
         switch policy {
         case .verified: word = .join(word, proven)
@@ -31,14 +34,6 @@ extension ModelFacts {
         self.policy = policy
         verified = Set(word.facts.transactions)
         verifiedStatuses = Set(word.facts.revocations.map(\.transaction))
-        // Evidence states no terms. Those of the server apply as long as it states the same product.
-        let stated = Dictionary(uniqueKeysWithValues: server.facts.purchases.map { ($0.transaction, $0) })
-        for index in purchases.indices where verified.contains(purchases[index].transaction) {
-            guard let known = stated[purchases[index].transaction], known.product == purchases[index].product else {
-                continue
-            }
-            purchases[index].terms = purchases[index].terms ?? known.terms
-        }
     }
 }
 
@@ -58,6 +53,20 @@ extension ModelRecord {
 
     /// True for a revocation or a reinstatement.
     var isRevocation: Bool { kind == 3 }
+
+    /// Returns this record of a purchase with the terms that `known` states about it, if it has none and both state the
+    /// same product.
+    fileprivate func named(as known: ModelRecord?) -> ModelRecord {
+        guard let known, let stated = try? ModelMessage(known.payload), let own = try? ModelMessage(payload),
+            let purchase = ModelLedger([self]).facts.purchases.first, purchase.terms == nil,
+            let other = ModelLedger([known]).facts.purchases.first, other.terms != nil,
+            purchase.product == other.product
+        else { return self }
+        let terms = zip(stated.numbers, stated.parts).filter { $0.0 == 2 }.flatMap(\.1)
+        var named = self
+        named.payload = own.parts[..<1].flatMap { $0 } + terms + own.parts[1...].flatMap { $0 }
+        return named
+    }
 
     /// True for a statement other than a purchase that can grant or prolong access.
     fileprivate var grants: Bool {

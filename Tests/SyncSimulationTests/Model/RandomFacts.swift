@@ -69,6 +69,18 @@ struct RandomFacts {
             device = device.joined(with: Ledger([Fact.evidence(.near(catalog, using: &random)).record]))
         }
         server = Self.server(catalog, using: &random)
+        if random.chance(1, in: 5) { stateAnew(catalog, using: &random) }
+    }
+
+    /// Adds a purchase that the server and evidence on the device state with equal stamps, which rarely meet by chance.
+    private mutating func stateAnew(_ catalog: Catalog, using random: inout SplitMix64) {
+        var purchase = Purchase.near(catalog, using: &random)
+        server = server.joined(with: Ledger([Fact.purchase(purchase).record]))
+        (purchase.terms, purchase.date) = (nil, .near(using: &random))
+        let evidence = StoredEvidence(
+            kind: "app-store-transaction", subject: "\(purchase.transaction.id)", data: [3],
+            facts: Ledger([Fact.purchase(purchase).record]), stamp: .near(using: &random))
+        device = device.joined(with: Ledger([Fact.evidence(evidence).record]))
     }
 
     /// Returns a server ledger with decisions, and often with verified statements and a policy.
