@@ -84,6 +84,8 @@ final class ServerProcess: @unchecked Sendable {
     var requestCount = 0
     /// True while it answers its last requests.
     private(set) var isStopping = false
+    /// True once the service and the projector have ended, and the projector's lease was given up.
+    private var hasEnded = false
     private var bits: SeededGenerator
     private var pauses: SeededGenerator
 
@@ -104,6 +106,7 @@ final class ServerProcess: @unchecked Sendable {
 
     /// Opens the service, again after each error, and runs it to the end.
     fileprivate func live() async {
+        defer { hasEnded = true }
         let store = world.wrapStore(ServerStore(process: self, base: world.store))
         let configuration = machine.isReconfigured ? world.laterConfiguration : world.configuration
         while isAlive, service == nil {
@@ -154,12 +157,12 @@ final class ServerProcess: @unchecked Sendable {
         service = nil
     }
 
-    /// Answers the requests under way. Reports those that do not end.
+    /// Answers the requests under way, and waits until the service has ended. Reports requests that do not end.
     fileprivate func drain() async {
         isStopping = true
         task?.cancel()
         // The time while it is frozen does not count.
-        for _ in 0..<120 where isAlive && requestCount > 0 {
+        for _ in 0..<120 where isAlive && (requestCount > 0 || !hasEnded) {
             await thaw()
             await world.pause(1_000_000)
         }

@@ -220,10 +220,12 @@ extension AccountAliases {
         }
         // First the aliases, under `server/names/`, and then the own names, under `server/accounts/`.
         if last?.hasPrefix(AccountRecord.prefix) != true {
-            try await records.forEach(under: Self.prefix, as: AccountIdentity.self, after: last, onError: onError) {
-                (key, held) async throws(BackendError) in
-                if let name = LedgerKeys.unescaped(String(key.text.dropFirst(Self.prefix.count))),
-                    try Self.key(of: name) != key, let account = held.value.account, try await records.isActive(account)
+            try await records.forEach(
+                under: Self.prefix, as: AccountIdentity.self, after: last, where: { Self.name(of: $0) != nil },
+                onError: onError
+            ) { (key, held) async throws(BackendError) in
+                if let name = Self.name(of: key), try Self.key(of: name) != key, let account = held.value.account,
+                    try await records.isActive(account)
                 {
                     _ = try await reserve(name, for: account)
                 }

@@ -71,6 +71,26 @@ package struct ExternalIDs: Sendable {
         return account
     }
 
+    /// The account that an operator means by `text`: the one with exactly this name, or with this alias, or with this
+    /// external id.
+    ///
+    /// - Throws: ``RequestError`` if there is no such account or it was erased, or the store's error.
+    func customer(_ text: String) async throws -> Account {
+        if AccountName.canExist(text), let record = try await records.account(text)?.value, !record.isUnused {
+            guard let account = record.activeAccount else {
+                throw RequestError(.gone, "the account \"\(text.singleLine)\" was erased")
+            }
+            return account
+        }
+        let name = try await AccountAliases(records: records).resolveExactly(text)
+        if !name.utf8.elementsEqual(text.utf8), let account = try await records.account(name)?.value.activeAccount {
+            return account
+        }
+        if let account = try await resolve(text) { return account }
+        throw RequestError(
+            .notFound, "there is no account with the name, alias or external id \"\(text.singleLine)\"")
+    }
+
     /// The ids of those accounts that have one. Reads all accounts at once.
     package func ids(of accounts: [Account]) async throws(BackendError) -> [Account: String] {
         let lists = try await entries.keys(of: accounts, under: Self.prefix)

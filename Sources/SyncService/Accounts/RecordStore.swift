@@ -109,15 +109,19 @@ package struct RecordStore: Sendable {
     ///
     /// - Parameters:
     ///   - cursor: The key after which to begin.
+    ///   - isIncluded: Returns `false` for the keys of other records, which are not read.
     ///   - onError: Receives the error of a record that cannot be decoded. The record is left out unless it throws.
     package func forEach<Value: Codable & Sendable>(
         under prefix: String, as type: Value.Type = Value.self, after cursor: EntryKey? = nil,
+        where isIncluded: (EntryKey) -> Bool = { _ in true },
         onError: (BackendError) throws(BackendError) -> Void = { (error) throws(BackendError) in throw error },
         _ body: (EntryKey, Versioned<Value>) async throws(BackendError) -> Void
     ) async throws(BackendError) {
         try await backend.forEachPage(under: prefix, after: cursor, limit: 500) { (page) async throws(BackendError) in
-            let answers = try await backend.read(page.items.map { ReadRequest($0.key) }).outcome
-            for (item, answer) in zip(page.items, answers) {
+            let items = page.items.filter { isIncluded($0.key) }
+            guard !items.isEmpty else { return }
+            let answers = try await backend.read(items.map { ReadRequest($0.key) }).outcome
+            for (item, answer) in zip(items, answers) {
                 guard case .found(let entry) = try answer.get() else { continue }
                 let value: Value
                 do throws(BackendError) { value = try decode(entry, item.key) } catch {

@@ -27,27 +27,8 @@ extension EntitlementService {
 
     static let paging = ["after", "limit"]
 
-    /// The account that an operator means by `text`: the one with exactly this name, or with this alias, or with this
-    /// external id.
-    ///
-    /// - Throws: ``RequestError`` if there is no such account or it was erased, or the store's error.
-    func customer(_ text: String) async throws -> Account {
-        if AccountName.canExist(text), let record = try await accounts.records.account(text)?.value, !record.isUnused {
-            guard let account = record.activeAccount else {
-                throw RequestError(.gone, "the account \"\(text.singleLine)\" was erased")
-            }
-            return account
-        }
-        let name = try await accounts.aliases.resolveExactly(text)
-        if !name.utf8.elementsEqual(text.utf8),
-            let account = try await accounts.records.account(name)?.value.activeAccount
-        {
-            return account
-        }
-        if let account = try await externalIDs.resolve(text) { return account }
-        throw RequestError(
-            .notFound, "there is no account with the name, alias or external id \"\(text.singleLine)\"")
-    }
+    /// The account that an operator means by `text`, as ``ExternalIDs/customer(_:)`` finds it.
+    func customer(_ text: String) async throws -> Account { try await externalIDs.customer(text) }
 
     /// The account that a request concerns, as one of its own devices.
     private func subject(of call: Call) async throws -> AccountCaller {

@@ -19,7 +19,7 @@ extension EntitlementService {
 
     private func attachExternalID(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let members = try call.members()
-        let (id, reason) = (try members.text("external_id"), try Self.reason(in: members))
+        let (id, reason) = (try members.text("externalId"), try Self.reason(in: members))
         if let objection = ExternalIDs.objection(to: id) { throw RequestError(.badRequest, objection) }
         let account = try await customer(call.target.name ?? "")
         let known = try await externalIDs.ids(of: [account])[account]
@@ -29,7 +29,7 @@ extension EntitlementService {
                 try await externalIDs.attach(id, to: account)
             }
         }
-        return .json([("account", .string("\(account)")), ("external_id", .string(id))])
+        return .json([("account", .string("\(account)")), ("externalId", .string(id))])
     }
 
     private func detachExternalID(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {

@@ -25,12 +25,12 @@ extension EntitlementService {
         let expires = try Self.end(
             until: members.optionalText("until"), for: members.optionalText("for"),
             now: Timestamp(milliseconds: host.now()))
-        let made = try await operatorTokens.create(name, scope: scope, expires: expires?.milliseconds)
+        let made = try await operatorTokens.create(name, scope: scope, expires: expires?.milliseconds, by: caller.name)
         return .json([("token", .string(made.text))] + made.record.members, status: .created)
     }
 
     private func revokeToken(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
-        let revoked = try await operatorTokens.revoke(call.target.parameters["token"] ?? "")
+        let revoked = try await operatorTokens.revoke(call.target.parameters["token"] ?? "", by: caller.name)
         for record in revoked { authenticator.forget(operatorToken: record.id) }
         hub.wakeUp()
         return .json([("tokens", .array(revoked.map(\.json)))])

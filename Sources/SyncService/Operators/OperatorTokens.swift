@@ -48,15 +48,16 @@ package struct OperatorTokens: Sendable {
         key.hasPrefix(prefix) ? String(key.text.dropFirst(prefix.count)) : nil
     }
 
-    /// Creates a token.
+    /// Creates a token, after the entry of the audit list.
     ///
     /// - Parameters:
     ///   - name: A name that no other valid token has: 1 to 64 visible characters.
     ///   - expires: The end of its validity, in milliseconds since 1970 UTC; `nil` for none.
+    ///   - actor: The operator's name for the audit list.
     /// - Returns: The text of the token, which cannot be read again.
     /// - Throws: ``RequestError``, or the store's error.
     package func create(
-        _ name: String, scope: OperatorScope, expires: Int64?
+        _ name: String, scope: OperatorScope, expires: Int64?, by actor: String = OperatorCaller.configured.name
     ) async throws -> (text: String, record: Record) {
         let now = host.now()
         guard (1...64).contains(name.count), name == name.singleLine, name.utf8.count <= 256,
@@ -79,10 +80,20 @@ package struct OperatorTokens: Sendable {
         let record = Record(
             id: id, name: name, digest: hexadecimalDigest(of: secret), scope: scope.rawValue, created: now,
             expires: expires)
+        let end = expires.map { "until \(Timestamp(milliseconds: $0))" } ?? "without an end"
+        try await enter("created token \(id) \"\(name)\" with the scope \(scope.rawValue), \(end)", by: actor)
         guard try await records.replace(try Self.key(id), with: record, if: nil) else {
             throw BackendError(.other, operation: .write, message: "the random id of a new token is taken; try again")
         }
         return (Self.marker + id + "_" + secret, record)
+    }
+
+    /// Appends an entry to the audit list.
+    private func enter(_ detail: String, by actor: String) async throws(BackendError) {
+        try await AuditLog(store: records.backend).append(
+            AuditLog.Entry(
+                date: "\(Timestamp(milliseconds: host.now()))", act: "token", account: "", actor: actor, detail: detail)
+        )
     }
 
     /// Removes the tokens that are over.
@@ -104,11 +115,14 @@ package struct OperatorTokens: Sendable {
         return all.sorted { ($0.created, $0.id) < ($1.created, $1.id) }
     }
 
-    /// Revokes the token with an id, or all valid tokens with a name.
+    /// Revokes the token with an id, or all valid tokens with a name, each after an entry of the audit list.
     ///
+    /// - Parameter actor: The operator's name for the audit list.
     /// - Returns: The revoked tokens.
     /// - Throws: ``RequestError`` if there is no such token, or the store's error.
-    package func revoke(_ nameOrID: String) async throws -> [Record] {
+    package func revoke(
+        _ nameOrID: String, by actor: String = OperatorCaller.configured.name
+    ) async throws -> [Record] {
         let now = host.now()
         let known = try await all()
         let isID = known.contains { $0.id == nameOrID }
@@ -118,6 +132,7 @@ package struct OperatorTokens: Sendable {
         }
         var revoked: [Record] = []
         for record in meant where record.revoked == nil {
+            try await enter("revoked token \(record.id) \"\(record.name.singleLine)\"", by: actor)
             let changed = try await records.update(try Self.key(record.id)) { (held: Record?) throws(BackendError) in
                 var record = held
                 if record?.revoked == nil { record?.revoked = now }

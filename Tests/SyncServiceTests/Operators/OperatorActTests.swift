@@ -107,6 +107,18 @@ struct OperatorActTests {
         #expect(await stage.rights(of: stage.bob) == ["owl"])
     }
 
+    @Test("A refunded purchase is transferred without a warning about its refund")
+    func transferOfRefund() async throws {
+        let acts = try await ActStage.owned(Sale("1", at: 0))
+        try await acts.perform(.refund, members: Sale("1", at: 0).members, key: "k1")
+        let outcome = try await acts.perform(
+            .transfer, members: Sale("1", at: 0).members.merging(["to": "bob"]) { $1 }, key: "k2")
+        #expect(outcome.takenFrom == ["alice"] && outcome.warnings == [])
+        let unknown = try await acts.perform(
+            .refund, members: ["store": "app-store", "transaction": "99"], key: nil)
+        #expect(unknown.warnings.contains { $0.contains("no purchase app-store/production/99") })
+    }
+
     @Test("A recovery code works, is repeated to a repetition, and is not in the store")
     func recovery() async throws {
         let acts = try await ActStage()

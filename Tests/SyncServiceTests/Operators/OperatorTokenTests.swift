@@ -38,6 +38,26 @@ struct OperatorTokenTests {
         #expect(await service.ask(.get, "/v1/accounts", token: String(wrong)).status == 401)
     }
 
+    @Test("The audit list has who created and revoked a token, and its scope and end, but no refused attempt")
+    func audit() async throws {
+        let service = try await open()
+        let made = await create(service, ["name": "ci", "scope": "admin", "until": "2027-04-15T08:00:00Z"])
+        let (text, id) = (try #require(made["token"]), try #require(made["id"]))
+        #expect(await create(service, ["name": "ci", "scope": "read"], token: text).status == 409)
+        #expect(await create(service, ["name": "desk", "scope": "support"], token: text).status == 201)
+        for _ in 0..<2 {
+            #expect(await service.ask(.delete, "/v1/tokens/\(id)", token: .operatorToken).status == 200)
+        }
+        let entries = try await AuditLog(store: store).entries()
+        #expect(
+            entries.map(\.act) == ["token", "token", "token"] && entries.map(\.actor) == ["operator", "ci", "operator"])
+        #expect(
+            entries[0].detail == "created token \(id) \"ci\" with the scope admin, until 2027-04-15T08:00:00.000Z")
+        #expect(entries[1].detail.hasSuffix("\"desk\" with the scope support, without an end"))
+        #expect(entries[2].detail == "revoked token \(id) \"ci\"")
+        #expect(!entries.contains { $0.detail.contains(text.suffix(64)) })
+    }
+
     @Test(
         "A token that cannot be made is refused with the value and what to do",
         arguments: [

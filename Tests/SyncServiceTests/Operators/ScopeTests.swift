@@ -47,7 +47,7 @@ struct ScopeTests {
         "POST /v1/tokens": Example(path: "/v1/tokens", json: ["name": "made", "scope": "read"]),
         "DELETE /v1/tokens/{token}": Example(path: "/v1/tokens/made"),
         "PUT /v1/customers/{account}/external-id": Example(
-            path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
+            path: "/v1/customers/alice/external-id", json: ["externalId": "u1", "reason": "ticket 7"]),
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),

@@ -41,14 +41,7 @@ extension OperatorActs {
 
     /// The account that an operator means: by its name, by another name of it, or by its external id.
     func account(named name: String) async throws -> Account {
-        do { return try await support.account(named: name) } catch let error as SupportError {
-            if error.kind == .unknownAccount,
-                let account = try await ExternalIDs(records: records, host: support.host).resolve(name)
-            {
-                return account
-            }
-            throw RequestError(error)
-        }
+        try await ExternalIDs(records: records, host: support.host).customer(name)
     }
 
     /// The access of an account, as JSON.
@@ -97,9 +90,12 @@ extension OperatorActs {
         let lines = consequences.review.lines
         record.entry.line = lines.count == 1 ? "\(lines[0])" : ""
         record.outcome.takenFrom = consequences.formerOwners.map { $0.name ?? "" }
+        // A transfer brings the purchase.
+        let known = consequences.unknown.isEmpty ? nil : try await tried.facts(of: receiver)
+        let unknown = consequences.unknown.filter { known?[$0] == nil }
         record.outcome.warnings =
             evidence.warnings
-            + consequences.unknown.map { "the account has no purchase \($0); the refund counts once there is one" }
+            + unknown.map { "the account has no purchase \($0); the refund counts once there is one" }
         if let group {
             let timeline = tried.timeline(of: group, in: environment, try await tried.facts(of: receiver))
             let id = record.outcome.transaction?.reference

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Entitlements
+import Foundation
 import HTTPStorage
 import SyncCore
 import SyncService
@@ -52,7 +53,7 @@ struct TokenCreate: AsyncParsableCommand {
         guard end == nil || lifetime == nil else { throw Failure.exclude("for", "until") }
         let made = try await place.perform {
             let end = end ?? lifetime.map { Timestamp(milliseconds: HostServices.system.now()).adding($0) }
-            let made = try await $0.create(name, scope: scope, expires: end?.milliseconds)
+            let made = try await $0.create(name, scope: scope, expires: end?.milliseconds, by: NSUserName())
             return TokenDescription(made.record, text: made.text)
         } remotely: {
             TokenDescription(
@@ -93,7 +94,7 @@ struct TokenRevoke: AsyncParsableCommand {
 
     func run() async throws {
         let revoked = try await place.perform {
-            try await $0.revoke(token).map { TokenDescription($0) }
+            try await $0.revoke(token, by: NSUserName()).map { TokenDescription($0) }
         } remotely: {
             try await $0.revokeOperatorToken(token, token: $1).map { TokenDescription($0) }
         }
