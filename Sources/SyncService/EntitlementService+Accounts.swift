@@ -58,6 +58,8 @@ extension EntitlementService {
 
     func addRecoveryCode(_ call: Call, by caller: OperatorCaller) async throws -> ServiceResponse {
         let (code, account) = try await accounts.addRecoveryCode(to: call.target.name ?? "")
+        // Without an entry the code is not given away.
+        try await enter("recovery", of: account, by: caller)
         return .json([("recovery_code", .string(code)), ("account", .string(account))])
     }
 
@@ -76,7 +78,16 @@ extension EntitlementService {
         guard let account = try await accounts.credentials.record(name)?.account else {
             throw RequestError(.notFound, "there is no account of this name")
         }
+        try await enter("erasure", of: name, by: caller)
         return try await erase(account, by: nil)
+    }
+
+    /// Appends the entry of an act without a reason to the audit list. Acts on `/v1/customers` have a reason.
+    private func enter(_ act: String, of account: String, by caller: OperatorCaller) async throws(BackendError) {
+        try await AuditLog(store: store).append(
+            AuditLog.Entry(
+                date: "\(Timestamp(milliseconds: host.now()))", act: act, account: account, actor: caller.name,
+                detail: "without a reason"))
     }
 
     private func erase(_ account: Account, by credential: VerifiedCredential?) async throws -> ServiceResponse {

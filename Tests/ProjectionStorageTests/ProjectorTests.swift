@@ -410,6 +410,7 @@ struct ProjectorTests {
         ) { error in errors.withLock { $0.append("\(error.kind) \(error.key?.text ?? "")") } }
         var lease = ProjectorLease(stage.store, host: stage.clock.host)
         for name in ["ann", "bob", "cat"] { try await stage.signUp(name) }
+        try await stage.buy("month", "m1", as: "ann")
         try await projector.project(&lease)
         let keys = [try LedgerKeys(try await stage.account("ann")).ledger, try AccountRecord.key(of: "bob")]
         for key in keys { _ = try await stage.store.write([1, 2, 3], to: key, if: .any) }
@@ -417,10 +418,60 @@ struct ProjectorTests {
         try await projector.project(&lease)
         #expect(errors.withLock { Set($0) } == Set(keys.map { "damaged \($0.text)" }))
         #expect(try await stage.events() == ["cat purchase.recorded", "cat access.granted"])
-        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(3)]])
+        // A damaged account that is due is due again an hour later.
+        stage.clock.advance(seconds: 60 * 86_400)
+        try await projector.project(&lease)
+        let due = try await stage.rows("SELECT next_change FROM customers WHERE account = 'ann'")
+        #expect(due == [[.integer(stage.clock.now + 3_600_000)]])
+        // A damaged list of entries leaves the external ids of the others.
+        let list = try AccountEntries.key(of: try await stage.account("cat"))
+        _ = try await stage.store.write([1, 2, 3], to: list, if: .any)
+        try await stage.signUp("dan")
+        try await ExternalIDs(records: RecordStore(backend: stage.store)).attach(
+            "user-4", to: try await stage.account("dan"))
         try await ProjectionTables(stage.database).requestRebuild()
         try await projector.project(&lease)
-        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(3)]])
+        #expect(try await stage.rows("SELECT external_id FROM customers WHERE account = 'dan'") == [[.text("user-4")]])
+        #expect(errors.withLock { $0.contains("damaged \(list.text)") })
+        _ = try await stage.store.delete(list, if: .any)
+        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(4)]])
+        try await ProjectionTables(stage.database).requestRebuild()
+        try await projector.project(&lease)
+        #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(4)]])
+    }
+
+    @Test("Only the first 100 events about purchases of one change contain the entitlements", arguments: [99, 130])
+    func manyPurchases(count: Int) async throws {
+        let stage = try await ProjectionStage(.sqlite)
+        try await stage.signUp("ann")
+        try await stage.project()
+        let last = try await stage.lastEvent()
+        let date = "\(Timestamp(milliseconds: stage.clock.now))"
+        for batch in stride(from: 0, to: count, by: 50) {
+            let token = try await stage.logIn("ann")
+            let items = (batch..<min(count, batch + 50)).map {
+                ["kind": "reported", "product": "owl", "transaction": "o\($0)", "date": date]
+            }
+            let reply = await stage.service.ask(.post, "/v1/transactions", token: token, json: ["evidence": items])
+            #expect(reply.status == 200)
+        }
+        try await stage.project()
+        let bodies = try await stage.rows("SELECT kind, body FROM events WHERE id > \(last) ORDER BY id")
+        let complete = try bodies.map { row in
+            try JSON(parsing: Array((row[1].text ?? "").utf8))["entitlements"] != .null
+        }
+        #expect(bodies.count == count + 1 && bodies.last?[0] == .text("access.granted"))
+        #expect(complete == (0...count).map { $0 < 100 || $0 == count })
+    }
+
+    @Test("After a query that fails, the next ones succeed", arguments: DatabaseKind.allCases)
+    func failedQuery(kind: DatabaseKind) async throws {
+        let stage = try await ProjectionStage(kind)
+        try await stage.project()
+        for _ in 0..<4 {
+            await #expect(throws: BackendError.self) { try await stage.rows("SELECT * FROM missing") }
+            #expect(try await stage.rows("SELECT count(*) FROM customers") == [[.integer(0)]])
+        }
     }
 
     @Test("A server that stops gives its lease up")

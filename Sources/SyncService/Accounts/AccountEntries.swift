@@ -127,7 +127,7 @@ package struct AccountEntries: Sendable {
         try await records.remove(try EntryKey(text), as: AccountIdentity.self) { $0.account == account }
     }
 
-    private static func key(of account: Account) throws(BackendError) -> EntryKey {
+    static func key(of account: Account) throws(BackendError) -> EntryKey {
         try EntryKey(Holdings.prefix(of: account) + "entries")
     }
 }

@@ -8,8 +8,8 @@ package import SyncCore
 /// Ids are compared as bytes: unlike names they have no spellings. Only an operator attaches them, because an account
 /// that could choose one would be taken for another user.
 ///
-/// The account lists the keys of its ids among its ``AccountEntries``, the one that counts last, before the record of
-/// the id is written by compare-and-swap. An id counts if its record names the account and if the account lists it.
+/// An attachment first adds the key of the id to the account's ``AccountEntries``. Then it writes the record of the id
+/// by compare-and-swap. An id counts if its record names the account and if the account lists it; the last one counts.
 /// So an erasure finds every record, an interrupted attachment is completed by its repetition, and a later account of
 /// the same name inherits nothing. Each attachment writes the record anew, so that a server that has found the record
 /// without its listing cannot give the id to another account in between.
@@ -74,8 +74,31 @@ package struct ExternalIDs: Sendable {
     /// The account that an operator means by `text`: the one with exactly this name, or with this alias, or with this
     /// external id.
     ///
-    /// - Throws: ``RequestError`` if there is no such account or it was erased, or the store's error.
+    /// - Throws: ``RequestError`` if there is no such account or it was erased, or if `text` is the name of one account
+    ///   and the external id of another. Otherwise a customer who signs up with the id of another user would be taken
+    ///   for that user.
     func customer(_ text: String) async throws -> Account {
+        let identified = try await resolve(text)
+        let named: Account?
+        do { named = try await account(named: text) } catch let error as RequestError {
+            // The erased account of this name is no longer meant.
+            guard let identified else { throw error }
+            return identified
+        }
+        if let identified, let named, identified != named {
+            throw RequestError(
+                .conflict,
+                "\"\(text.singleLine)\" is the name of an account and the external id of the account "
+                    + "\(identified.quoted): give the latter another external id")
+        }
+        guard let account = named ?? identified else {
+            throw RequestError(
+                .notFound, "there is no account with the name, alias or external id \"\(text.singleLine)\"")
+        }
+        return account
+    }
+
+    private func account(named text: String) async throws -> Account? {
         if AccountName.canExist(text), let record = try await records.account(text)?.value, !record.isUnused {
             guard let account = record.activeAccount else {
                 throw RequestError(.gone, "the account \"\(text.singleLine)\" was erased")
@@ -83,12 +106,7 @@ package struct ExternalIDs: Sendable {
             return account
         }
         let name = try await AccountAliases(records: records).resolveExactly(text)
-        if !name.utf8.elementsEqual(text.utf8), let account = try await records.account(name)?.value.activeAccount {
-            return account
-        }
-        if let account = try await resolve(text) { return account }
-        throw RequestError(
-            .notFound, "there is no account with the name, alias or external id \"\(text.singleLine)\"")
+        return name.utf8.elementsEqual(text.utf8) ? nil : try await records.account(name)?.value.activeAccount
     }
 
     /// The ids of those accounts that have one. Reads all accounts at once.

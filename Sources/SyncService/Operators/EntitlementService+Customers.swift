@@ -31,10 +31,10 @@ extension EntitlementService {
     func customer(_ text: String) async throws -> Account { try await externalIDs.customer(text) }
 
     /// The account that a request concerns, as one of its own devices.
-    private func subject(of call: Call) async throws -> AccountCaller {
-        try AccountCaller(
-            try await customer(call.target.name ?? ""), epoch: 0, erased: [], session: nil, expires: .max,
-            isErased: false)
+    private func subject(of call: Call, _ known: Account? = nil) async throws -> AccountCaller {
+        let account: Account
+        if let known { account = known } else { account = try await customer(call.target.name ?? "") }
+        return try AccountCaller(account, epoch: 0, erased: [], session: nil, expires: .max, isErased: false)
     }
 
     /// The response to `GET …/entitlements`: what the account itself gets at `/v1/entitlements`.
@@ -56,12 +56,15 @@ extension EntitlementService {
     }
 
     /// The response with what `content` derives from the ledgers of the account.
+    ///
+    /// - Parameter known: The account if it was looked up; by default it is the one that the path names.
     private func replaying(
-        _ call: Call, for caller: OperatorCaller, _ content: @Sendable (CustomerReplay) throws -> [(String, JSON)]
+        _ call: Call, for caller: OperatorCaller, about known: Account? = nil,
+        _ content: @Sendable (CustomerReplay) throws -> [(String, JSON)]
     ) async throws -> ServiceResponse {
         guard let catalog = configuration.catalog else { throw RequestError.noCatalog }
         let (environment, instant) = (try environment(in: call.query), try instant(in: call.query))
-        let subject = try await subject(of: call)
+        let subject = try await subject(of: call, known)
         try await ledgerRules(of: subject).checkPolicy()
         let (entries, decoder) = (try await store.ledgerEntries(subject.keys), ledgers.decoder)
         // A large ledger takes half a second.
@@ -86,12 +89,11 @@ extension EntitlementService {
             throw RequestError(.gone, "the account was erased")
         }
         let entries = AccountEntries(records: accounts.records)
-        let aliases = try await entries.keys(of: account, under: AccountAliases.prefix).compactMap { key in
-            LedgerKeys.unescaped(String(key.text.dropFirst(AccountAliases.prefix.count)))
-        }
+        let aliases = try await entries.keys(of: account, under: AccountAliases.prefix).compactMap(
+            AccountAliases.name)
         let externalID = try await externalIDs.ids(of: [account])[account]
         let sessions = try await sessions(of: account)
-        return try await replaying(call, for: caller) { customer in
+        return try await replaying(call, for: caller, about: account) { customer in
             [
                 ("account", .string("\(account)")), ("incarnation", .string(account.incarnation)),
                 ("issuer", JSON(record.issuer)), ("created", .instant(record.created)),

@@ -53,11 +53,12 @@ extension EntitlementService {
         let log = AuditLog(store: store)
         var entry = AuditLog.Entry(
             date: "\(Timestamp(milliseconds: host.now()))", act: "external-id", account: account.name ?? "",
-            actor: caller.name, detail: "\(verb) sha256:\(hexadecimalDigest(of: id).prefix(16)): \(reason)")
+            actor: caller.name, detail: "\(verb) sha256:\(hexadecimalDigest(of: id).prefix(16))")
+        entry.reason = reason
         let number = try await log.append(entry).number
         do { try await act() } catch {
             let cause = (error as? RequestError)?.detail ?? "\(error)"
-            (entry.act, entry.detail) = ("failed", "entry \(number) was not completed: \(cause)")
+            (entry.act, entry.detail, entry.reason) = ("failed", "entry \(number) was not completed: \(cause)", nil)
             try await log.append(entry)
             throw error
         }

@@ -84,7 +84,8 @@ struct HistoryPosition: Sendable {
 }
 
 extension ProjectionTables {
-    /// The events and acts of an account, the latest first, and the position of the next page.
+    /// The events and acts of an account, the latest first, and the position of the next page. The events of an erased
+    /// account of the same name are not among them.
     fileprivate func history(
         of account: String, after position: HistoryPosition?, limit: Int
     ) async throws(BackendError) -> (entries: [JSON], next: HistoryPosition?) {
@@ -94,7 +95,8 @@ extension ProjectionTables {
             SELECT instant, source, number, kind, body, actor, reason, line FROM (
                 SELECT at AS instant, CAST(1 AS bigint) AS source, id AS number, kind, body,
                     CAST(NULL AS text) AS actor, CAST(NULL AS text) AS reason, CAST(NULL AS text) AS line
-                FROM events WHERE account = $1
+                FROM events WHERE account = $1 AND id > coalesce(
+                    (SELECT max(id) FROM events WHERE account = $1 AND kind = 'account.erased'), 0)
                 UNION ALL
                 SELECT coalesce(date, 0), CAST(2 AS bigint), number, act, detail, actor, reason, line
                 FROM acts WHERE account = $1) entries

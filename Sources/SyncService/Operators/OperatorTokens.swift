@@ -124,9 +124,15 @@ package struct OperatorTokens: Sendable {
         _ nameOrID: String, by actor: String = OperatorCaller.configured.name
     ) async throws -> [Record] {
         let now = host.now()
-        let known = try await all()
-        let isID = known.contains { $0.id == nameOrID }
-        let meant = known.filter { isID ? $0.id == nameOrID : $0.name == nameOrID }
+        var meant: [Record] = []
+        // By its id a token can be revoked although the record of another one is damaged.
+        if nameOrID.utf8.count == Self.idLength, nameOrID.utf8.allSatisfy({ $0.isASCIIAlphanumeric() }),
+            let record = try await records.read(try Self.key(nameOrID), as: Record.self)?.value
+        {
+            meant = [record]
+        } else {
+            meant = try await all().filter { $0.name == nameOrID }
+        }
         guard !meant.isEmpty else {
             throw RequestError(.notFound, "there is no token with the name or id \"\(nameOrID.singleLine)\"")
         }

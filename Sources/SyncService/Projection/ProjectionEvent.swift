@@ -51,6 +51,18 @@ private struct Difference {
 
     /// The largest number of facts in an event that is not about one purchase.
     private static let factCount = 20
+    /// The number of events of one change after which events about purchases do not contain the entitlements. Otherwise
+    /// an account with many purchases would fill the memory.
+    private static let completeCount = 100
+    /// The entitlements before and after, as JSON.
+    private let entitlementsBefore: JSON
+    private let entitlements: JSON
+
+    init(before: ProjectedAccount?, after: ProjectedAccount?, now: Int64) {
+        (self.before, self.after, self.now) = (before, after, now)
+        entitlementsBefore = .array((before?.access ?? []).map(\.json))
+        entitlements = .array((after?.access ?? []).map(\.json))
+    }
 
     mutating func compare() {
         if let before, before.incarnation != after?.incarnation {
@@ -154,7 +166,8 @@ private struct Difference {
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, in environment: String? = nil,
         _ members: [(String, JSON)] = []
     ) {
-        let isErased = kind == .accountErased
+        let isComplete = events.count < Self.completeCount || !kind.rawValue.hasPrefix("purchase.")
+        let after = kind == .accountErased ? JSON.array([]) : entitlements
         let body: [(String, JSON)] =
             [
                 ("type", .string(kind.rawValue)), ("timestamp", .string("\(Timestamp(milliseconds: now))")),
@@ -162,8 +175,8 @@ private struct Difference {
                 ("environment", JSON(environment)),
             ] + members
             + [
-                ("entitlementsBefore", .array((before?.access ?? []).map(\.json))),
-                ("entitlements", .array(isErased ? [] : account.access.map(\.json))),
+                ("entitlementsBefore", isComplete ? entitlementsBefore : .null),
+                ("entitlements", isComplete ? after : .null),
             ]
         events.append(
             ProjectionEvent(

@@ -183,9 +183,9 @@ package enum ProjectionSchema {
     /// The statements before all definitions.
     private static func preparation(_ dialect: SQLDialect) -> [SQLStatement] {
         guard case .postgreSQL(let schema) = dialect else { return [] }
-        // Of servers that start together, one creates. The number is arbitrary.
+        // Of servers that start together, one creates.
         return [
-            SQLStatement("SELECT pg_advisory_xact_lock(4867281906)"),
+            SQLStatement("SELECT pg_advisory_xact_lock(hashtext('projection ' || $1))", [.text(schema)]),
             SQLStatement("CREATE SCHEMA IF NOT EXISTS \(schema)"),
         ]
     }

@@ -250,6 +250,15 @@ package struct ProjectionTables: Sendable {
         ).compactMap { $0[0].text }
     }
 
+    /// The statements by which accounts that are due, but cannot be derived, are due again an hour after `instant`.
+    static func postponement(of accounts: [String], from instant: Int64) -> [SQLStatement] {
+        accounts.map { account in
+            SQLStatement(
+                "UPDATE customers SET next_change = $2 WHERE account = $1 AND next_change < $2",
+                [.text(account), .integer(instant + 3_600_000)])
+        }
+    }
+
     /// The statements that replace the rows of accounts, as far as they differ.
     static func replacement(_ changes: [AccountChange]) -> [SQLStatement] {
         let removed = changes.filter { $0.before != nil && $0.after == nil }.map { SQLValue.text($0.name) }

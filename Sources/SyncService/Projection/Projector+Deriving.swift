@@ -14,6 +14,8 @@ struct DerivedBatch: Sendable {
     /// The number of names that the batch covers, from the first one.
     var count: Int
     var changes: [AccountChange] = []
+    /// The names of the accounts whose documents are damaged. Their rows stay.
+    var damaged: [String] = []
     /// The instant whose state the rows have.
     var instant: Timestamp
 }
@@ -33,6 +35,7 @@ extension Projector {
         let former = try await tables.accounts(Array(names.prefix(read.count)))
         var needed: [(change: AccountChange, documents: AccountDocuments?)] = []
         var asked: [Account] = []
+        var damaged: [String] = []
         for name in names.prefix(read.count) {
             let bytes = Array(name.utf8)
             let before = former[bytes]
@@ -40,6 +43,7 @@ extension Projector {
             do throws(BackendError) { held = try read.documents[bytes]?.get() } catch {
                 // The rows stay as they are, and the other accounts go on.
                 onError(error)
+                damaged.append(name)
                 continue
             }
             guard isNeeded(bytes, before, held) else { continue }
@@ -48,14 +52,13 @@ extension Projector {
             let isKnown = before?.incarnation == account.incarnation && external?.contains(bytes) == false
             if !isKnown { asked.append(account) }
         }
-        let ids = try await ExternalIDs(records: RecordStore(backend: store)).ids(of: asked)
-        let isAsked = Set(asked)
+        let ids = try await externalIDs(of: asked)
         var batch = DerivedBatch(
-            count: read.count, instant: Timestamp(milliseconds: max(instant, host.now())))
+            count: read.count, damaged: damaged, instant: Timestamp(milliseconds: max(instant, host.now())))
         let (time, list, onError) = (batch.instant, needed, onError)
         // A large ledger takes half a second.
-        batch.changes = await withTaskExecutorPreference(LongWork.executor) {
-            list.compactMap { item in
+        let changes: [AccountChange?] = await withTaskExecutorPreference(LongWork.executor) {
+            list.map { item in
                 var change = item.change
                 do throws(BackendError) {
                     change.after = try item.documents?.projected(catalog, at: time)
@@ -64,12 +67,34 @@ extension Projector {
                     return nil
                 }
                 if let account = item.documents?.account {
-                    change.after?.externalID = isAsked.contains(account) ? ids[account] : change.before?.externalID
+                    change.after?.externalID = ids[account] ?? change.before?.externalID
                 }
                 return change
             }
         }
+        batch.changes = changes.compactMap(\.self)
+        batch.damaged += zip(needed, changes).filter { $1 == nil }.map(\.0.change.name)
         return batch
+    }
+
+    /// The external id of each account; `.some(nil)` for one that has none. An account whose records are damaged is
+    /// left out, and keeps the id in its rows.
+    private func externalIDs(of accounts: [Account]) async throws(BackendError) -> [Account: String?] {
+        let records = ExternalIDs(records: RecordStore(backend: store))
+        var ids: [Account: String?] = [:]
+        do throws(BackendError) {
+            let known = try await records.ids(of: accounts)
+            for account in accounts { ids[account] = .some(known[account]) }
+        } catch {
+            guard error.kind == .damaged else { throw error }
+            for account in accounts {
+                do throws(BackendError) { ids[account] = .some(try await records.ids(of: [account])[account]) } catch {
+                    guard error.kind == .damaged else { throw error }
+                    onError(error)
+                }
+            }
+        }
+        return ids
     }
 
     /// The statements that write the rows of a batch, and append the events of those that `isAnnounced`.

@@ -16,7 +16,7 @@ extension Projector {
             ).outcome
         } catch {
             guard error.kind == .cursorExpired else { throw error }
-            // The rows tell which transitions were missed.
+            // The rebuild finds missed transitions by comparing with the rows.
             next.position = ChangePosition.text(of: try await store.latestCursor().outcome)
             next.rebuild = .start
             try await commit([], next, &state)
@@ -39,6 +39,8 @@ extension Projector {
             ) { forced.contains($0) || $1?.versions != $2?.versions }
             rest = rest.dropFirst(batch.count)
             statements += self.statements(for: batch, &next) { Self.isAnnounced($0, state) }
+            // Otherwise a damaged account would be due again at once.
+            statements += ProjectionTables.postponement(of: batch.damaged, from: now)
             guard !rest.isEmpty, statements.reduce(0, { $0 + $1.byteCount }) >= Self.byteLimit else { continue }
             // The position stays. Accounts that are derived have the versions of the store afterwards.
             try await commit(statements, next, &state)
@@ -70,7 +72,9 @@ extension Projector {
         guard !keys.isEmpty else { return [] }
         let records = RecordStore(backend: store)
         var names = try await tables.holders(ofExternalIDs: keys.compactMap(ExternalIDs.id))
-        for (key, answer) in zip(keys, try await store.read(keys.map { ReadRequest($0) }).outcome) {
+        let answers = try await store.read(keys.map { ReadRequest($0) }).outcome
+        guard answers.count == keys.count else { throw LedgerRules.incomplete }
+        for (key, answer) in zip(keys, answers) {
             do throws(BackendError) {
                 guard let entry = try answer.get().entry else { continue }
                 let holder: AccountIdentity = try records.decode(entry, key)

@@ -134,7 +134,9 @@ enum RecordTable: CaseIterable, Sendable {
             requests.append(ReadRequest(try AccountRecord.key(of: String(decoding: name, as: UTF8.self))))
         }
         var accounts: [[UInt8]: Account] = [:]
-        for (request, answer) in zip(requests, try await records.backend.read(requests).outcome) {
+        let answers = try await records.backend.read(requests).outcome
+        guard answers.count == requests.count else { throw LedgerRules.incomplete }
+        for (request, answer) in zip(requests, answers) {
             do throws(BackendError) {
                 guard let entry = try answer.get().entry else { continue }
                 let record: AccountRecord = try records.decode(entry, request.key)

@@ -35,10 +35,10 @@ extension EntitlementService {
         Route(.post, "/v1/accounts/self/token", .account(EntitlementService.registerToken)),
         Route(.get, "/v1/accounts/self/export", .account(EntitlementService.export)),
         Route(
-            .post, "/v1/accounts/{name}/recovery-code", .operator(.support, EntitlementService.addRecoveryCode),
+            .post, "/v1/accounts/{name}/recovery-code", .operator(.admin, EntitlementService.addRecoveryCode),
             query: []),
         Route(
-            .post, "/v1/accounts/{name}/erasure", .operator(.support, EntitlementService.eraseAccount), query: [],
+            .post, "/v1/accounts/{name}/erasure", .operator(.admin, EntitlementService.eraseAccount), query: [],
             isErasure: true),
         Route(.post, "/v1/devices", .open(.other, EntitlementService.beginDevice)),
         Route(.post, "/v1/devices/approvals", .account(EntitlementService.decideDevice)),

@@ -205,6 +205,13 @@ struct CustomerRouteTests {
                 "record", "access.granted", "subscription.started", "purchase.recorded", "access.granted",
                 "purchase.recorded", "account.created",
             ])
+        // The next account of the name does not see the events of the erased one.
+        try await stage.erase("ann")
+        try await stage.signUp("ann")
+        try await stage.project()
+        let reply = await stage.ask("/v1/customers/ann/history")
+        let rows = reply.members["history"] as? [[String: Any]] ?? []
+        #expect(rows.compactMap { $0["event"] as? String } == ["account.created"])
     }
 
     @Test("Statistics count by product and by day, and state their time", arguments: DatabaseKind.allCases)

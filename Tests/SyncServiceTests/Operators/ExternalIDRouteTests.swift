@@ -45,7 +45,19 @@ struct ExternalIDRouteTests {
             entries.map { String($0.detail.prefix(16)) } == [
                 "attached sha256:", "detached sha256:", "attached sha256:",
             ])
-        #expect(entries[1].detail.hasSuffix(": ticket 8") && !entries.contains { $0.detail.contains("user/1") })
+        #expect(entries[1].reason == "ticket 8" && !entries.contains { $0.detail.contains("user/1") })
+    }
+
+    @Test("A customer who signs up with the external id of another is not taken for that customer")
+    func impostor() async throws {
+        #expect(await put("42", to: "alice").status == 200)
+        #expect(await AccountOwner(service, "42").signUp().status == 201)
+        let path = "/v1/customers/42/external-id"
+        let reply = await service.ask(.delete, path, token: support, json: ["reason": "ticket 8"])
+        #expect(reply.status == 409)
+        #expect(reply.problem?.detail.contains("external id of the account \"alice\"") == true, "\(reply)")
+        #expect(await put("user-42", to: "alice").status == 200)
+        #expect(await put("user-43", to: "42").status == 200)
     }
 
     @Test("An act without a reason, with a wrong id or for an unknown account is refused and leaves no entry")

@@ -80,6 +80,33 @@ struct OperatorTokenTests {
             reply.status == status && reply.problem?.detail.contains(text) == true, "\(reply.problem?.detail ?? "")")
     }
 
+    @Test("A token is revoked by its id although the record of another one is damaged")
+    func damage() async throws {
+        let tokens = OperatorTokens(store, host: clock.host)
+        let made = try await tokens.create("ci", scope: .read, expires: nil)
+        let key = try EntryKey(OperatorTokens.prefix + "0123456789abcdef")
+        _ = try await store.write([1, 2, 3], to: key, if: .any)
+        #expect(try await tokens.revoke(made.record.id).map(\.id) == [made.record.id])
+        let error = await #expect(throws: BackendError.self) { try await tokens.revoke("ci") }
+        #expect(error?.kind == .damaged && error?.key == key)
+    }
+
+    @Test("The routes without a reason need the scope admin, and are entered into the audit list")
+    func withoutReason() async throws {
+        let service = try await open()
+        #expect(await AccountOwner(service, "Owl").signUp().status == 201)
+        let support = try await OperatorTokens(store, host: clock.host).create("desk", scope: .support, expires: nil)
+        for path in ["/v1/accounts/owl/recovery-code", "/v1/accounts/owl/erasure"] {
+            #expect(await service.ask(.post, path, token: support.text).status == 403, "\(path)")
+        }
+        let code = await service.ask(.post, "/v1/accounts/owl/recovery-code", token: .operatorToken)
+        #expect(code.status == 200 && code["account"] == "Owl")
+        #expect(await service.ask(.post, "/v1/accounts/owl/erasure", token: .operatorToken).status == 204)
+        let entries = try await AuditLog(store: store).entries(after: 1)
+        #expect(entries.map(\.act) == ["recovery", "erasure"] && entries.map(\.actor) == ["operator", "operator"])
+        #expect(entries.map(\.account) == ["Owl", "Owl"])
+    }
+
     @Test("A revoked token is refused at once, and at another server after it has followed the changes")
     func revocation() async throws {
         let (first, second) = (try await open(), try await open())
@@ -136,7 +163,7 @@ struct OperatorTokenTests {
     @Test("The log has the name of the token, and the account that it asked about")
     func log() async throws {
         let service = try await open()
-        let text = try #require(await create(service, ["name": "helpdesk", "scope": "support"])["token"])
+        let text = try #require(await create(service, ["name": "helpdesk", "scope": "admin"])["token"])
         var head = HTTPRequest(
             method: .post, scheme: "http", authority: "x", path: "/v1/accounts/nobody/recovery-code")
         head.headerFields[.authorization] = "Bearer \(text)"

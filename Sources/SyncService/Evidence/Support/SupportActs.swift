@@ -263,10 +263,15 @@ extension SupportActs {
             throw SupportError(
                 .invalid, "the operator's name must have 1 to 255 bytes, not \(order.operatorName.utf8.count)")
         }
+        try await checkStore()
+        return try await account(named: order.account)
+    }
+
+    /// Checks that a program may act on the store beside its servers.
+    func checkStore() async throws {
         try await records.checkServer()
         try await OwnersMigration(records: records) { _ in }.check()
         try await ClockRollbackGuard.check(host.now(), against: records)
-        return try await account(named: order.account)
     }
 
     /// The account that `name` means. The exact name comes first, also of an erased account.

@@ -24,7 +24,7 @@ extension EntitlementService {
                 throw RequestError(.conflict, "the account \(account.quoted) has no password here")
             }
             try await accounts.sessions.keys.refresh()
-            let digest = hexadecimalDigest(of: recoveryCode(ofAct: id))
+            let digest = hexadecimalDigest(of: recoveryCode(of: record, id))
             record.work.code = digest
             record.entry.detail = "recovery code"
             count("recoveryCodes", held.recoveryCodes.count, held.recoveryCodes.count + 1)
@@ -70,19 +70,20 @@ extension EntitlementService {
     }
 
     /// The recovery code of an act. It is derived from the server's secret, so that it can be repeated and is not
-    /// stored.
-    func recoveryCode(ofAct id: String) -> String {
-        let seed = authenticationCode(of: Array("recovery code \(id)".utf8), key: accounts.sessions.keys.secret)
+    /// stored. An act that reuses the idempotency key of a forgotten one has another code.
+    func recoveryCode(of record: ActRecord, _ id: String) -> String {
+        let text = "recovery code \(id) \(record.account.account?.incarnation ?? "") \(record.begun)"
+        let seed = authenticationCode(of: Array(text.utf8), key: accounts.sessions.keys.secret)
         return AccountService.code(from: Array(seed.prefix(16)))
     }
 }
 
 extension OperatorActs {
-    /// The recovery code of the act `id`.
-    func recoveryCode(of id: String, digest: String) async throws -> String {
+    /// The recovery code of the act `id`, which has this digest.
+    func recoveryCode(of record: ActRecord, _ id: String, _ digest: String) async throws -> String {
         guard let service else { throw Self.serverOnly }
         try await service.accounts.sessions.keys.refresh()
-        let code = service.recoveryCode(ofAct: id)
+        let code = service.recoveryCode(of: record, id)
         guard hexadecimalDigest(of: code) == digest else {
             throw RequestError(.conflict, "the code of this act cannot be repeated; use a new key for a new code")
         }

@@ -60,10 +60,11 @@ extension EntitlementService {
         let account = try await OperatorActs(self).account(named: call.target.name ?? "")
         let entries = try await store.ledgerEntries(try LedgerKeys(account))
         func text(_ entry: Entry?) -> JSON { JSON(entry.map { Base64.standard.encode($0.value) }) }
-        return .json([
+        let json = JSON.object([
             ("account", .string(account.name ?? "")), ("incarnation", .string(account.incarnation)),
             ("policy", .string(configuration.policy.rawValue)), ("ledger", text(entries.ledger)),
             ("serverLedger", text(entries.serverLedger)),
         ])
+        return try call.response(Array(json.text().utf8), to: caller)
     }
 }

@@ -12,7 +12,8 @@ import Foundation
 
 /// Acts of operators on customers, each of which happens once for each idempotency key.
 ///
-/// 1. The act is planned on a ``TrialStore``. An act that is refused here has written nothing. A dry run ends here.
+/// 1. The act is planned on a ``TrialStore``. An act that is refused here has written nothing, except that an interrupted
+///    transfer of the line is finished first. A dry run ends here.
 /// 2. The plan is stored as ``ActRecord``. Of several attempts, also of several servers, one stores it, and all of them
 ///    do what it contains.
 /// 3. The entry of the audit list is appended, before anything else is written.
@@ -51,6 +52,7 @@ package struct OperatorActs: Sendable {
     ///   with the same key.
     package func perform(_ act: OperatorAct, key: String?) async throws -> ActOutcome {
         try act.check()
+        if service == nil { try await support.checkStore() }
         guard let key else {
             var outcome = try await plan(act, id: String(repeating: "0", count: 64), isDryRun: true).outcome
             outcome.isDryRun = true
@@ -83,6 +85,9 @@ package struct OperatorActs: Sendable {
             done.outcome.entry = entry.number
             do { try await execute(record) } catch {
                 guard let refusal = Self.refusal(error) else { throw error }
+                // Another attempt may have done it, and the customer may have used the code since then.
+                let known = try await records.read(try ActRecord.key(id), as: ActRecord.self)?.value
+                if known?.finished != nil { return try await finish(known ?? record, id) }
                 done.failure = ActRecord.Failure(status: refusal.status.code, detail: refusal.detail)
                 try await enter(refusal, of: entry, record)
             }
@@ -94,7 +99,7 @@ package struct OperatorActs: Sendable {
             if let stored { done = stored }
             if let failure = done.failure { throw failure.error }
         }
-        if let code = record.work.code { done.outcome.recoveryCode = try await recoveryCode(of: id, digest: code) }
+        if let code = record.work.code { done.outcome.recoveryCode = try await recoveryCode(of: record, id, code) }
         return done.outcome
     }
 
@@ -181,7 +186,8 @@ package struct OperatorActs: Sendable {
     /// The age from which an act counts as interrupted, in milliseconds.
     private static let interruptedAfter: Int64 = 600_000
 
-    static let serverOnly = RequestError(.conflict, "this act needs a running server: pass --remote https://HOST")
+    static let serverOnly = RequestError(
+        .conflict, "this act needs a running server: pass --remote https://HOST and --token-file FILE")
 }
 
 extension RequestError {

@@ -50,8 +50,8 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
         commandName: "recovery-codes", abstract: "Create new recovery codes, which replace the old ones.",
         discussion: """
             With a name and the operator's token (--token-file or SYNCD_TOKEN): create one additional code for an \
-            account whose owner has lost the password and all codes. The other codes stay valid. With --reason, it is \
-            entered into the audit list.
+            account whose owner has lost the password and all codes. The other codes stay valid. Without --reason, the \
+            token needs the scope admin.
             """)
 
     @Argument(help: "The account's name; requires the operator's token.")
