@@ -76,6 +76,20 @@ struct ProjectionSimulationTests {
         expect([.reindexed, .reindexInterrupted], [scenario(steps)])
     }
 
+    @Test("Rows of sessions that ended during an interrupted first rebuild are removed if the cursor expires")
+    func expiredFirstRebuild() throws {
+        let json = #"""
+            {"cluster":{"longestCommit":432,"longestLag":1086,"slowCommits":93},"devices":["birch","birch","AMBER"],
+            "isVerified":true,"link":{"cutStreams":0,"longestDelay":171,"lostAnswers":0,"lostRequests":0,
+            "repeatedRequests":0,"slow":0},"ownership":"keepWithFirst","projection":{"deliversEvents":false,
+            "lostDeliveries":0},"seed":50915,"servers":[0],"steps":[{"action":{"signUp":{"device":2}},"at":1252},
+            {"action":{"killProjector":{"afterTransactions":2,"pause":10508}},"at":1394},
+            {"action":{"logOut":{"device":2,"everywhere":true}},"at":63265529},
+            {"action":{"expireCursors":{}},"at":63265808}]}
+            """#
+        #expect(SimulatedService(try ServiceScenario(json: Array(json.utf8))).run().violations.isEmpty)
+    }
+
     @Test("Deliveries that are lost or refused arrive in the end, in order")
     func deliveries() {
         let failures = [ServiceStep(at: 40_000, .failReceiver(milliseconds: 20_000))]

@@ -59,6 +59,7 @@ final class ProjectionAudit: @unchecked Sendable {
             // The same transaction takes a later position if the cursor has expired.
             world.reach(before.position == after.position ? .projectionRebuilt : .projectionCursorExpired)
         }
+        world.projection?.receiver.noteStart()
         let query = SQLStatement(
             "SELECT id, account, environment, kind, body FROM events WHERE id > \(before.lastEvent) ORDER BY id")
         // A transaction that only records progress has one statement.
@@ -69,7 +70,6 @@ final class ProjectionAudit: @unchecked Sendable {
         let read = rows(ProjectedView.queries + [query])
         let (former, events) = (views, read[read.count - 1])
         views = ProjectedView.views(read)
-        world.projection?.receiver.noteStart()
         if fence == nil || before.step == after.step, views != former {
             report("rows were written without the lease", lane: writer.lane)
         }
@@ -226,6 +226,9 @@ final class ProjectionAudit: @unchecked Sendable {
     ///
     /// - Parameter configurations: The configurations whose catalogue the rows may have.
     func compare(_ configurations: [ServiceConfiguration]) async -> Comparison {
+        // No server has created the tables yet.
+        let tables = "SELECT count(*) FROM sqlite_master WHERE name = 'state'"
+        guard rows([SQLStatement(tables)])[0][0][0] == .integer(1) else { return .behind("there are no tables") }
         let state = readState()
         guard state.position != nil, state.rebuiltAfter == nil else { return .behind("they are being derived") }
         let isKnown = { (item: ServiceConfiguration) in GrantCheck.digest(item.catalogJSON) == state.catalogue }

@@ -84,8 +84,10 @@ final class ServerProcess: @unchecked Sendable {
     var requestCount = 0
     /// True while it answers its last requests.
     private(set) var isStopping = false
-    /// True once the service and the projector have ended, and the projector's lease was given up.
+    /// True once the service and the projector have ended.
     private var hasEnded = false
+    /// The projector whose lease is given up in the end.
+    private var projector: Projector?
     private var bits: SeededGenerator
     private var pauses: SeededGenerator
 
@@ -134,7 +136,7 @@ final class ServerProcess: @unchecked Sendable {
             group.addTask { await projector.run() }
             if world.scenario.projection?.deliversEvents == true { group.addTask { await sender.run() } }
         }
-        if isStopping { await projector.release() }
+        self.projector = projector
     }
 
     private func makeProjector(_ store: any KeyValueBackend, _ configuration: ServiceConfiguration) -> Projector? {
@@ -157,7 +159,8 @@ final class ServerProcess: @unchecked Sendable {
         service = nil
     }
 
-    /// Answers the requests under way, and waits until the service has ended. Reports requests that do not end.
+    /// Answers the requests under way, waits until the service has ended, and gives the projector's lease up. Reports
+    /// requests that do not end.
     fileprivate func drain() async {
         isStopping = true
         task?.cancel()
@@ -169,6 +172,8 @@ final class ServerProcess: @unchecked Sendable {
         if isAlive, requestCount > 0 {
             world.report(.service, "a server that stops leaves \(requestCount) requests unanswered", lane: machine.lane)
         }
+        if isAlive { await projector?.release() }
+        projector = nil
     }
 
     func freeze(microseconds: Int64) { frozenUntil = max(frozenUntil, world.scheduler.now + microseconds) }

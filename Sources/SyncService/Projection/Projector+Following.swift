@@ -19,7 +19,10 @@ extension Projector {
             // The rebuild finds missed transitions by comparing with the rows.
             next.position = ChangePosition.text(of: try await store.latestCursor().outcome)
             next.rebuild = .start
-            try await commit([], next, &state)
+            // A first rebuild does not look for rows whose records are gone.
+            let isFirst = state.catalogue == nil
+            let emptied = isFirst ? RecordTable.allCases.map { SQLStatement("DELETE FROM \($0.table.name)") } : []
+            try await commit(emptied, next, &state)
             return false
         }
         var changes = ProjectedChanges(page)

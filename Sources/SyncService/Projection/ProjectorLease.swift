@@ -68,9 +68,12 @@ struct ProjectorLease: Sendable {
     }
 
     /// Returns `true` if `record` was not renewed during ``term``.
-    private mutating func isStale(_ record: Record, _ now: Duration) -> Bool {
-        if let sighting, sighting.record == record { return now - sighting.since >= Self.term }
-        sighting = Sighting(record: record, since: now)
+    ///
+    /// - Parameter start: The time before the record was read.
+    private mutating func isStale(_ record: Record, _ start: Duration) -> Bool {
+        if let sighting, sighting.record == record { return start - sighting.since >= Self.term }
+        // It may have been renewed while it was read.
+        sighting = Sighting(record: record, since: elapsed())
         return false
     }
 
