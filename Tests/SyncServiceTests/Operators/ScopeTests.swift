@@ -30,6 +30,7 @@ struct ScopeTests {
         "GET /v1/customers/{account}": Example(path: "/v1/customers/alice"),
         "GET /v1/customers/{account}/entitlements": Example(path: "/v1/customers/alice/entitlements"),
         "GET /v1/customers/{account}/timeline": Example(path: "/v1/customers/alice/timeline"),
+        "GET /v1/customers/{account}/purchases": Example(path: "/v1/customers/alice/purchases"),
         "GET /v1/customers/{account}/facts": Example(path: "/v1/customers/alice/facts"),
         "GET /v1/customers/{account}/conflicts": Example(path: "/v1/customers/alice/conflicts"),
         "GET /v1/customers/{account}/explain/{entitlement}": Example(path: "/v1/customers/alice/explain/nights"),
@@ -50,6 +51,8 @@ struct ScopeTests {
             path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
+        "GET /v1/server": Example(path: "/v1/server"),
+        "POST /v1/catalog/check": Example(path: "/v1/catalog/check"),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),
         "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
         "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
