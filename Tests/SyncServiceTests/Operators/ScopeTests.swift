@@ -36,6 +36,7 @@ struct ScopeTests {
         "GET /v1/customers/{account}/explain/{entitlement}": Example(path: "/v1/customers/alice/explain/nights"),
         "GET /v1/customers/{account}/history": Example(path: "/v1/customers/alice/history"),
         "GET /v1/statistics": Example(path: "/v1/statistics"),
+        "GET /v1/statistics/access": Example(path: "/v1/statistics/access"),
         "GET /v1/events": Example(path: "/v1/events"),
         "POST /v1/customers/{account}/grants": Example(path: "/v1/customers/alice/grants", json: ["reason": "x"]),
         "POST /v1/customers/{account}/refunds": Example(path: "/v1/customers/alice/refunds"),
