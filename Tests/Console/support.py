@@ -42,7 +42,8 @@ class Server:
         self.process = subprocess.Popen(
             [self.syncd, "serve", "--store", self.store, "--catalog", str(self.folder / "catalog.json"),
              "--listen", f"127.0.0.1:{self.port}", "--projection", "--console", "--password-cost", "10",
-             "--log-level", "warning", "--limit", "sign-ups=none", "--limit", "account-writes=none"],
+             "--log-level", "warning", "--limit", "sign-ups=none", "--limit", "account-writes=none",
+             "--limit", "account-reads=none"],
             stdout=subprocess.PIPE, stderr=self.log, env=self.environment)
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on "):
@@ -136,6 +137,7 @@ def write(page, text):
 def focused(page):
     """The words of the control that has the focus."""
     return page.evaluate("""(() => { const it = document.activeElement;
+        if (it === document.body) return "";
         return it.getAttribute("aria-label") ?? it.labels?.[0]?.textContent ?? it.innerText ?? it.textContent; })()""")
 
 

@@ -12,7 +12,7 @@ const drawing = (label, width, height, ...content) =>
 
 /** Horizontal bars, each with its name and its number. */
 export function bars(title, hint, rows) {
-  const [width, step] = [460, 34];
+  const [width, step] = [360, 34];
   const most = Math.max(1, ...rows.map(([, value]) => value));
   return figure(title, hint, drawing(`${title}: ${rows.map(([label, value]) => `${short(label, 30)} ${value}`).join(", ")}`, width, rows.length * step,
     rows.map(([label, value], index) => {
@@ -29,7 +29,7 @@ const dayWords = (day) => dayFormat.format(new Date(`${day}T00:00:00Z`));
 
 /** A column for each of `count` days, which are before (negative) or from today on. */
 export function days(title, rows, today, count, kind = "") {
-  const [width, height] = [460, 130];
+  const [width, height] = [360, 120];
   const first = Date.parse(today.slice(0, 10)) + (count < 0 ? count + 1 : 0) * 86_400_000;
   const known = new Map(rows);
   const all = Array.from({ length: Math.abs(count) + (count > 0 ? 1 : 0) }, (_, index) => isoDay(first + index * 86_400_000)).map((day) => [day, known.get(day) ?? 0]);
@@ -44,14 +44,14 @@ export function days(title, rows, today, count, kind = "") {
       return [
         value > 0 ? svg("rect", { class: `bar ${kind}`, x: index * step + 1, y: height - 18 - size, width: Math.max(step - 2, 1), height: size }, svg("title", null, `${dayWords(day)}: ${value}`)) : null,
         isLabelled ? svg("text", { class: "value", x: index * step + step / 2, y: height - 22 - size, "text-anchor": "middle" }, number(value)) : null,
-        index === 0 || index === all.length - 1 || (all.length < 10 && index % 2 === 0) || index % 10 === 0
+        index === 0 || index === all.length - 1 || (all.length < 10 && index % 2 === 0 && index < all.length - 2) || (index % 10 === 0 && index < all.length - 4)
           ? svg("text", { class: "tick", x: index * step + step / 2, y: height - 4, "text-anchor": index === 0 ? "start" : index === all.length - 1 ? "end" : "middle" }, dayWords(day)) : null];
     })), ["Day", "Number"], sum === 0 ? [] : all.filter(([, value]) => value > 0).map(([day, value]) => [dayWords(day), number(value)]));
 }
 
 /** Lines over days, each with its name and its last number at its end. */
 export function lines(title, hint, dayNames, series) {
-  const [width, height, right] = [460, 180, 150];
+  const [width, height, right] = [360, 150, 130];
   const shown = series.filter(({ values }) => values.some((value) => value > 0));
   const most = Math.max(1, ...shown.flatMap(({ values }) => values));
   const x = (index) => index / Math.max(1, dayNames.length - 1) * (width - right);

@@ -17,6 +17,7 @@ export const session = {
   /** The name of a product for people. */
   productName(id) {
     const product = this.catalog?.products.find((each) => each.id === id);
+    if (!product && id === "support") return "Given by support";
     return product?.names?.[navigator.language] ?? product?.names?.[navigator.language.slice(0, 2)] ?? product?.names?.en ?? id;
   },
 };
