@@ -100,7 +100,14 @@ def check_pages(page, server, axe, folder):
     go(page, server, "#/customer/guest-11", "document.querySelector('.summary')?.innerText.includes('erased')")
     look("customer-erased")
     go(page, server, "#/overview", "document.querySelectorAll('figure').length > 3")
+    page.wait("document.querySelector('[aria-labelledby=hooks]').innerText.includes('Send again')", "dead letters")
     look("overview")
+    page.evaluate("document.querySelector('#hooks').scrollIntoView()")
+    look("overview-webhooks")
+    server.hook.works = True
+    page.press("[data-key=again-crm]")
+    page.sees("#toast", "will be sent again")
+    page.wait("!document.querySelector('[aria-labelledby=hooks]').innerText.includes('Send again')", "the delivery", 60)
     go(page, server, "#/catalog", "document.querySelector('#changed')")
     look("catalog")
     changed = {**CATALOG, "entitlements": [each for each in CATALOG["entitlements"] if each["id"] != "night-owl"]}

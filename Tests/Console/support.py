@@ -1,9 +1,12 @@
 """A server with the console, and a page that is used by its keyboard."""
 
+import base64
+import http.server
 import json
 import os
 import pathlib
 import subprocess
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -26,6 +29,26 @@ CATALOG = {
     "policy": {"consumables": "shared"}}
 
 
+class Hook(http.server.ThreadingHTTPServer):
+    """The receiver of a webhook, which wants no further attempts until `works` is true."""
+
+    works = False
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200 if self.server.works else 410)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Hook.Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
 class Server:
     """`syncd serve --console` with an SQLite store."""
 
@@ -33,6 +56,12 @@ class Server:
         self.syncd, self.folder, self.port = syncd, folder, 0
         self.store = f"sqlite:{folder}/store.sqlite"
         (folder / "catalog.json").write_text(json.dumps(CATALOG))
+        self.hook = Hook()
+        hooks = self.folder / "webhooks.json"
+        hooks.write_text(json.dumps([{
+            "name": "crm", "url": f"http://127.0.0.1:{self.hook.server_port}/", "allowPrivateAddresses": True,
+            "secrets": ["whsec_" + base64.b64encode(bytes(32)).decode()], "events": ["purchase.refunded"]}]))
+        hooks.chmod(0o600)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_")}
         self.start()
         self.tokens = {scope: self.token(scope, scope) for scope in ("read", "support", "admin")}
@@ -41,7 +70,8 @@ class Server:
         self.log = open(self.folder / "server.log", "ab")
         self.process = subprocess.Popen(
             [self.syncd, "serve", "--store", self.store, "--catalog", str(self.folder / "catalog.json"),
-             "--listen", f"127.0.0.1:{self.port}", "--projection", "--console", "--password-cost", "10",
+             "--listen", f"127.0.0.1:{self.port}", "--projection", "--console",
+             "--webhooks", str(self.folder / "webhooks.json"), "--password-cost", "10",
              "--log-level", "warning", "--limit", "sign-ups=none", "--limit", "account-writes=none",
              "--limit", "account-reads=none"],
             stdout=subprocess.PIPE, stderr=self.log, env=self.environment)

@@ -4,7 +4,10 @@ import { request } from "./api.js";
 import { accessWords } from "./customer.js";
 import { dayText, el, name, problem, replace, sentence, short, toast, visible, waiting } from "./dom.js";
 
-const lengths = [["P1W", "a week"], ["P1M", "a month"], ["P3M", "three months"], ["P1Y", "a year"], ["until", "until a date"]];
+const lengths = [["P1W", "a week"], ["P1M", "a month"], ["P3M", "three months"], ["P1Y", "a year"], [
+  "until",
+  "until a date",
+]];
 
 const entitlements = (session) => session.catalog?.entitlements ?? [];
 export const mayGrant = (session) => entitlements(session).length > 0;
@@ -14,7 +17,13 @@ const takesTime = (entitlement) => entitlement.grantedBy.some((source) => source
 
 const field = (label, control, hint) => {
   control.id ||= `act-${label.toLowerCase().replace(/\W+/g, "-")}`;
-  return el("p", { class: "field" }, el("label", { for: control.id }, label), control, hint ? el("span", { class: "quiet" }, hint) : null);
+  return el(
+    "p",
+    { class: "field" },
+    el("label", { for: control.id }, label),
+    control,
+    hint ? el("span", { class: "quiet" }, hint) : null,
+  );
 };
 
 const purchaseOf = (given) => given.purchase ?? null;
@@ -24,13 +33,32 @@ function purchaseFields(given) {
   const purchase = purchaseOf(given);
   if (purchase) {
     return {
-      nodes: [el("p", { class: "chosen" }, name(given.session.productName(purchase.product)), `, ${dayText(purchase.purchased)}, `,
-        el("code", null, el("bdi", null, visible(purchase.transaction))), ` (${visible(purchase.store)})`)],
+      nodes: [
+        el(
+          "p",
+          { class: "chosen" },
+          name(given.session.productName(purchase.product)),
+          `, ${dayText(purchase.purchased)}, `,
+          el("code", null, el("bdi", null, visible(purchase.transaction))),
+          ` (${visible(purchase.store)})`,
+        ),
+      ],
       values: () => ({ store: purchase.store, transaction: purchase.transaction, environment: purchase.environment }),
     };
   }
-  const choice = el("select", { required: true }, given.choices.map((each, index) => el("option", { value: index },
-    `${short(given.session.productName(each.product), 30)}, ${dayText(each.purchased)}, ${short(each.transaction, 24)}${each.revoked ? " (refunded)" : ""}`)));
+  const choice = el(
+    "select",
+    { required: true },
+    given.choices.map((each, index) =>
+      el(
+        "option",
+        { value: index },
+        `${short(given.session.productName(each.product), 30)}, ${dayText(each.purchased)}, ${
+          short(each.transaction, 24)
+        }${each.revoked ? " (refunded)" : ""}`,
+      )
+    ),
+  );
   return {
     nodes: [field("Purchase", choice)],
     values: () => {
@@ -42,7 +70,8 @@ function purchaseFields(given) {
 
 const acts = {
   grant: {
-    title: "Grant access", verb: "Grant",
+    title: "Grant access",
+    verb: "Grant",
     form(given) {
       const known = entitlements(given.session);
       const denied = known.find((each) => takesTime(each) && given.access?.[each.id]?.granted === false);
@@ -64,26 +93,39 @@ const acts = {
       return {
         nodes: [field("What", choice), lengthField, untilField, forGood],
         values: () => ({
-          entitlement: choice.value, environment: given.environment,
+          entitlement: choice.value,
+          environment: given.environment,
           ...(lengthField.hidden ? {} : length.value === "until" ? { until: until.value } : { for: length.value }),
         }),
-        objection: () => !untilField.hidden && !until.value ? [until, "Choose the date until which access is given."] : null,
+        objection: () =>
+          !untilField.hidden && !until.value ? [until, "Choose the date until which access is given."] : null,
       };
     },
     request: (values) => ["POST", "grants", {}, values],
   },
-  refund: { title: "Refund a purchase", verb: "Refund", form: purchaseFields, request: (values) => ["POST", "refunds", {}, values] },
+  refund: {
+    title: "Refund a purchase",
+    verb: "Refund",
+    form: purchaseFields,
+    request: (values) => ["POST", "refunds", {}, values],
+  },
   reinstatement: {
-    title: "Reinstate a refunded purchase", verb: "Reinstate", form: purchaseFields,
+    title: "Reinstate a refunded purchase",
+    verb: "Reinstate",
+    form: purchaseFields,
     request: (values) => ["POST", "refunds", {}, { ...values, reinstate: true }],
   },
   transfer: {
-    title: "Transfer a purchase", verb: "Transfer",
+    title: "Transfer a purchase",
+    verb: "Transfer",
     form(given) {
       const purchase = purchaseFields(given);
       const to = el("input", { type: "text", autocomplete: "off", spellcheck: "false", dir: "auto", maxlength: "255" });
       return {
-        nodes: [...purchase.nodes, field("To the account", to, "Its exact name, an alias or the external id. All renewals move, too.")],
+        nodes: [
+          ...purchase.nodes,
+          field("To the account", to, "Its exact name, an alias or the external id. All renewals move, too."),
+        ],
         values: () => ({ ...purchase.values(), to: to.value }),
         objection: () => to.value === "" ? [to, "Name the account that gets the purchase."] : null,
       };
@@ -91,27 +133,53 @@ const acts = {
     request: (values) => ["POST", "transfers", {}, values],
   },
   sessions: {
-    title: "End sessions", verb: "End",
+    title: "End sessions",
+    verb: "End",
     form: (given) => ({
-      nodes: [el("p", null, given.sessionID
-        ? ["The device of session ", el("code", null, given.sessionID.slice(0, 8)), " must sign in again."]
-        : "All devices must sign in again.")],
+      nodes: [
+        el(
+          "p",
+          null,
+          given.sessionID
+            ? ["The device of session ", el("code", null, given.sessionID.slice(0, 8)), " must sign in again."]
+            : "All devices must sign in again.",
+        ),
+      ],
       values: () => ({}),
     }),
     request: (values, given) => ["DELETE", "sessions", given.sessionID ? { session: given.sessionID } : {}, values],
   },
   recovery: {
-    title: "Recovery code", verb: "Create the code",
-    form: () => ({ nodes: [el("p", null, "With the code the customer chooses a new password once. Check the person's identity first.")], values: () => ({}) }),
+    title: "Recovery code",
+    verb: "Create the code",
+    form: () => ({
+      nodes: [
+        el("p", null, "With the code the customer chooses a new password once. Check the person's identity first."),
+      ],
+      values: () => ({}),
+    }),
     request: (values) => ["POST", "recovery", {}, values],
   },
   erasure: {
-    title: "Erase the account", verb: "Erase for good", isDangerous: true,
+    title: "Erase the account",
+    verb: "Erase for good",
+    isDangerous: true,
     form() {
       const sure = el("input", { type: "checkbox", id: "act-sure" });
       return {
-        nodes: [el("p", null, "Everything of this customer is erased: purchases, sessions, stored values. It cannot be undone. The audit list keeps the name."),
-          el("p", { class: "field check" }, sure, el("label", { for: "act-sure" }, "The customer has asked for the erasure"))],
+        nodes: [
+          el(
+            "p",
+            null,
+            "Purchases, sessions and stored values are erased. It cannot be undone. The audit list keeps the name.",
+          ),
+          el(
+            "p",
+            { class: "field check" },
+            sure,
+            el("label", { for: "act-sure" }, "The customer has asked for the erasure"),
+          ),
+        ],
         values: () => ({}),
         objection: () => sure.checked ? null : [sure, "Confirm that the customer has asked for it."],
       };
@@ -125,16 +193,39 @@ function comparison({ account, before, after }) {
   const [old, next] = [before?.access ?? {}, after?.access ?? {}];
   const changed = [...new Set([...Object.keys(old), ...Object.keys(next)])]
     .filter((id) => JSON.stringify(old[id]) !== JSON.stringify(next[id]));
-  const others = Object.keys(before ?? {}).filter((key) => key !== "access" && JSON.stringify(before[key]) !== JSON.stringify(after?.[key]));
+  const others = Object.keys(before ?? {}).filter((key) =>
+    key !== "access" && JSON.stringify(before[key]) !== JSON.stringify(after?.[key])
+  );
   const counts = { sessions: "Sessions", recoveryCodes: "Recovery codes" };
   const rows = [
-    ...changed.map((id) => [name(id), old[id] ? accessWords(old[id]) : "nothing", next[id] ? accessWords(next[id]) : "nothing"]),
-    ...others.map((key) => [counts[key] ?? key, String(before[key]), String(after?.[key] ?? "none")])];
+    ...changed.map((
+      id,
+    ) => [name(id), old[id] ? accessWords(old[id]) : "nothing", next[id] ? accessWords(next[id]) : "nothing"]),
+    ...others.map((key) => [counts[key] ?? key, String(before[key]), String(after?.[key] ?? "none")]),
+  ];
   return [
     el("h3", null, name(account)),
-    rows.length === 0 ? el("p", null, "Nothing changes for this account.")
-      : el("table", { class: "before-after" }, el("thead", null, el("tr", null, ["", "Before", "After"].map((each) => each === "" ? el("td") : el("th", { scope: "col" }, each)))),
-        el("tbody", null, rows.map(([what, one, other]) => el("tr", null, el("th", { scope: "row" }, what), el("td", null, one), el("td", null, other)))))];
+    rows.length === 0 ? el("p", null, "Nothing changes for this account.") : el(
+      "table",
+      { class: "before-after" },
+      el(
+        "thead",
+        null,
+        el(
+          "tr",
+          null,
+          ["", "Before", "After"].map((each) => each === "" ? el("td") : el("th", { scope: "col" }, each)),
+        ),
+      ),
+      el(
+        "tbody",
+        null,
+        rows.map(([what, one, other]) =>
+          el("tr", null, el("th", { scope: "row" }, what), el("td", null, one), el("td", null, other))
+        ),
+      ),
+    ),
+  ];
 }
 
 /** Opens the dialog of an act. `refresh` is called when it is done. */
@@ -142,21 +233,41 @@ export async function act(kind, given, refresh) {
   const plan = acts[kind];
   if ((kind === "refund" || kind === "transfer") && !given.purchase) {
     const { get } = await import("./api.js");
-    const { purchases } = await get(["customers", given.account, "purchases"], { limit: 200, environment: given.environment });
+    const { purchases } = await get(["customers", given.account, "purchases"], {
+      limit: 200,
+      environment: given.environment,
+    });
     given = { ...given, choices: purchases.filter((each) => kind === "transfer" || !each.revoked) };
     if (given.choices.length === 0) return toast("All purchases are refunded already.");
   }
   const form = plan.form(given);
-  const reason = el("input", { type: "text", maxlength: "1000", autocomplete: "off", dir: "auto", placeholder: "ticket 4711: what happened" });
+  const reason = el("input", {
+    type: "text",
+    maxlength: "1000",
+    autocomplete: "off",
+    dir: "auto",
+    placeholder: "ticket 4711: what happened",
+  });
   const result = el("div", { class: "preview", "aria-live": "polite" });
   const error = el("div");
   const preview = el("button", { class: "main", type: "submit" }, "Preview");
-  const confirm = el("button", { class: plan.isDangerous ? "danger" : "main", type: "button", hidden: true }, plan.verb);
+  const confirm = el(
+    "button",
+    { class: plan.isDangerous ? "danger" : "main", type: "button", hidden: true },
+    plan.verb,
+  );
   const cancel = el("button", { type: "button", class: "plain" }, "Cancel");
-  const body = el("form", { novalidate: true },
-    el("h2", { id: "act-title" }, plan.title), el("p", { class: "quiet" }, "Customer ", name(given.account)),
-    ...form.nodes, field("Reason", reason, "For the audit list: one line."), error, result,
-    el("div", { class: "acts end" }, cancel, preview, confirm));
+  const body = el(
+    "form",
+    { novalidate: true },
+    el("h2", { id: "act-title" }, plan.title),
+    el("p", { class: "quiet" }, "Customer ", name(given.account)),
+    ...form.nodes,
+    field("Reason", reason, "For the audit list: one line."),
+    error,
+    result,
+    el("div", { class: "acts end" }, cancel, preview, confirm),
+  );
   const dialog = el("dialog", { "aria-labelledby": "act-title" }, body);
   let [key, isDone] = [null, false];
 
@@ -176,15 +287,22 @@ export async function act(kind, given, refresh) {
 
   async function ask(isDryRun) {
     const [method, part, query, values] = plan.request({ ...form.values(), reason: reason.value }, given);
-    return request(method, ["customers", given.account, part], { ...query, "dry-run": isDryRun ? "true" : undefined }, values,
-      isDryRun ? {} : { "Idempotency-Key": key });
+    return request(
+      method,
+      ["customers", given.account, part],
+      { ...query, "dry-run": isDryRun ? "true" : undefined },
+      values,
+      isDryRun ? {} : { "Idempotency-Key": key },
+    );
   }
 
   async function busy(button, words, work) {
     if (body.getAttribute("aria-busy") === "true") return;
     body.setAttribute("aria-busy", "true");
     const label = button.textContent;
-    const timer = setTimeout(() => { button.textContent = words; }, 150);
+    const timer = setTimeout(() => {
+      button.textContent = words;
+    }, 150);
     error.replaceChildren();
     try {
       await work();
@@ -195,8 +313,18 @@ export async function act(kind, given, refresh) {
         forget();
         error.replaceChildren(problem(refusal));
       } else {
-        error.replaceChildren(el("div", { class: "notice warn", role: "alert" }, el("p", null, sentence(visible(refusal.message))),
-          el("p", null, `It is not known whether this has been done. Press \u201c${plan.verb}\u201d again: it happens only once.`)));
+        error.replaceChildren(
+          el(
+            "div",
+            { class: "notice warn", role: "alert" },
+            el("p", null, sentence(visible(refusal.message))),
+            el(
+              "p",
+              null,
+              `It is not known whether this has been done. Press \u201c${plan.verb}\u201d again: it happens only once.`,
+            ),
+          ),
+        );
       }
     } finally {
       clearTimeout(timer);
@@ -218,26 +346,37 @@ export async function act(kind, given, refresh) {
     busy(preview, "Trying it\u2026", async () => {
       const outcome = await waiting(result, "Trying it on a copy of the store\u2026", ask(true));
       key = crypto.randomUUID();
-      replace(result, el("h3", { class: "unseen" }, "Preview"), el("p", { class: "quiet" }, "Nothing is done yet. This would be the result:"),
-        comparison(outcome), outcome.to ? comparison(outcome.to) : null, warnings(outcome));
+      replace(
+        result,
+        el("h3", { class: "unseen" }, "Preview"),
+        el("p", { class: "quiet" }, "Nothing is done yet. This would be the result:"),
+        comparison(outcome),
+        outcome.to ? comparison(outcome.to) : null,
+        warnings(outcome),
+      );
       [preview.hidden, confirm.hidden] = [true, false];
       confirm.focus();
     });
   });
-  confirm.addEventListener("click", () => busy(confirm, "Working\u2026", async () => {
-    const outcome = await ask(false);
-    isDone = true;
-    refresh();
-    if (outcome.recovery_code) {
-      replace(result, el("p", null, "Read the code to the customer. It works once, and is not shown again:"),
-        el("p", { class: "code" }, el("code", null, outcome.recovery_code)), warnings(outcome));
-      [confirm.hidden, cancel.textContent] = [true, "Close"];
-      cancel.focus();
-    } else {
-      dialog.close();
-    }
-    toast(`${plan.title}: done, entry ${outcome.entry} of the audit list.`);
-  }));
+  confirm.addEventListener("click", () =>
+    busy(confirm, "Working\u2026", async () => {
+      const outcome = await ask(false);
+      isDone = true;
+      refresh();
+      if (outcome.recovery_code) {
+        replace(
+          result,
+          el("p", null, "Read the code to the customer. It works once, and is not shown again:"),
+          el("p", { class: "code" }, el("code", null, outcome.recovery_code)),
+          warnings(outcome),
+        );
+        [confirm.hidden, cancel.textContent] = [true, "Close"];
+        cancel.focus();
+      } else {
+        dialog.close();
+      }
+      toast(`${plan.title}: done, entry ${outcome.entry} of the audit list.`);
+    }));
   cancel.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -245,5 +384,7 @@ export async function act(kind, given, refresh) {
   (body.querySelector("select, input:not([type=checkbox])") ?? reason).focus();
 }
 
-const warnings = (outcome) => outcome.warnings.length === 0 ? null
-  : el("ul", { class: "notice warn" }, outcome.warnings.map((each) => el("li", null, visible(each))));
+const warnings = (outcome) =>
+  outcome.warnings.length === 0
+    ? null
+    : el("ul", { class: "notice warn" }, outcome.warnings.map((each) => el("li", null, visible(each))));

@@ -21,13 +21,19 @@ export class Problem extends Error {
 let onEnd = () => {};
 
 /** Sets what happens when the server no longer accepts the session. */
-export function whenSignedOut(act) { onEnd = act; }
+export function whenSignedOut(act) {
+  onEnd = act;
+}
 
 async function send(method, path, { body, fields, signal, raw } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method, signal, cache: "no-store", credentials: "same-origin", redirect: "error",
+      method,
+      signal,
+      cache: "no-store",
+      credentials: "same-origin",
+      redirect: "error",
       headers: { ...marker, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...fields },
       body: body === undefined ? undefined : raw ? body : JSON.stringify(body),
     });
@@ -38,8 +44,10 @@ async function send(method, path, { body, fields, signal, raw } = {}) {
   if (response.ok) return response;
   const known = await response.json().catch(() => ({}));
   const problem = new Problem(
-    response.status, known.detail ?? `the server refused this with status ${response.status}`,
-    response.headers.get("Retry-After"));
+    response.status,
+    known.detail ?? `the server refused this with status ${response.status}`,
+    response.headers.get("Retry-After"),
+  );
   if (response.status === 401 && path.startsWith("/v1/")) onEnd(problem);
   throw problem;
 }
@@ -57,8 +65,8 @@ const json = async (...request) => {
 /** A path with its parts encoded, and a query without empty members. */
 export function path(parts, query = {}) {
   const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return "/v1/" + parts.map(encodeURIComponent).join("/")
-    + (pairs.length ? "?" + new URLSearchParams(pairs).toString().replaceAll("+", "%20") : "");
+  return "/v1/" + parts.map(encodeURIComponent).join("/") +
+    (pairs.length ? "?" + new URLSearchParams(pairs).toString().replaceAll("+", "%20") : "");
 }
 
 export const get = (parts, query, options) => json("GET", path(parts, query), options);
@@ -107,7 +115,9 @@ export async function follow(onEvent, onState, signal) {
     }
     if (signal.aborted) return;
     onState(false);
-    await new Promise((resolve) => { setTimeout(resolve, pause); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, pause);
+    });
     pause = Math.min(pause * 2, 10_000);
   }
 }
@@ -119,7 +129,9 @@ function read(message, onEvent) {
     if (field) fields[field] = value;
   }
   if (fields.data && fields.event !== "position" && fields.event !== "expired") {
-    try { onEvent(JSON.parse(fields.data)); } catch { /* A later server may send events of another form. */ }
+    try {
+      onEvent(JSON.parse(fields.data));
+    } catch { /* A later server may send events of another form. */ }
   }
   return fields.id;
 }

@@ -25,10 +25,13 @@ export const name = (text) => el("bdi", { dir: "auto", class: "name" }, visible(
 
 /** Control characters and changes of direction as visible symbols. */
 export function visible(text) {
-  return String(text).replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (character) => {
-    const code = character.codePointAt(0);
-    return code < 0x20 ? String.fromCodePoint(0x2400 + code) : "\u2423";
-  });
+  return String(text).replace(
+    /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+    (character) => {
+      const code = character.codePointAt(0);
+      return code < 0x20 ? String.fromCodePoint(0x2400 + code) : "\u2423";
+    },
+  );
 }
 
 /** A text of limited length, for labels in drawings. */
@@ -65,16 +68,25 @@ export async function waiting(place, words, work) {
 }
 
 /** What went wrong, and what to do. */
-export const problem = (error, retry) => el("div", { class: "notice bad", role: "alert" },
-  el("p", null, sentence(error.message)),
-  error.advice ? el("p", null, error.advice) : null,
-  retry ? el("button", { type: "button", onclick: retry }, "Try again") : null);
+export const problem = (error, retry) =>
+  el(
+    "div",
+    { class: "notice bad", role: "alert" },
+    el("p", null, sentence(error.message)),
+    error.advice ? el("p", null, error.advice) : null,
+    retry ? el("button", { type: "button", onclick: retry }, "Try again") : null,
+  );
 
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?\u2026]$/.test(text) ? "" : ".");
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 const timeFormat = new Intl.DateTimeFormat(undefined, {
-  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 const numberFormat = new Intl.NumberFormat(undefined);
 
 export const number = (value) => numberFormat.format(value);
@@ -97,19 +109,56 @@ export function relative(text, now = Date.now()) {
   if (!isDate(text)) return "";
   const seconds = (Date.parse(text) - now) / 1000;
   const format = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
-  for (const [unit, size] of [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60]]) {
+  for (
+    const [unit, size] of [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60]]
+  ) {
     if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
   }
   return format.format(Math.trunc(seconds), "second");
 }
 
+/** Lets the keyboard scroll tables that are larger than their place. */
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const scrolls = target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight;
+    if (!scrolls) { for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name); }
+    else {for (
+        const [name, value] of [["tabindex", "0"], ["role", "region"], [
+          "aria-label",
+          `${target.dataset.caption}, table`,
+        ]]
+      ) target.setAttribute(name, value);}
+  }
+});
+
 /** A table with a caption. Cells are texts or elements; the first of a row is its header. */
-export const table = (caption, columns, rows, { hidden = true } = {}) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-  el("table", null,
-    el("caption", hidden ? { class: "unseen" } : null, caption),
-    el("thead", null, el("tr", null, columns.map((column) => el("th", { scope: "col" }, column)))),
-    el("tbody", null, rows.map((cells) => el("tr", null, cells.map((cell, index) =>
-      index === 0 ? el("th", { scope: "row" }, cell) : el("td", { "data-label": typeof columns[index] === "string" ? columns[index] : null }, cell)))))));
+export function table(caption, columns, rows) {
+  const box = el(
+    "div",
+    { class: "scroll", "data-caption": caption },
+    el(
+      "table",
+      null,
+      el("caption", { class: "unseen" }, caption),
+      el("thead", null, el("tr", null, columns.map((column) => el("th", { scope: "col" }, column)))),
+      el(
+        "tbody",
+        null,
+        rows.map((cells) =>
+          el(
+            "tr",
+            null,
+            cells.map((cell, index) =>
+              index === 0 ? el("th", { scope: "row" }, cell) : el("td", { "data-label": columns[index] }, cell)
+            ),
+          )
+        ),
+      ),
+    ),
+  );
+  sizes.observe(box);
+  return box;
+}
 
 let toastTimer = 0;
 
@@ -118,5 +167,7 @@ export function toast(text) {
   const place = document.querySelector("#toast");
   clearTimeout(toastTimer);
   place.textContent = text;
-  toastTimer = setTimeout(() => { place.textContent = ""; }, 8_000);
+  toastTimer = setTimeout(() => {
+    place.textContent = "";
+  }, 8_000);
 }

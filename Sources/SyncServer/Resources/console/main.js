@@ -13,12 +13,15 @@ export const session = {
   server: null,
   catalog: null,
   /** True if the token may act for customers. */
-  get mayAct() { return this.server !== null && this.server.caller.scope !== "read"; },
+  get mayAct() {
+    return this.server !== null && this.server.caller.scope !== "read";
+  },
   /** The name of a product for people. */
   productName(id) {
     const product = this.catalog?.products.find((each) => each.id === id);
     if (!product && id === "support") return "Given by support";
-    return product?.names?.[navigator.language] ?? product?.names?.[navigator.language.slice(0, 2)] ?? product?.names?.en ?? id;
+    return product?.names?.[navigator.language] ?? product?.names?.[navigator.language.slice(0, 2)] ??
+      product?.names?.en ?? id;
   },
 };
 
@@ -33,9 +36,14 @@ const pages = {
   catalog: () => import("./catalog.js"),
 };
 
-const parts = () => location.hash.replace(/^#\/?/, "").split("/").map((part) => {
-  try { return decodeURIComponent(part); } catch { return part; }
-});
+const parts = () =>
+  location.hash.replace(/^#\/?/, "").split("/").map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
 
 /** Shows the page of the address. */
 async function route() {
@@ -67,18 +75,29 @@ async function route() {
 
 const missing = async () => ({
   title: "Not found",
-  show: (place) => replace(place, el("h1", { tabindex: "-1" }, "There is no such page"),
-    el("p", null, el("a", { href: "#/" }, "To the customers"))),
+  show: (place) =>
+    replace(
+      place,
+      el("h1", { tabindex: "-1" }, "There is no such page"),
+      el("p", null, el("a", { href: "#/" }, "To the customers")),
+    ),
 });
 
 function start(place) {
-  replace(place,
+  replace(
+    place,
     el("h1", { tabindex: "-1" }, "Find a customer"),
     el("p", { class: "lead" }, "Type the beginning of a name, an alias or an external id, or a whole transaction."),
-    el("ul", { class: "hints" },
+    el(
+      "ul",
+      { class: "hints" },
       el("li", null, el("kbd", null, "/"), " goes to the search from anywhere."),
       el("li", null, el("kbd", null, "\u2193"), " and ", el("kbd", null, "Enter"), " open a result."),
-      session.mayAct ? null : el("li", null, "Your token may read. To act for customers, sign in with a token of the scope support.")));
+      session.mayAct
+        ? null
+        : el("li", null, "Your token may read. To act for customers, sign in with a token of the scope support."),
+    ),
+  );
   document.querySelector("#search input")?.focus();
 }
 
@@ -93,17 +112,35 @@ function showSignIn(reason = "") {
   document.title = "Sign in \u2013 Console";
   const error = el("p", { class: "bad", role: "alert" }, reason);
   const field = el("input", {
-    id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-hint" });
+    id: "token",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "token-hint",
+  });
   const button = el("button", { class: "main" }, "Sign in");
-  const form = el("form", { class: "sign-in", novalidate: true },
+  const form = el(
+    "form",
+    { class: "sign-in", novalidate: true },
     el("h1", { tabindex: "-1" }, "Console"),
-    el("label", { for: "token" }, "Operator token"), field,
-    el("p", { id: "token-hint", class: "quiet" },
-      "It begins with est_. An administrator makes one with ", el("code", null, "syncd token create"),
-      ". The browser keeps it for 12 hours, out of reach of scripts."),
-    isSecureContext ? null : el("p", { class: "notice bad" },
-      "This connection is not encrypted, so the browser will not keep the token. Open the console over https."),
-    error, button);
+    el("label", { for: "token" }, "Operator token"),
+    field,
+    el(
+      "p",
+      { id: "token-hint", class: "quiet" },
+      "It begins with est_. An administrator makes one with ",
+      el("code", null, "syncd token create"),
+      ". The browser keeps it for 12 hours, out of reach of scripts.",
+    ),
+    isSecureContext ? null : el(
+      "p",
+      { class: "notice bad" },
+      "This connection is not encrypted, so the browser will not keep the token. Open the console over https.",
+    ),
+    error,
+    button,
+  );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (form.getAttribute("aria-busy") === "true") return;
@@ -119,7 +156,8 @@ function showSignIn(reason = "") {
       await begin();
     } catch (refusal) {
       error.textContent = refusal.status === 401 && !/was revoked|expired at/.test(refusal.message)
-        ? "The server does not know this token. Paste the whole text, from est_ on." : sentence(visible(refusal.message));
+        ? "The server does not know this token. Paste the whole text, from est_ on."
+        : sentence(visible(refusal.message));
       field.focus();
       field.select();
     } finally {
@@ -133,12 +171,18 @@ function showSignIn(reason = "") {
 /** Begins with the session that the browser keeps. */
 async function begin() {
   const [server, catalog] = await Promise.all([
-    get(["server"]), get(["catalog"]).catch((error) => { if (error.status === 404) return null; throw error; })]);
+    get(["server"]),
+    get(["catalog"]).catch((error) => {
+      if (error.status === 404) return null;
+      throw error;
+    }),
+  ]);
   [session.server, session.catalog] = [server, catalog];
   const { caller } = server;
   document.querySelector("#who").replaceChildren(
     el("span", { class: "quiet" }, name(caller.name), ` (${caller.scope})`),
-    el("button", { type: "button", class: "plain", onclick: leave }, "Sign out"));
+    el("button", { type: "button", class: "plain", onclick: leave }, "Sign out"),
+  );
   bar.hidden = false;
   makeSearch(document.querySelector("#search"));
   watch();
@@ -159,8 +203,13 @@ function watch() {
     if (works && isLost) page?.refresh?.();
     if (works) connection.replaceChildren();
     else if (!isLost) {
-      connection.replaceChildren(el("p", { class: "notice warn" },
-        "Connection lost. This page may be out of date; it refreshes itself as soon as the server answers."));
+      connection.replaceChildren(
+        el(
+          "p",
+          { class: "notice warn" },
+          "Connection lost. This page may be out of date; it refreshes itself as soon as the server answers.",
+        ),
+      );
     }
     isLost = !works;
   }, stream.signal);
@@ -183,8 +232,9 @@ async function resume() {
   try {
     await waiting(main, "Connecting to the server\u2026", begin());
   } catch (error) {
-    if (error.status === 401) showSignIn(/was revoked|expired at/.test(error.message) ? sentence(visible(error.message)) : "");
-    else main.replaceChildren(problem(error, resume));
+    if (error.status === 401) {
+      showSignIn(/was revoked|expired at/.test(error.message) ? sentence(visible(error.message)) : "");
+    } else main.replaceChildren(problem(error, resume));
   }
 }
 

@@ -11,9 +11,19 @@ export function makeSearch(place) {
   const list = el("ul", { id: "found", role: "listbox", "aria-label": "Customers", hidden: true });
   const status = el("p", { class: "unseen", role: "status" });
   const input = el("input", {
-    id: "query", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", maxlength: "255", dir: "auto",
-    placeholder: "Name, external id or transaction", "aria-label": "Search customers", "aria-expanded": "false",
-    "aria-controls": "found", "aria-autocomplete": "list" });
+    id: "query",
+    type: "text",
+    role: "combobox",
+    autocomplete: "off",
+    spellcheck: "false",
+    maxlength: "255",
+    dir: "auto",
+    placeholder: "Name, external id or transaction",
+    "aria-label": "Search customers",
+    "aria-expanded": "false",
+    "aria-controls": "found",
+    "aria-autocomplete": "list",
+  });
   const note = el("p", { class: "note", hidden: true });
   let [timer, attempt, active, found] = [0, null, -1, []];
 
@@ -27,7 +37,9 @@ export function makeSearch(place) {
 
   function activate(index) {
     active = index;
-    [...list.children].forEach((each, place) => { each.setAttribute("aria-selected", String(place === active)); });
+    [...list.children].forEach((each, place) => {
+      each.setAttribute("aria-selected", String(place === active));
+    });
     const option = list.children[active];
     if (option) input.setAttribute("aria-activedescendant", option.id);
     else input.removeAttribute("aria-activedescendant");
@@ -48,20 +60,37 @@ export function makeSearch(place) {
 
   function show({ customers, next }) {
     found = customers;
-    if (found.length === 0) return say("No customer found. A transaction must be whole; names and ids match from their beginning.");
+    if (found.length === 0) {
+      return say("No customer found. A transaction must be whole; names and ids match from their beginning.");
+    }
     note.hidden = true;
-    list.replaceChildren(...found.map((customer, index) => el("li", {
-      id: `found-${index}`, role: "option", "aria-selected": "false",
-      onmousedown: (event) => event.preventDefault(), onclick: () => open(customer),
-    }, name(customer.account),
-    el("span", { class: "quiet" }, [
-      customer.matched === "name" ? null : `by ${words[customer.matched] ?? "another text"}`,
-      customer.externalId === null ? null : `id ${short(customer.externalId, 30)}`,
-      plural(customer.sessions, "session")].filter(Boolean).join(" \u00b7 ")))));
+    list.replaceChildren(...found.map((customer, index) =>
+      el(
+        "li",
+        {
+          id: `found-${index}`,
+          role: "option",
+          "aria-selected": "false",
+          onmousedown: (event) => event.preventDefault(),
+          onclick: () => open(customer),
+        },
+        name(customer.account),
+        el(
+          "span",
+          { class: "quiet" },
+          [
+            customer.matched === "name" ? null : `by ${words[customer.matched] ?? "another text"}`,
+            customer.externalId === null ? null : `id ${short(customer.externalId, 30)}`,
+            plural(customer.sessions, "session"),
+          ].filter(Boolean).join(" \u00b7 "),
+        ),
+      )
+    ));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     status.textContent = next === null
-      ? `${plural(found.length, "customer")}. Use the arrow keys.` : `The first ${found.length} customers. Type more to narrow the search.`;
+      ? `${plural(found.length, "customer")}. Use the arrow keys.`
+      : `The first ${found.length} customers. Type more to narrow the search.`;
     activate(-1);
   }
 
@@ -85,8 +114,13 @@ export function makeSearch(place) {
     clearTimeout(timer);
     timer = setTimeout(search, 100);
   });
-  input.addEventListener("focus", () => { if (input.value !== "" && list.hidden) search(); });
-  input.addEventListener("blur", () => setTimeout(() => { if (document.activeElement !== input) close(); }, 150));
+  input.addEventListener("focus", () => {
+    if (input.value !== "" && list.hidden) search();
+  });
+  input.addEventListener("blur", () =>
+    setTimeout(() => {
+      if (document.activeElement !== input) close();
+    }, 150));
   input.addEventListener("keydown", async (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && !list.hidden) {

@@ -16,11 +16,22 @@ export function lanesOf(groups, purchases, session, now) {
     marks: group.periods.map((period) => {
       const purchase = known.get(`${period.store} ${period.transactionID}`);
       return {
-        start: Date.parse(period.start), end: period.end === null ? far : Date.parse(period.end),
-        product: period.productID, purchase, store: period.store, transaction: period.transactionID,
+        start: Date.parse(period.start),
+        end: period.end === null ? far : Date.parse(period.end),
+        product: period.productID,
+        purchase,
+        store: period.store,
+        transaction: period.transactionID,
         revoked: period.revokedAt ?? purchase?.revoked ?? null,
-        kind: period.grace ? "grace" : period.source ? "stated" : purchase?.introductory ? "trial"
-          : period.store === "support" ? "support" : "paid",
+        kind: period.grace
+          ? "grace"
+          : period.source
+          ? "stated"
+          : purchase?.introductory
+          ? "trial"
+          : period.store === "support"
+          ? "support"
+          : "paid",
       };
     }).sort((one, other) => one.start - other.start),
   }));
@@ -35,9 +46,21 @@ export function lanesOf(groups, purchases, session, now) {
     const [start, revoked] = [Date.parse(purchase.purchased), purchase.revoked && Date.parse(purchase.revoked)];
     const isPoint = type !== "nonConsumable" || purchase.setAside !== null;
     owned.get(title).marks.push({
-      start, end: isPoint ? start : revoked ?? far, isPoint, product: purchase.product, purchase,
-      store: purchase.store, transaction: purchase.transaction, revoked: purchase.revoked,
-      kind: purchase.setAside !== null ? "aside" : purchase.revoked ? "revoked" : purchase.store === "support" ? "support" : "paid",
+      start,
+      end: isPoint ? start : revoked ?? far,
+      isPoint,
+      product: purchase.product,
+      purchase,
+      store: purchase.store,
+      transaction: purchase.transaction,
+      revoked: purchase.revoked,
+      kind: purchase.setAside !== null
+        ? "aside"
+        : purchase.revoked
+        ? "revoked"
+        : purchase.store === "support"
+        ? "support"
+        : "paid",
     });
   }
   for (const each of owned.values()) each.marks.sort((one, other) => one.start - other.start);
@@ -58,12 +81,22 @@ function gapsOf(marks, now) {
 }
 
 const kinds = {
-  paid: "paid", support: "given by support", trial: "trial or introductory offer", grace: "grace period",
-  stated: "stated by another system", revoked: "refunded", aside: "does not count", many: "several periods",
+  paid: "paid",
+  support: "given by support",
+  trial: "trial or introductory offer",
+  grace: "grace period",
+  stated: "stated by another system",
+  revoked: "refunded",
+  aside: "does not count",
+  many: "several periods",
 };
 
-const rangeText = (mark) => mark.isPoint ? dayText(new Date(mark.start).toISOString())
-  : `${dayText(new Date(mark.start).toISOString())} to ${mark.end >= far ? "for good" : dayText(new Date(mark.end).toISOString())}`;
+const rangeText = (mark) =>
+  mark.isPoint
+    ? dayText(new Date(mark.start).toISOString())
+    : `${dayText(new Date(mark.start).toISOString())} to ${
+      mark.end >= far ? "for good" : dayText(new Date(mark.end).toISOString())
+    }`;
 
 /**
  * Draws `lanes` into `place`. `facts(mark)` gives the facts of a mark, which open below the drawing.
@@ -75,14 +108,31 @@ export function drawTimeline(place, lanes, session, facts) {
   let view = null;
   let focused = null;
   const drawing = svg("svg", { class: "timeline", role: "group", "aria-label": "Timeline" });
-  const details = el("div", { class: "facts", role: "region", "aria-label": "Facts of the chosen period", hidden: true });
+  const details = el("div", {
+    class: "facts",
+    role: "region",
+    "aria-label": "Facts of the chosen period",
+    hidden: true,
+  });
   const range = el("p", { class: "quiet range" });
-  const button = (words, label, act) => el("button", { type: "button", "aria-label": label, title: label, onclick: act }, words);
-  const tools = el("div", { class: "tools", role: "toolbar", "aria-label": "View of the timeline" },
-    button("\u2212", "Zoom out", () => zoom(1.6)), button("+", "Zoom in", () => zoom(1 / 1.6)),
-    button("\u2190", "Earlier", () => pan(-0.4)), button("\u2192", "Later", () => pan(0.4)),
-    button("All", "Show everything", () => { view = whole(); draw(); }),
-    button("Now", "Show the time around now", () => { view = { start: now - 60 * day, end: now + 60 * day }; draw(); }));
+  const button = (words, label, act) =>
+    el("button", { type: "button", "aria-label": label, title: label, onclick: act }, words);
+  const tools = el(
+    "div",
+    { class: "tools", role: "toolbar", "aria-label": "View of the timeline" },
+    button("\u2212", "Zoom out", () => zoom(1.6)),
+    button("+", "Zoom in", () => zoom(1 / 1.6)),
+    button("\u2190", "Earlier", () => pan(-0.4)),
+    button("\u2192", "Later", () => pan(0.4)),
+    button("All", "Show everything", () => {
+      view = whole();
+      draw();
+    }),
+    button("Now", "Show the time around now", () => {
+      view = { start: now - 60 * day, end: now + 60 * day };
+      draw();
+    }),
+  );
   const scroll = el("div", { class: "drawing" }, drawing);
   place.replaceChildren(el("div", { class: "row" }, tools, range), scroll, legend(), details);
 
@@ -127,8 +177,12 @@ export function drawTimeline(place, lanes, session, facts) {
         const [left, right] = [x(gap.start), x(gap.end)];
         if (right - left < 2) continue;
         const words = `${gap.isLast ? "ended, nothing since" : "gap"}: ${rangeText(gap)}`;
-        content.push(svg("rect", { class: "gap", x: left, y, width: right - left, height: lane.bar }, svg("title", null, words)));
-        if (right - left > 90) content.push(svg("text", { class: "in", x: left + 6, y: y + 14 }, gap.isLast ? "no access" : "gap"));
+        content.push(
+          svg("rect", { class: "gap", x: left, y, width: right - left, height: lane.bar }, svg("title", null, words)),
+        );
+        if (right - left > 90) {
+          content.push(svg("text", { class: "in", x: left + 6, y: y + 14 }, gap.isLast ? "no access" : "gap"));
+        }
       }
       for (const mark of merged(each.marks.filter(isSeen), x)) marks.push(drawMark(mark, each, x, y, width));
     });
@@ -141,7 +195,9 @@ export function drawTimeline(place, lanes, session, facts) {
     const hadFocus = drawing.contains(document.activeElement);
     drawing.replaceChildren(...content, ...marks.map((each) => each.node));
     rove(marks, former, hadFocus);
-    range.textContent = `${dayText(new Date(view.start).toISOString())} to ${dayText(new Date(view.end).toISOString())}`;
+    range.textContent = `${dayText(new Date(view.start).toISOString())} to ${
+      dayText(new Date(view.end).toISOString())
+    }`;
   }
 
   /** Merges neighbours that would be too narrow to point at. */
@@ -171,9 +227,14 @@ export function drawTimeline(place, lanes, session, facts) {
     const title = session.productName(mark.product ?? each.title);
     const label = mark.count > 1
       ? `${plural(mark.count, "purchase")} of ${short(each.title)}, ${rangeText(mark)}. Zoom in to see each.`
-      : `${short(title)}, ${kinds[mark.kind]}, ${rangeText(mark)}${mark.revoked ? `, refunded ${dayText(mark.revoked)}` : ""}`;
+      : `${short(title)}, ${kinds[mark.kind]}, ${rangeText(mark)}${
+        mark.revoked ? `, refunded ${dayText(mark.revoked)}` : ""
+      }`;
     const node = svg("g", {
-      class: `mark ${mark.kind}`, role: "button", tabindex: "-1", "aria-label": label,
+      class: `mark ${mark.kind}`,
+      role: "button",
+      tabindex: "-1",
+      "aria-label": label,
       onclick: () => choose(mark),
       onkeydown: (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
@@ -183,7 +244,9 @@ export function drawTimeline(place, lanes, session, facts) {
       },
     }, svg("title", null, label));
     if (mark.isPoint) {
-      node.append(svg("circle", { cx: Math.min(Math.max(left, 8), width - 8), cy: y + lane.bar / 2, r: mark.count > 1 ? 8 : 6 }));
+      node.append(
+        svg("circle", { cx: Math.min(Math.max(left, 8), width - 8), cy: y + lane.bar / 2, r: mark.count > 1 ? 8 : 6 }),
+      );
     } else {
       const size = Math.max(right - left, narrow);
       node.append(svg("rect", { x: left, y, width: size, height: lane.bar, rx: 3 }));
@@ -191,7 +254,15 @@ export function drawTimeline(place, lanes, session, facts) {
         const cut = Math.min(Math.max(x(Date.parse(mark.revoked)), left), left + size);
         node.append(svg("line", { class: "cut", x1: cut, x2: cut, y1: y - 3, y2: y + lane.bar + 3 }));
       }
-      if (size > 60) node.append(svg("text", { x: left + 6, y: y + 14 }, short(mark.count > 1 ? `${mark.count} purchases` : title, Math.floor((size - 8) / 7.5))));
+      if (size > 60) {
+        node.append(
+          svg(
+            "text",
+            { x: left + 6, y: y + 14 },
+            short(mark.count > 1 ? `${mark.count} purchases` : title, Math.floor((size - 8) / 7.5)),
+          ),
+        );
+      }
     }
     return { node, mark };
   }
@@ -208,7 +279,9 @@ export function drawTimeline(place, lanes, session, facts) {
       marks[next].node.focus();
     };
     marks.forEach(({ node, mark }, position) => {
-      node.addEventListener("focus", () => { focused = mark.first; });
+      node.addEventListener("focus", () => {
+        focused = mark.first;
+      });
       node.addEventListener("keydown", (event) => {
         const next = { ArrowRight: position + 1, ArrowLeft: position - 1, Home: 0, End: marks.length - 1 }[event.key];
         if (next === undefined) return;
@@ -222,16 +295,28 @@ export function drawTimeline(place, lanes, session, facts) {
   function choose(mark) {
     focused = mark.first;
     if (mark.count > 1) {
-      const margin = Math.max((mark.end - mark.start) * 0.1, day / 2);
-      view = { start: mark.start - margin, end: Math.max(mark.latest, mark.isPoint ? 0 : mark.end) + margin };
+      // So many of them fit side by side that each can be pointed at.
+      const end = mark.isPoint ? mark.latest : mark.end;
+      const length = Math.max((end - mark.start) * Math.min(1.2, scroll.clientWidth / 24 / mark.count), day);
+      const middle = length > end - mark.start
+        ? (mark.start + end) / 2
+        : Math.min(Math.max(now, mark.start + length / 2), end - length / 2);
+      view = { start: middle - length / 2, end: middle + length / 2 };
       return draw();
     }
     details.hidden = false;
-    replace(details, facts(mark.first), el("button", {
-      type: "button", class: "plain", onclick: () => {
-        details.hidden = true;
-        drawing.querySelector("[tabindex='0']")?.focus();
-      } }, "Close"));
+    replace(
+      details,
+      facts(mark.first),
+      el("button", {
+        type: "button",
+        class: "plain",
+        onclick: () => {
+          details.hidden = true;
+          drawing.querySelector("[tabindex='0']")?.focus();
+        },
+      }, "Close"),
+    );
     details.setAttribute("tabindex", "-1");
     details.focus({ preventScroll: true });
     details.scrollIntoView({ block: "nearest" });
@@ -248,8 +333,20 @@ export function drawTimeline(place, lanes, session, facts) {
     }
   }, { passive: false });
   drawing.addEventListener("keydown", (event) => {
-    const act = { "+": () => zoom(1 / 1.6), "=": () => zoom(1 / 1.6), "-": () => zoom(1.6), PageUp: () => pan(-0.4), PageDown: () => pan(0.4), 0: () => { view = whole(); draw(); } }[event.key];
-    if (!act) return;
+    const act = {
+      "+": () => zoom(1 / 1.6),
+      "=": () => zoom(1 / 1.6),
+      "-": () => zoom(1.6),
+      PageUp: () => pan(-0.4),
+      PageDown: () => pan(0.4),
+      0: () => {
+        view = whole();
+        draw();
+      },
+    }[event.key];
+    if (!act) {
+      return;
+    }
     event.preventDefault();
     act();
   });
@@ -267,9 +364,18 @@ export function drawTimeline(place, lanes, session, facts) {
   };
 }
 
-const hatching = () => svg("defs", null, svg("pattern", {
-  id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-svg("line", { class: "hatch", x1: 0, y1: 0, x2: 0, y2: 7 })));
+const hatching = () =>
+  svg(
+    "defs",
+    null,
+    svg("pattern", {
+      id: "hatch",
+      width: 7,
+      height: 7,
+      patternUnits: "userSpaceOnUse",
+      patternTransform: "rotate(45)",
+    }, svg("line", { class: "hatch", x1: 0, y1: 0, x2: 0, y2: 7 })),
+  );
 
 /** The marks of the time axis: years, months or days, as many as fit. */
 function axis(width, height, x, { start, end }) {
@@ -279,7 +385,7 @@ function axis(width, height, x, { start, end }) {
   if (months > 2) {
     const step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((each) => months / each <= count) ?? 2400;
     const first = new Date(start);
-    for (let month = Math.ceil((first.getUTCFullYear() * 12 + first.getUTCMonth()) / step) * step; ; month += step) {
+    for (let month = Math.ceil((first.getUTCFullYear() * 12 + first.getUTCMonth()) / step) * step;; month += step) {
       const time = Date.UTC(Math.floor(month / 12), month % 12);
       if (time > end || marks.length > count + 2) break;
       marks.push([time, step >= 12 ? String(Math.floor(month / 12)) : monthText(time)]);
@@ -291,7 +397,8 @@ function axis(width, height, x, { start, end }) {
   }
   return marks.filter(([time]) => time >= start).flatMap(([time, words]) => [
     svg("line", { class: "tick", x1: x(time), x2: x(time), y1: 12, y2: height - 16 }),
-    svg("text", { class: "tick", x: Math.min(x(time) + 3, width - 44), y: height - 4 }, words)]);
+    svg("text", { class: "tick", x: Math.min(x(time) + 3, width - 44), y: height - 4 }, words),
+  ]);
 }
 
 const monthFormat = new Intl.DateTimeFormat(undefined, { month: "short", year: "2-digit", timeZone: "UTC" });
@@ -299,27 +406,54 @@ const dayMonthFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", mont
 const monthText = (time) => monthFormat.format(time);
 const dayMonth = (time) => dayMonthFormat.format(time);
 
-const legend = () => el("details", { class: "legend" }, el("summary", null, "Signs and keys"),
-  el("ul", null,
-    ["paid", "support", "trial", "grace", "revoked", "aside"].map((kind) => el("li", null,
-      svg("svg", { width: 26, height: 14, "aria-hidden": "true" }, svg("g", { class: `mark ${kind}` },
-        svg("rect", { x: 1, y: 1, width: 24, height: 12, rx: 3 }))), ` ${kinds[kind]}`))),
-  el("p", { class: "quiet" }, "Arrow keys go from mark to mark, Enter opens one, + and \u2212 zoom, Page Up and Page Down "
-    + "move, 0 shows everything. With the mouse: Ctrl and wheel zoom, Shift and wheel move."));
+const legend = () =>
+  el(
+    "details",
+    { class: "legend" },
+    el("summary", null, "Signs and keys"),
+    el(
+      "ul",
+      null,
+      ["paid", "support", "trial", "grace", "revoked", "aside"].map((kind) =>
+        el(
+          "li",
+          null,
+          svg(
+            "svg",
+            { width: 26, height: 14, "aria-hidden": "true" },
+            svg("g", { class: `mark ${kind}` }, svg("rect", { x: 1, y: 1, width: 24, height: 12, rx: 3 })),
+          ),
+          ` ${kinds[kind]}`,
+        )
+      ),
+    ),
+    el(
+      "p",
+      { class: "quiet" },
+      "Arrow keys go from mark to mark, Enter opens one, + and \u2212 zoom, Page Up and Page Down " +
+        "move, 0 shows everything. With the mouse: Ctrl and wheel zoom, Shift and wheel move.",
+    ),
+  );
 
 /** The facts of a mark as a list of terms. */
-export const terms = (pairs) => el("dl", null, pairs.filter(([, value]) => value !== null && value !== undefined)
-  .map(([term, value]) => el("div", null, el("dt", null, term), el("dd", null, value))));
+export const terms = (pairs) =>
+  el(
+    "dl",
+    null,
+    pairs.filter(([, value]) => value !== null && value !== undefined)
+      .map(([term, value]) => el("div", null, el("dt", null, term), el("dd", null, value))),
+  );
 
-export const factsOf = (mark, session) => terms([
-  ["Product", mark.product ? `${visible(session.productName(mark.product))}` : null],
-  ["Kind", kinds[mark.kind]],
-  ["From", timeText(new Date(mark.start).toISOString())],
-  ["To", mark.isPoint ? null : mark.end >= far ? "for good" : timeText(new Date(mark.end).toISOString())],
-  ["Refunded", mark.revoked ? timeText(mark.revoked) : null],
-  ["Transaction", mark.transaction ? el("code", null, visible(mark.transaction)) : null],
-  ["Store", mark.store ? visible(mark.store) : null],
-  ["Origin", mark.purchase?.origin ?? null],
-  ["Quantity", mark.purchase && mark.purchase.quantity !== 1 ? String(mark.purchase.quantity) : null],
-  ["Does not count", mark.purchase?.setAside ? visible(mark.purchase.setAside) : null],
-]);
+export const factsOf = (mark, session) =>
+  terms([
+    ["Product", mark.product ? `${visible(session.productName(mark.product))}` : null],
+    ["Kind", kinds[mark.kind]],
+    ["From", timeText(new Date(mark.start).toISOString())],
+    ["To", mark.isPoint ? null : mark.end >= far ? "for good" : timeText(new Date(mark.end).toISOString())],
+    ["Refunded", mark.revoked ? timeText(mark.revoked) : null],
+    ["Transaction", mark.transaction ? el("code", null, visible(mark.transaction)) : null],
+    ["Store", mark.store ? visible(mark.store) : null],
+    ["Origin", mark.purchase?.origin ?? null],
+    ["Quantity", mark.purchase && mark.purchase.quantity !== 1 ? String(mark.purchase.quantity) : null],
+    ["Does not count", mark.purchase?.setAside ? visible(mark.purchase.setAside) : null],
+  ]);
