@@ -94,6 +94,7 @@ export async function show(place, _, session) {
         );
       } else {
         replace(result, problem(error));
+        result.scrollIntoView({ block: "nearest" });
         mark(error.message);
       }
     } finally {
