@@ -169,7 +169,7 @@ def check_day(page, server):
     search(page, "luna")
     is_quiet(page)
     server.report(session, [sale("6months", "live-1", 1)])
-    page.wait("document.querySelector('#summary').innerText.includes('random-owls until')", "the purchase made elsewhere")
+    page.wait("document.querySelector('#summary').innerText.includes('random-owls until')", "the other purchase")
     page.wait("document.querySelector('main').innerText.includes('live-1')", "the purchase in the list")
     say("a purchase made elsewhere appears without a reload")
 

@@ -66,5 +66,5 @@ def check(page, server, is_long):
     facts = server.ask("GET", "/v1/customers/collector/purchases?limit=1", token=server.tokens["read"])[2]["count"]
     if facts < count:
         raise Failure(f"the server has {facts} of {count} purchases")
-    say(f"{facts:,} purchases: written in {written:.1f} s, the page is complete after {shown:.2f} s with {marks} marks, "
-        f"a zoom takes {zoomed * 1000:.0f} ms")
+    say(f"{facts:,} purchases: written in {written:.1f} s, the page is complete after {shown:.2f} s with {marks} marks,"
+        f" a zoom takes {zoomed * 1000:.0f} ms")

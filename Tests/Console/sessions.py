@@ -68,7 +68,7 @@ def check_first_view(browser, server):
 def check_lost(page, server):
     """The page says that the connection is lost, and goes on by itself."""
     page.evaluate("location.hash = '#/customer/luna'")
-    page.wait("document.querySelector('h1')?.innerText === 'luna' && document.querySelector('#summary')", "the customer")
+    page.wait("document.querySelector('h1')?.innerText === 'luna' && document.querySelector('#summary')", "luna")
     is_quiet(page)
     server.stop()
     page.sees("#connection", "Connection lost")

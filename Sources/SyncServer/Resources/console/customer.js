@@ -61,7 +61,7 @@ const sourceWords = (text, session) => {
   }[kind] ?? text;
 };
 
-/** What holds now and why, in one sentence. */
+/** The current access and its reasons, in one sentence. */
 function summary(access, session) {
   const all = Object.entries(access);
   const granted = all.filter(([, each]) => each.granted);
@@ -202,7 +202,7 @@ export async function show(place, [account], session) {
           el("p", null, el("a", { href: "#/" }, "Find another customer")),
         );
       }
-      // What is shown stays, with the reason above it.
+      // The content that is shown stays, with the reason above it.
       replace(head, problem(error, refresh));
     }
   }

@@ -67,7 +67,7 @@ export async function waiting(place, words, work) {
   }
 }
 
-/** What went wrong, and what to do. */
+/** The notice of an error, with advice. */
 export const problem = (error, retry) =>
   el(
     "div",
@@ -162,7 +162,7 @@ export function table(caption, columns, rows) {
 
 let toastTimer = 0;
 
-/** Says what has happened, for eyes and screen readers. */
+/** Shows a short message, also to screen readers. */
 export function toast(text) {
   const place = document.querySelector("#toast");
   clearTimeout(toastTimer);

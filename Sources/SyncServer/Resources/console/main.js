@@ -8,7 +8,7 @@ const main = document.querySelector("#main");
 const bar = document.querySelector("#bar");
 const connection = document.querySelector("#connection");
 
-/** What the pages know: the server, the caller, and the catalogue. */
+/** The knowledge that all pages share: the server, the caller, and the catalogue. */
 export const session = {
   server: null,
   catalog: null,

@@ -35,7 +35,7 @@ export function lanesOf(groups, purchases, session, now) {
       };
     }).sort((one, other) => one.start - other.start),
   }));
-  // What was revoked before it began has no period.
+  // A purchase that was revoked before it began has no period.
   const shown = new Set(lanes.flatMap((each) => each.marks.map((mark) => `${mark.store} ${mark.transaction}`)));
   const owned = new Map();
   for (const purchase of purchases) {
@@ -295,7 +295,7 @@ export function drawTimeline(place, lanes, session, facts) {
   function choose(mark) {
     focused = mark.first;
     if (mark.count > 1) {
-      // So many of them fit side by side that each can be pointed at.
+      // The view has as many of them as fit side by side.
       const end = mark.isPoint ? mark.latest : mark.end;
       const length = Math.max((end - mark.start) * Math.min(1.2, scroll.clientWidth / 24 / mark.count), day);
       const middle = length > end - mark.start
