@@ -2,8 +2,8 @@
 """Checks the console with a real server and a real browser: a support person's day, mostly by keyboard.
 
 Run .ci/check-console, which fetches axe-core. Needs Python 3.9, Chromium and a built syncd. Prints a line for each
-check, and exits with 1 at the first failure. `--screenshots DIR` also takes screenshots. `--long` checks an account with the
-largest ledger that a server takes, instead of 1,000 purchases.
+check, and exits with 1 at the first failure. `--screenshots DIR` also takes screenshots. `--long` checks an account
+with the largest ledger that a server takes, instead of 1,000 purchases.
 """
 
 import argparse
