@@ -237,9 +237,9 @@ let testTargets: [Target] = [
     tests(
         "SyncServerTests",
         on(
-            "Checksums", "Entitlements", "LoadTesting", "StoreEvidence", "SyncProtocol", "SyncServer", "SyncService",
-            "syncd", "HTTPTypes", "Logging", "ServiceLifecycle", "NIOCore", "NIOEmbedded", "NIOPosix",
-            "Crypto", "CryptoExtras")),
+            "Checksums", "Entitlements", "LoadTesting", "ServiceTestSupport", "StoreEvidence", "SyncProtocol",
+            "SyncServer", "SyncService", "syncd", "HTTPTypes", "Logging", "ServiceLifecycle", "NIOCore", "NIOEmbedded",
+            "NIOPosix", "Crypto", "CryptoExtras")),
     tests(
         "LiveServerTests",
         on(

@@ -33,6 +33,7 @@ package final class EntitlementService: RequestHandler {
     let onRefusal: @Sendable (Refusal) -> Void
     let projector: Projector?
     let webhooks: WebhookSender?
+    let accessSeries = AccessSeries()
 
     /// A service over `store`.
     ///

@@ -63,6 +63,7 @@ extension Refusal {
         Refusal(
             4, "restore --local file:new --remote http://127.0.0.1:9",
             "syncing needs an account, and no account is logged in (syncd account login NAME)"),
+        Refusal(2, "serve --store memory: --console", "--console needs --projection"),
         Refusal(
             2, "serve --store memory: --policy verified",
             "the policy verified does not fit \"consumables\": \"deviceLocal\", the default: the server cannot verify "

@@ -42,9 +42,8 @@ extension Responder {
     /// The response of the server itself or of the web folder; `nil` for a path of neither.
     func ownResponse(to request: ServiceRequest) async -> ServiceResponse? {
         let path = RequestPath(request.head).path
-        guard let resource = Self.routes.resource(at: path) ?? (web == nil || path == "/v1" ? nil : Self.pages) else {
-            return nil
-        }
+        let own = Self.routes.resource(at: path) ?? (hasConsole ? Console.routes.resource(at: path) : nil)
+        guard let resource = own ?? (web == nil || path == "/v1" ? nil : Self.pages) else { return nil }
         var response = await resource.respond(to: request) { request, endpoint in
             switch endpoint {
             case .protectedOperation(let handler):

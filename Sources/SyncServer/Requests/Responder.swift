@@ -11,6 +11,7 @@ package struct Responder: Sendable {
     private let facade: (any RequestHandler)?
     private let operatorToken: String?
     let web: WebFolder?
+    let hasConsole: Bool
     let metrics: ServerMetrics
     let limits: ListenerConfiguration
     let admission: Admission
@@ -24,6 +25,7 @@ package struct Responder: Sendable {
     ///   - facade: another wire in front of the same accounts, which answers what is under its own path.
     ///   - operatorToken: the token that allows reading the metrics from any address.
     ///   - web: the page to serve at `/`.
+    ///   - hasConsole: true to serve the console of operators at `/console`.
     ///   - metrics: counts requests, responses and refusals.
     ///   - limits: the limits of requests and responses.
     ///   - host: the clock.
@@ -31,11 +33,12 @@ package struct Responder: Sendable {
     ///   - logger: receives the server's own messages.
     package init(
         _ handler: any RequestHandler, facade: (any RequestHandler)? = nil, operatorToken: String? = nil,
-        web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration, host: HostServices = .system,
+        web: WebFolder? = nil, hasConsole: Bool = false, metrics: ServerMetrics, limits: ListenerConfiguration,
+        host: HostServices = .system,
         accessLog: AccessLog? = nil, logger: Logger
     ) {
         (self.handler, self.facade, self.operatorToken, self.web) = (handler, facade, operatorToken, web)
-        (self.metrics, self.limits, self.host) = (metrics, limits, host)
+        (self.hasConsole, self.metrics, self.limits, self.host) = (hasConsole, metrics, limits, host)
         (self.accessLog, self.logger) = (accessLog, logger)
         admission = Admission(limits) { metrics.count($0) }
     }
@@ -49,6 +52,7 @@ package struct Responder: Sendable {
     /// The response to a complete request. Its bytes are not admitted yet.
     package func route(_ request: ServiceRequest) async -> ServiceResponse {
         let target = request.head.path ?? ""
+        if handler.answers(target), let response = await consoleResponse(to: request) { return response }
         if !handler.answers(target), facade?.answers(target) != true, let response = await ownResponse(to: request) {
             return response
         }
@@ -62,7 +66,8 @@ package struct Responder: Sendable {
 
     /// The refusal of a long body after `head`; `nil` if the caller may send it.
     func refusal(ofLongBodyAfter head: HTTPRequest, _ peer: String) async -> ServiceResponse? {
-        await handler(of: head).refusal(ofLongBodyAfter: head, peer: peer)
+        let authorised = hasConsole && handler.answers(head.path ?? "") ? Console.authorised(head) : nil
+        return await handler(of: head).refusal(ofLongBodyAfter: authorised ?? head, peer: peer)
     }
 
     /// The response to a request, with its bytes reserved in `budget`.

@@ -14,22 +14,31 @@ extension Responder {
         guard let file = await web?.file(at: RequestPath(request.head).path) else {
             return RequestError.nothingHere.response
         }
+        return file.response(
+            to: request.head,
+            [
+                ("Content-Security-Policy", Self.policy), ("X-Content-Type-Options", "nosniff"),
+                ("Referrer-Policy", "no-referrer"), ("Cross-Origin-Opener-Policy", "same-origin"),
+            ])
+    }
+}
+
+extension WebFolder.File {
+    /// The response with the file and the header fields `fields`.
+    func response(to request: HTTPRequest, _ fields: [(String, String)]) -> ServiceResponse {
         var response = HTTPResponse(status: .ok)
-        response.headerFields[.eTag] = file.tag.description
+        response.headerFields[.eTag] = tag.description
         // Browsers must revalidate, so that a page and its scripts match. The entity tag makes that cheap.
         response.headerFields[.cacheControl] = "no-cache"
-        for (name, value) in [
-            ("Content-Security-Policy", Self.policy), ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"), ("Cross-Origin-Opener-Policy", "same-origin"),
-        ] {
+        for (name, value) in fields {
             guard let name = HTTPField.Name(name) else { continue }
             response.headerFields[name] = value
         }
-        if request.head.headerFields.isKnown(file.tag) == true {
+        if request.headerFields.isKnown(tag) == true {
             response.status = .notModified
             return ServiceResponse(response)
         }
-        response.headerFields[.contentType] = file.mediaType
-        return ServiceResponse(response, body: file.bytes)
+        response.headerFields[.contentType] = mediaType
+        return ServiceResponse(response, body: bytes)
     }
 }

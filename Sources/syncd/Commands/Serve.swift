@@ -46,6 +46,7 @@ struct Serve: ConfiguredCommand {
 
     @Option(help: .setting("web")) var web: String?
     @Flag(help: .setting("projection")) var projection = false
+    @Flag(help: .setting("console")) var console = false
     @Option(help: .setting("webhooks")) var webhooks: String?
     @Option(help: .setting("password-cost")) var passwordCost: String?
 
@@ -82,6 +83,7 @@ struct Serve: ConfiguredCommand {
         var parse: ParseConfiguration?
         var store: StoreURL
         var hasProjection: Bool
+        var hasConsole: Bool
         /// `nil` without `--webhooks`.
         var webhooks: [WebhookEndpoint]?
     }
@@ -96,7 +98,7 @@ struct Serve: ConfiguredCommand {
             "tls-certificate": .text(\.listening.tlsCertificate), "tls-key": .text(\.listening.tlsKey),
             "insecure-http": .flag(\.listening.insecureHTTP), "name": .text(\.service.name),
             "origin": .list(\.service.origins), "web": .text(\.web), "projection": .flag(\.projection),
-            "webhooks": .text(\.webhooks),
+            "console": .flag(\.console), "webhooks": .text(\.webhooks),
             "log-level": .text(\.logLevel),
             "operator-token-file": .text(\.service.operatorTokenFile),
             "allow-open-secrets": .flag(\.listening.secrets.allowOpenSecrets), "no-sign-up": .flag(\.service.noSignUp),
@@ -148,12 +150,14 @@ struct Serve: ConfiguredCommand {
                 throw Failure(.usage, "\(error)", of: [error.isOfKey ? "tls-key" : "tls-certificate"])
             }
         }
+        if console, !projection { throw Failure.needs("console", "projection") }
         if webhooks != nil, !projection { throw Failure.needs("webhooks", "projection") }
         return Plan(
             host: host, limits: limits, logger: logger, refusedTokens: refusedTokens, configuration: configuration,
             passwords: passwords, issuers: issuers,
             web: try web.map { path in try reading("web") { try WebFolder(path: path) } }, parse: parse,
             store: try reading("store") { try storeURL() }, hasProjection: projection,
+            hasConsole: console,
             webhooks: try webhooks.map { path in
                 try listening.secrets.check(path, of: "webhooks")
                 return try reading("webhooks") { try readDocument(path, WebhookEndpoint.list) }
@@ -262,8 +266,9 @@ struct Serve: ConfiguredCommand {
         let facade: (any RequestHandler)? = nil
         #endif
         let responder = Responder(
-            service, facade: facade, operatorToken: plan.configuration.operatorToken, web: plan.web, metrics: metrics,
-            limits: plan.limits.listener, host: plan.host, accessLog: accessLog, logger: logger)
+            service, facade: facade, operatorToken: plan.configuration.operatorToken, web: plan.web,
+            hasConsole: plan.hasConsole, metrics: metrics, limits: plan.limits.listener, host: plan.host,
+            accessLog: accessLog, logger: logger)
         return Server.Parts(service: service, responder: responder, listener: plan.limits.listener)
     }
 

@@ -38,6 +38,9 @@ extension Setting {
             "projection", .flag, "",
             "Derive rows about all accounts beside the store, for search, statistics and SQL; see Docs/Sql.md"),
         Setting(
+            "console", .flag, "",
+            "Serve a page for support people at /console, with --projection; see Docs/Console.md"),
+        Setting(
             "webhooks", .secretPath, "file",
             "A file (JSON) with the endpoints that receive the projection's events; see Docs/Webhooks.md"),
         Setting(

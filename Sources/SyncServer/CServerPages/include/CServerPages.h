@@ -8,3 +8,12 @@ struct EmbeddedFile {
 
 /// The OpenAPI document, Resources/openapi.yaml.
 extern const struct EmbeddedFile openAPIDocument;
+
+/// A file of the console.
+struct ConsolePage {
+    const char *name;
+    struct EmbeddedFile file;
+};
+
+/// The file of the console with this index, Resources/console; a null pointer beyond the last one.
+const struct ConsolePage *consolePage(size_t index);
