@@ -91,6 +91,7 @@ struct ServiceOptions: ParsableArguments {
                 of: ["name"])
         }
         var configuration = ServiceConfiguration(name: name)
+        configuration.version = Version.number
         if catalog.file != nil {
             let loaded = try reading("catalog") { try catalog.load() }
             configuration.catalog = loaded

@@ -50,6 +50,7 @@ struct ScopeTests {
             path: "/v1/customers/alice/external-id", json: ["external_id": "u1", "reason": "ticket 7"]),
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
+        "POST /mcp": Example(path: "/mcp", json: ["jsonrpc": "2.0", "id": 1, "method": "ping"]),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),
         "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
         "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
