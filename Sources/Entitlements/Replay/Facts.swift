@@ -302,7 +302,7 @@ public struct Facts: Sendable {
     }
 
     /// Returns the position of a purchase in ``purchases``; `nil` if it is unknown.
-    func index(of transaction: TransactionReference) -> Int? {
+    package func index(of transaction: TransactionReference) -> Int? {
         purchaseIndex[listed(transaction)]
     }
 

@@ -16,6 +16,9 @@ extension EntitlementService {
                 .get, "/v1/customers", .operator(.read, EntitlementService.searchCustomers), query: ["query"] + paging),
             Route(.get, path, .operator(.read, EntitlementService.showCustomer), query: instant),
             Route(.get, path + "/timeline", .operator(.read, EntitlementService.customerTimeline), query: instant),
+            Route(
+                .get, path + "/purchases", .operator(.read, EntitlementService.customerPurchases),
+                query: instant + paging),
             Route(.get, path + "/facts", .operator(.read, EntitlementService.customerFacts), query: paging),
             Route(.get, path + "/conflicts", .operator(.read, EntitlementService.customerConflicts), query: instant),
             Route(
@@ -109,7 +112,12 @@ extension EntitlementService {
             LedgerKeys.unescaped(String(key.text.dropFirst(AccountAliases.prefix.count)))
         }
         let externalID = try await externalIDs.ids(of: [account])[account]
-        let sessions = try await sessions(of: account)
+        let sessions = try await accounts.sessions.current(of: account, epoch: record.epoch).map { session in
+            JSON.object([
+                ("id", .string(session.id)), ("created", .instant(session.created)),
+                ("refreshed", .instant(session.rotated)), ("expires", .instant(session.expires)),
+            ])
+        }
         return try await replaying(call, for: caller) { customer in
             [
                 ("account", .string("\(account)")), ("incarnation", .string(account.incarnation)),
@@ -127,6 +135,30 @@ extension EntitlementService {
             let (replay, snapshot) = (customer.replay, customer.replay.snapshot(at: customer.instant))
             let groups = snapshot.subscriptions.map { snapshot.json(of: $0, replay.timelines[$0.group] ?? Timeline()) }
             return customer.head + [("groups", .array(groups))]
+        }
+    }
+
+    /// The response to `GET …/purchases`, the latest first.
+    private func customerPurchases(_ call: Call, for caller: OperatorCaller) async throws -> ServiceResponse {
+        let (limit, after) = (try call.query.pageSize(configuration.limits), call.query["after"])
+        return try await replaying(call, for: caller) { customer in
+            let all = ProjectedAccount.purchases(in: customer.replay).sorted {
+                ($1.purchased, $1.transaction) < ($0.purchased, $0.transaction)
+            }
+            var rest = all[...]
+            if let after {
+                guard let index = all.firstIndex(where: { $0.position == after }) else {
+                    throw RequestError(
+                        .badRequest, "after must be the member \"next\" of a page, not \"\(after.singleLine)\"")
+                }
+                rest = all[(index + 1)...]
+            }
+            let page = rest.prefix(limit)
+            return customer.head + [
+                ("count", .number(Int64(all.count))),
+                ("purchases", .array(page.map { $0.json(in: customer.replay.facts) })),
+                ("next", JSON(rest.count > limit ? page.last?.position : nil)),
+            ]
         }
     }
 
@@ -198,6 +230,20 @@ private struct FactPosition: Sendable {
 
     func precedes(_ other: FactPosition) -> Bool {
         ledger == other.ledger ? key.lexicographicallyPrecedes(other.key) : ledger < other.ledger
+    }
+}
+
+extension ProjectedAccount.Purchase {
+    /// The position in the list of purchases.
+    fileprivate var position: String {
+        "\(transaction.store.rawValue)/\(transaction.environment.rawValue)/\(transaction.id.rawValue)"
+    }
+
+    /// The purchase with the member `introductory`: true if it is an introductory offer, such as a trial.
+    fileprivate func json(in facts: Facts) -> JSON {
+        let isIntroductory = facts.index(of: transaction).map { facts.purchases[$0].isIntroductory } ?? false
+        guard case .object(let members) = json else { return json }
+        return .object(members + [("introductory", .bool(isIntroductory))])
     }
 }
 

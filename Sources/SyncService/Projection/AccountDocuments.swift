@@ -90,8 +90,8 @@ struct AccountDocuments: Sendable {
         return documents
     }
 
-    /// The rows of the account; `nil` if its ledger has the marker of an erasure.
-    func projected(_ catalog: Catalog, at instant: Timestamp) throws(BackendError) -> ProjectedAccount? {
+    /// The facts of the account; `nil` if its ledger has the marker of an erasure.
+    func facts() throws(BackendError) -> Facts? {
         let ledger = try entries.ledger.map { (entry) throws(BackendError) in
             try LedgerRules.stored(entry, keys.ledger)
         }
@@ -99,8 +99,12 @@ struct AccountDocuments: Sendable {
         let server = try entries.serverLedger.map { (entry) throws(BackendError) in
             try LedgerRules.stored(entry, keys.serverLedger)
         }
-        return ProjectedAccount(
-            record, account, versions: versions,
-            facts: Facts(account: ledger ?? Ledger(), server: server ?? Ledger()), catalog: catalog, at: instant)
+        return Facts(account: ledger ?? Ledger(), server: server ?? Ledger())
+    }
+
+    /// The rows of the account; `nil` if its ledger has the marker of an erasure.
+    func projected(_ catalog: Catalog, at instant: Timestamp) throws(BackendError) -> ProjectedAccount? {
+        guard let facts = try facts() else { return nil }
+        return ProjectedAccount(record, account, versions: versions, facts: facts, catalog: catalog, at: instant)
     }
 }

@@ -118,7 +118,8 @@ extension ProjectedAccount {
         return Set(named + [.production]).sorted()
     }
 
-    private mutating func add(_ replay: Replay, _ environment: EnvironmentID) {
+    /// The purchases of an environment, in the order of the facts.
+    static func purchases(in replay: Replay) -> [Purchase] {
         let facts = replay.facts
         var paid: [TransactionReference: (group: GroupID, end: Timestamp)] = [:]
         for (group, timeline) in replay.timelines {
@@ -127,24 +128,27 @@ extension ProjectedAccount {
                 paid[transaction] = (group, max(period.end, paid[transaction]?.end ?? .earliest))
             }
         }
-        for purchase in facts.purchases where purchase.transaction.environment == environment {
+        return facts.purchases.filter { $0.transaction.environment == replay.environment }.map { purchase in
             let reason = replay.reasonForSettingAside(purchase.transaction)
             var receiver: String?
             if case .transferred(let name) = reason { receiver = name }
             let isRevokedOnly = if case .revoked = reason { true } else { false }
-            purchases.append(
-                Purchase(
-                    transaction: purchase.transaction, original: purchase.line.id.rawValue,
-                    product: purchase.product.rawValue, group: paid[purchase.transaction]?.group.rawValue,
-                    purchased: purchase.date.milliseconds,
-                    expires: paid[purchase.transaction]?.end.asEnd?.milliseconds,
-                    quantity: purchase.quantity, revoked: facts.revocationDate(of: purchase)?.milliseconds,
-                    origin: purchase.transaction.store == .support
-                        ? "support"
-                        : !facts.isVerified(purchase)
-                            ? "reported" : purchase.stamp.signedDate == nil ? "imported" : "verified",
-                    setAside: isRevokedOnly ? nil : reason.map { "\($0)" }, transferredTo: receiver))
+            return Purchase(
+                transaction: purchase.transaction, original: purchase.line.id.rawValue,
+                product: purchase.product.rawValue, group: paid[purchase.transaction]?.group.rawValue,
+                purchased: purchase.date.milliseconds,
+                expires: paid[purchase.transaction]?.end.asEnd?.milliseconds,
+                quantity: purchase.quantity, revoked: facts.revocationDate(of: purchase)?.milliseconds,
+                origin: purchase.transaction.store == .support
+                    ? "support"
+                    : !facts.isVerified(purchase)
+                        ? "reported" : purchase.stamp.signedDate == nil ? "imported" : "verified",
+                setAside: isRevokedOnly ? nil : reason.map { "\($0)" }, transferredTo: receiver)
         }
+    }
+
+    private mutating func add(_ replay: Replay, _ environment: EnvironmentID) {
+        purchases += Self.purchases(in: replay)
         for (group, timeline) in replay.timelines.sorted(by: { $0.key < $1.key }) {
             for (index, period) in timeline.periods.enumerated() {
                 periods.append(

@@ -7,7 +7,7 @@ extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
     package static let routes = RouteTable<Endpoint>(
         ownRoutes + customerRoutes + actRoutes + projectionRoutes + tokenRoutes + externalRoutes + webhookRoutes
-            + notificationRoutes + assistantRoutes)
+            + catalogTrialRoutes + serverRoutes + notificationRoutes + assistantRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),

@@ -24,8 +24,8 @@ package struct FacadeRule: Sendable {
 package struct ServiceConfiguration: Sendable {
     /// The server's name: the issuer and the audience of its tokens. Changing it invalidates all access tokens.
     package var name: String
-    /// The version of the program.
-    package var version = "0"
+    /// The version of the program, for operators; empty if it is unknown.
+    package var version = ""
     /// The products, for `/v1/catalog` and `/v1/entitlements`; `nil` for a server that only keeps ledgers.
     package var catalog: Catalog?
     /// The catalogue as it is served.

@@ -159,9 +159,14 @@ struct Sessions: Sendable {
 
     /// The ids of the account's sessions in `epoch` that have not expired.
     func all(of account: Account, epoch: Int64) async throws(BackendError) -> [String] {
+        try await current(of: account, epoch: epoch).map(\.id)
+    }
+
+    /// The valid sessions of an account.
+    func current(of account: Account, epoch: Int64) async throws(BackendError) -> [SessionRecord] {
         let now = host.now()
         return try await all(of: account.name ?? "")
-            .filter { $0.isOf(account) && $0.epoch == epoch && !$0.isOver(at: now, lifetime: lifetime) }.map(\.id)
+            .filter { $0.isOf(account) && $0.epoch == epoch && !$0.isOver(at: now, lifetime: lifetime) }
     }
 
     /// Returns `true` if a session belongs to the current incarnation and epoch of the account. A session of an erased

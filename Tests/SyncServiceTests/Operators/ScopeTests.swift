@@ -30,6 +30,7 @@ struct ScopeTests {
         "GET /v1/customers/{account}": Example(path: "/v1/customers/alice"),
         "GET /v1/customers/{account}/entitlements": Example(path: "/v1/customers/alice/entitlements"),
         "GET /v1/customers/{account}/timeline": Example(path: "/v1/customers/alice/timeline"),
+        "GET /v1/customers/{account}/purchases": Example(path: "/v1/customers/alice/purchases"),
         "GET /v1/customers/{account}/facts": Example(path: "/v1/customers/alice/facts"),
         "GET /v1/customers/{account}/conflicts": Example(path: "/v1/customers/alice/conflicts"),
         "GET /v1/customers/{account}/explain/{entitlement}": Example(path: "/v1/customers/alice/explain/nights"),
@@ -51,6 +52,8 @@ struct ScopeTests {
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
         "POST /mcp": Example(path: "/mcp", json: ["jsonrpc": "2.0", "id": 1, "method": "ping"]),
+        "GET /v1/server": Example(path: "/v1/server"),
+        "POST /v1/catalog/check": Example(path: "/v1/catalog/check"),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),
         "POST /v1/webhooks/{webhook}/deliveries": Example(path: "/v1/webhooks/crm/deliveries"),
         "POST /v1/webhooks/{webhook}/test": Example(path: "/v1/webhooks/crm/test"),
