@@ -32,7 +32,7 @@ import runbook  # noqa: E402
 
 QUESTIONS = {
     "find_customers", "show_customer", "explain_access", "customer_history", "list_events", "show_statistics",
-    "check_catalog",
+    "check_catalog", "list_purchases",
 }
 ACTS = {
     "grant_access": {"entitlement": "nights", "for": "P1M"},
@@ -175,7 +175,10 @@ async def questions(client, alice):
     check("active" in (await call(client, "show_statistics"))["total"], "statistics")
     changed = {"products": [{"id": "owl", "type": "nonConsumable"}], "entitlements": []}
     checked = await call(client, "check_catalog", catalog=changed)
-    check(checked["valid"] and "entitlement nights" in checked["removed"], f"{checked}")
+    check(checked["valid"] and checked["entitlementNames"]["removed"] == ["night-owl", "nights"], f"{checked}")
+    check(checked["customers"]["lose"] >= 1 and alice in str(checked["examples"]), f"{checked}")
+    listed = await call(client, "list_purchases", account=alice)
+    check([row["transaction"] for row in listed["purchases"]] == [f"t-{alice}"] and listed["count"] == 1, f"{listed}")
     checked = await call(client, "check_catalog", catalog={"products": [{"id": "owl", "type": "owl"}]})
     check(not checked["valid"] and checked["problem"].startswith("products[0].type"), f"{checked}")
 
@@ -191,6 +194,7 @@ async def wrong_arguments(client, alice):
     await refused(client, "find_customers", "after must be", query="a", after="x")
     await refused(client, "explain_access", 'no entitlement "sleep"', account=alice, entitlement="sleep")
     await refused(client, "list_events", '"after" must be a whole number', after="x")
+    await refused(client, "list_purchases", "after", account=alice, after="x")
     await refused(client, "check_catalog", '"catalog" must be an object', catalog="x")
     await refused(client, "show_statistics", "environment: ", environment="a\nb")
     await protocol_error(client, "no_tool", -32602, 'unknown tool "no_tool"')

@@ -105,6 +105,27 @@ extension AssistantTool {
                 members: answer.orderedMembers)
         },
         AssistantTool(
+            name: "list_purchases", title: "List a customer's purchases",
+            description: "Lists the purchases of a customer, the latest first, with the store and the transaction that "
+                + "refund_purchase and transfer_purchase take." + dataNote,
+            input: [account, limit, after, instant, environment],
+            output: [
+                ToolField("account", .text, "The account's own name."), ToolField("at", .text, "The instant."),
+                ToolField("count", .number, "The number of all purchases."),
+                ToolField("purchases", .list, "The purchases: store, transaction, product, dates, origin, revoked."),
+                next,
+            ]
+        ) { service, arguments, call in
+            let path = EntitlementService.customerPath(arguments["account"] ?? "", "purchases")
+            let page = try await service.page(path, instant(arguments), arguments, call)
+            let name = page["account"]?.string?.quoted ?? ""
+            return ToolResult(
+                summary:
+                    "\(count(page["purchases"]?.elements?.count ?? 0, "purchase")) of \(page["count"]?.line ?? "0") "
+                    + "of \(name).",
+                next: ["show_customer with account \(name)"] + more(page), members: page.orderedMembers)
+        },
+        AssistantTool(
             name: "customer_history", title: "Show a customer's history",
             description: "Lists the events of a customer and the acts of operators, the latest first." + dataNote,
             input: [account, limit, after],
@@ -161,16 +182,43 @@ extension AssistantTool {
         },
         AssistantTool(
             name: "check_catalog", title: "Check a catalogue",
-            description: "Checks a catalogue without putting it in place: its form, and which products, groups and "
-                + "entitlements the server's catalogue has and it lacks.",
-            input: [ToolField("catalog", .object, "The catalogue, as in catalog.json.", isRequired: true)],
+            description: "Checks a changed catalogue without putting it in place: its form, its differences from the "
+                + "server's, and which customers keep, lose and gain access. One page of customers a call." + dataNote,
+            input: [
+                ToolField("catalog", .object, "The whole catalogue, as in catalog.json.", isRequired: true), instant,
+                environment, after,
+            ],
             output: [
                 ToolField("valid", .flag, "True if a server would accept the catalogue."),
                 ToolField("problem", .text, "The first problem, with its place.", isNullable: true),
-                ToolField("added", .list, "Products, groups and entitlements that are new."),
-                ToolField("removed", .list, "Products, groups and entitlements that are missing."),
+                ToolField("at", .text, "The instant."), ToolField("environment", .text, "The environment."),
+                ToolField("products", .object, "The ids of products that are added, removed and changed."),
+                ToolField("groups", .object, "The ids of groups that are added, removed and changed."),
+                ToolField("entitlementNames", .object, "The ids of entitlements that are added, removed and changed."),
+                ToolField("customers", .object, "The numbers of customers of this page by effect."),
+                ToolField("entitlements", .list, "The numbers of customers by entitlement and effect."),
+                ToolField("examples", .list, "Some customers whose access changes, with before and after."), next,
             ]
-        ) { service, arguments, call in try service.check(arguments.values["catalog"] ?? .null) },
+        ) { service, arguments, call in
+            let catalog = Array((arguments.values["catalog"] ?? .null).line.utf8)
+            do throws(InputError) { _ = try Catalog(anyJSON: catalog) } catch {
+                return ToolResult(
+                    summary: "The catalogue is not valid.", next: ["mend what \"problem\" names, and check again"],
+                    members: [("valid", .bool(false)), ("problem", .string("\(error)"))])
+            }
+            let page = try await service.ask(
+                "/v1/catalog/check", instant(arguments) + [("after", arguments["after"])], body: catalog, of: call)
+            let effects = ["keep", "lose", "gain", "shorter", "longer"].map { name in
+                "\(name) \(page["customers"]?[name]?.line ?? "0")"
+            }
+            return ToolResult(
+                summary:
+                    "The catalogue is valid. Of \(page["customers"]?["checked"]?.line ?? "0") customers on this page: "
+                    + "\(effects.joined(separator: ", ")).",
+                next: (page["examples"]?.elements ?? []).prefix(3).compactMap { example in
+                    example["account"]?.string.map { "show_customer with account \($0.quoted)" }
+                } + more(page), members: [("valid", .bool(true)), ("problem", .null)] + page.orderedMembers)
+        },
     ]
 
     private static func instant(_ arguments: ToolArguments) -> [(String, String?)] {
@@ -204,30 +252,6 @@ extension EntitlementService {
             if limit == 1 || page.line.utf8.count <= ToolResult.byteCount / 2 { return page }
             limit /= 2
         }
-    }
-
-    /// The differences between a catalogue and the server's.
-    fileprivate func check(_ catalog: JSON) throws -> ToolResult {
-        let checked: Catalog
-        do throws(InputError) { checked = try Catalog(anyJSON: Array(catalog.line.utf8)) } catch {
-            return ToolResult(
-                summary: "The catalogue is not valid.", next: ["mend what \"problem\" names, and check again"],
-                members: [("valid", .bool(false)), ("problem", .string("\(error)"))])
-        }
-        func names(_ catalog: Catalog) -> [String] {
-            catalog.products.map { "product \($0.id.rawValue)" } + catalog.groups.map { "group \($0.rawValue)" }
-                + catalog.entitlements.map { "entitlement \($0.id.rawValue)" }
-        }
-        let (now, then) = (configuration.catalog.map(names) ?? [], names(checked))
-        let (known, kept) = (Set(now), Set(then))
-        let (added, removed) = (then.filter { !known.contains($0) }, now.filter { !kept.contains($0) })
-        return ToolResult(
-            summary: "The catalogue is valid. New names: \(added.count), missing ones: \(removed.count).",
-            next: removed.isEmpty ? [] : ["ask the operator if customers need: \(removed.joined(separator: ", "))"],
-            members: [
-                ("valid", .bool(true)), ("problem", .null), ("added", .array(added.map(JSON.string))),
-                ("removed", .array(removed.map(JSON.string))),
-            ])
     }
 }
 
