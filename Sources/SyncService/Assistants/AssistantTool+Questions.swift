@@ -249,7 +249,7 @@ extension EntitlementService {
         while true {
             let page = try await ask(path, query + [("limit", String(limit))], of: call)
             // A cut page would lose what is between it and the next one.
-            if limit == 1 || page.line.utf8.count <= ToolResult.byteCount / 2 { return page }
+            if limit == 1 || page.line.utf8.count <= ToolResult.byteCount * 3 / 4 { return page }
             limit /= 2
         }
     }

@@ -134,7 +134,7 @@ struct ToolResult: Sendable {
     var members: [(String, JSON)]
 
     /// The largest result, in bytes of JSON.
-    static let byteCount = 32_768
+    static let byteCount = 16_384
 
     /// The members that every result has.
     static let fields = [
@@ -151,7 +151,7 @@ struct ToolResult: Sendable {
             ("summary", .string(summary.visible(atMost: 2_000))),
             ("next_steps", .array(next.prefix(10).map { .string($0.visible(atMost: 500)) })),
         ]
-        for limit in [100, 20, 5, 1, 0] {
+        for limit in [50, 20, 5, 1, 0] {
             var omitted: [String: JSON] = [:]
             let cut = members.map { ($0.0, $0.1.cut(to: limit, at: $0.0, &omitted)) }
             let bounded = JSON.object(head + cut + (omitted.isEmpty ? [] : [("omitted", .object(omitted))]))

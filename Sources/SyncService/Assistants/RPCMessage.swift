@@ -28,8 +28,8 @@ package struct RPCMessage: Sendable {
             throw RPCError(.invalidRequest, "the message must be an object, not \(value.typeName)")
         }
         switch value["id"] {
-        case .string, .number, nil: id = value["id"]
-        case let id?: throw RPCError(.invalidRequest, "id must be a text or a whole number, not \(id.typeName)")
+        case .string, .number, .decimal, nil: id = value["id"]
+        case let id?: throw RPCError(.invalidRequest, "id must be a text or a number, not \(id.typeName)")
         }
         guard value["jsonrpc"]?.string == "2.0" else {
             throw RPCError(.invalidRequest, "jsonrpc must be \"2.0\"", id: id)
@@ -41,7 +41,7 @@ package struct RPCMessage: Sendable {
         }
         params = value["params"] ?? .object([])
         guard case .object = params else {
-            throw RPCError(.invalidParams, "params must be an object, not \(params.typeName)", id: id)
+            throw RPCError(.invalidRequest, "params must be an object, not \(params.typeName)", id: id)
         }
     }
 

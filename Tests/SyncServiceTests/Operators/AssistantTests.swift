@@ -58,8 +58,8 @@ struct AssistantTests {
             ("[]", 400, -32_600, "batches are not supported"), ("7", 400, -32_600, "must be an object, not a number"),
             (#"{"id": 1, "method": "ping"}"#, 400, -32_600, "jsonrpc must be"),
             (#"{"jsonrpc": "2.0", "id": 1}"#, 400, -32_600, "method is required"),
-            (#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#, 400, -32_600, "id must be a text or a whole number"),
-            (#"{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}"#, 200, -32_602, "params must be an object"),
+            (#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#, 400, -32_600, "id must be a text or a number"),
+            (#"{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}"#, 400, -32_600, "params must be an object"),
             (#"{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}"#, 200, -32_601, "unknown method"),
             (#"{"jsonrpc": "2.0", "id": 1, "method": "initialize"}"#, 200, -32_602, "protocolVersion is required"),
             (#"{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}"#, 200, -32_601, "unknown method"),
@@ -137,8 +137,11 @@ struct AssistantTests {
         #expect(try later.status == 400 && error(later).code == -32_022)
     }
 
-    @Test("Pages of other origins are refused")
+    @Test("Pages of other origins are refused, and those of permitted ones may send the header fields of the protocol")
     func origins() async throws {
+        let preflight: HTTPFields = [.origin: "https://a.example", .accessControlRequestMethod: "POST"]
+        let allowed = await service.ask(.options, "/mcp", preflight).fields[.accessControlAllowHeaders] ?? ""
+        for name in ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"] { #expect(allowed.contains(name), "\(name)") }
         let ping = #"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#
         #expect(await send(ping, ["Origin": "https://evil.example"]).status == 403)
         #expect(await send(ping, ["Origin": service.configuration.name]).status == 200)
@@ -188,6 +191,19 @@ struct AssistantTests {
         clock.advance(seconds: 1)
         let late = try await call("grant_access", confirmed(Self.gift, confirmation))
         #expect(late.text.contains("confirmation\" expired at 2027-01-15T08:10:00.000Z; nothing was done"))
+    }
+
+    @Test("A confirmation that is used by several calls at once acts once")
+    func concurrentCalls() async throws {
+        let text = try #require(try await call("grant_access", Self.gift).content["confirmation"]?.string)
+        let entries = try await withThrowingTaskGroup(of: JSON.self) { group in
+            for _ in 0..<8 {
+                group.addTask { try await call("grant_access", confirmed(Self.gift, text)).content["entry"] ?? .null }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(entries == Array(repeating: .number(1), count: 8))
+        #expect(try await AuditLog(store: store).entries().map(\.act) == ["grant"])
     }
 
     @Test("A confirmation is refused after its end, for other arguments, with another token and after a change")
@@ -241,7 +257,7 @@ struct AssistantTests {
         let facts = JSON.array((0..<100_000).map { .object([("id", .string("fact \($0)"))]) })
         let cut = ToolResult(summary: "s", members: [("facts", facts)]).json
         #expect(cut.line.utf8.count <= ToolResult.byteCount)
-        #expect(cut["facts"]?.elements?.count == 100 && cut["omitted"]?["facts"] == .number(99_900))
+        #expect(cut["facts"]?.elements?.count == 50 && cut["omitted"]?["facts"] == .number(99_950))
         let long = (0..<60).map { ("m\($0)", JSON.string(String(repeating: "é", count: 5_000))) }
         let bare = ToolResult(summary: "s", members: long).json
         #expect(bare.line.utf8.count <= ToolResult.byteCount && bare["omitted"]?["members"] == .number(60))

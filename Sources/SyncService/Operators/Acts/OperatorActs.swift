@@ -79,8 +79,15 @@ package struct OperatorActs: Sendable {
                 }
                 return try await finish(held, id)
             }
-            let record = try await plan(act, id: id)
-            try await approve(record)
+            let record: ActRecord
+            do {
+                record = try await plan(act, id: id)
+                try await approve(record)
+            } catch {
+                // Another attempt may have done the act in the meantime.
+                guard try await records.read(name, as: ActRecord.self) != nil else { throw error }
+                continue
+            }
             if try await records.replace(name, with: record, if: nil) { return try await finish(record, id) }
         }
         throw BackendError(.busy, operation: .write, key: name, message: "the record of this act keeps changing")
