@@ -27,7 +27,8 @@ struct SyncD: AsyncParsableCommand {
                 name: "Server",
                 subcommands: [
                     Serve.self, ConfigCommand.self, Doctor.self, StoreCommand.self, KeysCommand.self, TokenCommand.self,
-                    EvidenceCommand.self, NotificationsCommand.self, WebhookCommand.self, Audit.self,
+                    EvidenceCommand.self, NotificationsCommand.self, WebhookCommand.self, McpCommand.self,
+                    Audit.self,
                 ]),
         ])
 }

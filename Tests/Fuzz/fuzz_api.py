@@ -245,7 +245,7 @@ def judge(server):
         elif (method, route) in known:
             fits = status in known[method, route]
         else:
-            optioned = method == "OPTIONS" and route.startswith(("/v1", "/.well-known"))
+            optioned = method == "OPTIONS" and route.startswith(("/v1", "/.well-known", "/mcp"))
             fits = route in paths and status == (204 if optioned else 405)
         if not fits:
             faults.add(f"{method} {route} answered {status}")

@@ -60,7 +60,9 @@ extension EntitlementService {
         let access = try await entitlements(of: caller, environment) { [host] in
             Timestamp(milliseconds: host.now())
         }.access
-        let issued = Timestamp(milliseconds: host.now() / 1_000 * 1_000)
+        // A clock that was set back by less than the tolerance may be before the key.
+        let key = try await keys.grantKey()
+        let issued = Timestamp(milliseconds: max(host.now(), key.start.milliseconds) / 1_000 * 1_000)
         let account = caller.account
         let pseudonym = SignedGrant.pseudonymSource(
             server: configuration.name, name: account.name ?? "", incarnation: account.incarnation)
@@ -73,7 +75,7 @@ extension EntitlementService {
                 guard case .granted(let grant) = item.access else { return nil }
                 return SignedGrant.Item(item.entitlement, until: grant.until, units: grant.units)
             })
-        let text = try grant.signed(with: try await keys.grantKey(), by: grants.root)
+        let text = try grant.signed(with: key, by: grants.root)
         guard text.utf8.count <= SignedGrant.maximumByteCount else {
             throw BackendError(.full, message: "the account has too many entitlements for a grant")
         }

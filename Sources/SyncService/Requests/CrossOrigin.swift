@@ -11,7 +11,8 @@ package struct CrossOrigin: Sendable {
         "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions), \(WireFields.requestID)"
     /// The header fields that a page may send to `/v1`.
     package static let allowedFields =
-        "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID)"
+        "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID), "
+        + "MCP-Protocol-Version, Mcp-Method, Mcp-Name"
 
     /// Adds the header fields that let the page that sent `request` read its response.
     package func addFields(to fields: inout HTTPFields, for request: HTTPRequest) {

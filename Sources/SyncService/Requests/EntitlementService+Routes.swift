@@ -7,7 +7,7 @@ extension EntitlementService {
     /// All routes of the service. The first two answer nearly all requests.
     package static let routes = RouteTable<Endpoint>(
         ownRoutes + customerRoutes + actRoutes + projectionRoutes + tokenRoutes + externalRoutes + webhookRoutes
-            + catalogTrialRoutes + serverRoutes + accessSeriesRoutes + notificationRoutes)
+            + catalogTrialRoutes + serverRoutes + accessSeriesRoutes + notificationRoutes + assistantRoutes)
 
     private static let ownRoutes: [Route<Endpoint>] = [
         Route(.get, "/v1/kv/{key...}", .values(KeyValueService.read), fastRead: { $0.fastEntry($1, $2, $3, $4) }),
@@ -206,9 +206,10 @@ extension RequestError {
 }
 
 extension EntitlementService {
-    /// Answers paths under `/v1`, and that of the public keys.
+    /// Answers paths under `/v1`, and those of the public keys and of the tools for assistants.
     package func answers(_ target: String) -> Bool {
         target.utf8.starts(with: "/v1/".utf8) || target == Self.keySetPath
+            || target.utf8.prefix { $0 != UInt8(ascii: "?") }.elementsEqual(Self.assistantPath.utf8)
     }
 
     /// The response to `request`. Cancelling the task abandons everything that has not been written yet.
@@ -265,7 +266,8 @@ extension EntitlementService {
         }
     }
 
-    private func serve(_ call: Call, _ endpoint: Endpoint, _ caller: Caller) async -> ServiceResponse {
+    /// The response of a route to an admitted request.
+    func serve(_ call: Call, _ endpoint: Endpoint, _ caller: Caller) async -> ServiceResponse {
         var response: ServiceResponse
         do {
             if case .operator(let caller) = caller, let scope = endpoint.access.scope { try caller.require(scope) }
@@ -287,7 +289,7 @@ extension EntitlementService {
             response = failure(error)
         }
         response.caller = caller.name
-        if case .operator = caller { response.subject = call.target.subject }
+        if case .operator = caller { response.subject = response.subject ?? call.target.subject }
         return response
     }
 

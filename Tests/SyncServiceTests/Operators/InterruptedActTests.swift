@@ -113,6 +113,8 @@ struct InterruptedActTests {
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(Set(outcomes).count == 1)
+            // The other server may have ended the sessions.
+            await acts.stage.service.followChanges()
             #expect(await rights(acts.stage) == example.rights)
             #expect(try await acts.entries().filter { $0.id != nil }.map(\.act) == [example.kind.rawValue])
         }

@@ -52,6 +52,7 @@ struct ScopeTests {
             path: "/v1/customers/alice/external-id", json: ["externalId": "u1", "reason": "ticket 7"]),
         "DELETE /v1/customers/{account}/external-id": Example(
             path: "/v1/customers/alice/external-id", json: ["reason": "ticket 7"]),
+        "POST /mcp": Example(path: "/mcp", json: ["jsonrpc": "2.0", "id": 1, "method": "ping"]),
         "GET /v1/server": Example(path: "/v1/server"),
         "POST /v1/catalog/check": Example(path: "/v1/catalog/check"),
         "GET /v1/webhooks": Example(path: "/v1/webhooks"),

@@ -151,7 +151,7 @@ package struct ActOutcome: Codable, Hashable, Sendable {
     }
 
     /// `value` without the members that `other` has with the same value. The members `access` are compared one by one.
-    private static func difference(_ value: JSON, _ other: JSON) -> JSON {
+    static func difference(_ value: JSON, _ other: JSON) -> JSON {
         guard case .object(let members) = value else { return value }
         return .object(
             members.compactMap { name, member in

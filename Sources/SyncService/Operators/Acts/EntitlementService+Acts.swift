@@ -39,14 +39,7 @@ extension EntitlementService {
             }
         }
         if let session = call.query["session"] { members["session"] = .string(session) }
-        guard let reason = members["reason"]?.string else {
-            throw RequestError(.badRequest, "the member \"reason\" is required: a text for the audit list")
-        }
-        let parameters = try ActParameters(members, known: kind.members)
-        let isReinstatement = kind == .refund && parameters.flag("reinstate")
-        let act = OperatorAct(
-            isReinstatement ? .reinstatement : kind, account: call.target.name ?? "", actor: caller.name,
-            reason: reason, parameters: parameters)
+        let act = try OperatorAct(kind, on: call.target.name ?? "", members, by: caller)
         do {
             let outcome = try await OperatorActs(self).perform(act, key: isDryRun ? nil : key)
             return .json(Array(outcome.json.text().utf8))

@@ -41,6 +41,23 @@ package struct OperatorAct: Hashable, Sendable {
         self.parameters = parameters
     }
 
+    /// The act that a request asks for.
+    ///
+    /// - Parameter members: The members of the request, with its reason.
+    /// - Throws: ``RequestError`` for a missing reason, and for members that the act does not have.
+    init(
+        _ kind: Kind, on account: String, _ members: [String: JSON], by caller: OperatorCaller
+    ) throws(RequestError) {
+        guard let reason = members["reason"]?.string else {
+            throw RequestError(.badRequest, "the member \"reason\" is required: a text for the audit list")
+        }
+        let parameters = try ActParameters(members, known: kind.members)
+        let isReinstatement = kind == .refund && parameters.flag("reinstate")
+        self.init(
+            isReinstatement ? .reinstatement : kind, account: account, actor: caller.name, reason: reason,
+            parameters: parameters)
+    }
+
     /// The digest of the request. The same request of another operator has the same digest.
     var digest: String {
         hexadecimalDigest(of: [kind.rawValue, account, reason, parameters.text].joined(separator: "\u{0}"))

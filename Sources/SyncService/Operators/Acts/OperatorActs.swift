@@ -51,10 +51,21 @@ package struct OperatorActs: Sendable {
     /// - Throws: ``RequestError``, ``SupportError`` or the store's error. After an error of the store, repeat the act
     ///   with the same key.
     package func perform(_ act: OperatorAct, key: String?) async throws -> ActOutcome {
+        try await perform(act, key: key) { _ in }
+    }
+
+    /// Does `act` as ``perform(_:key:)`` does, unless `approve` throws an error for its plan.
+    ///
+    /// - Parameter approve: Receives the plan before anything is written, but not that of an act that has begun.
+    func perform(
+        _ act: OperatorAct, key: String?, approve: (ActRecord) async throws -> Void
+    ) async throws -> ActOutcome {
         try act.check()
         if service == nil { try await support.checkStore() }
         guard let key else {
-            var outcome = try await plan(act, id: String(repeating: "0", count: 64), isDryRun: true).outcome
+            let record = try await plan(act, id: String(repeating: "0", count: 64), isDryRun: true)
+            try await approve(record)
+            var outcome = record.outcome
             outcome.isDryRun = true
             return outcome
         }
@@ -70,7 +81,15 @@ package struct OperatorActs: Sendable {
                 }
                 return try await finish(held, id)
             }
-            let record = try await plan(act, id: id)
+            let record: ActRecord
+            do {
+                record = try await plan(act, id: id)
+                try await approve(record)
+            } catch {
+                // Another attempt may have done the act in the meantime.
+                guard try await records.read(name, as: ActRecord.self) != nil else { throw error }
+                continue
+            }
             if try await records.replace(name, with: record, if: nil) { return try await finish(record, id) }
         }
         throw BackendError(.busy, operation: .write, key: name, message: "the record of this act keeps changing")
