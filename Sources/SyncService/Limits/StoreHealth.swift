@@ -23,7 +23,7 @@ final class StoreHealth: Sendable {
 
     init(_ host: HostServices) { elapsed = host.stopwatch() }
 
-    /// Performs a write, whose duration counts for ``check(_:now:)``.
+    /// Performs a write, whose duration and error count for ``check(_:now:)``.
     func timing<Outcome>(_ write: () async throws(BackendError) -> Outcome) async throws(BackendError) -> Outcome {
         let start = elapsed()
         let number = state.withLock { state in
@@ -32,7 +32,10 @@ final class StoreHealth: Sendable {
             return state.latest
         }
         defer { state.withLock { state in state.starts[number] = nil } }
-        return try await write()
+        do throws(BackendError) { return try await write() } catch {
+            remember(error)
+            throw error
+        }
     }
 
     /// Records an error of the store. One of opening it may be that of a write, so it counts until a test write succeeds.
@@ -70,7 +73,7 @@ final class StoreHealth: Sendable {
     }
 }
 
-/// A store whose writes are timed by a ``StoreHealth``.
+/// A store whose writes are observed by a ``StoreHealth``.
 struct TimedStore: ForwardingBackend, SynchronousReading {
     let base: any KeyValueBackend
     let health: StoreHealth
@@ -90,6 +93,8 @@ struct TimedStore: ForwardingBackend, SynchronousReading {
     }
 
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> BatchAnswer<WriteOutcome> {
-        try await health.timing { () async throws(BackendError) in try await base.write(requests) }
+        let answer = try await health.timing { () async throws(BackendError) in try await base.write(requests) }
+        for case .failure(let error) in answer.outcome { health.remember(error) }
+        return answer
     }
 }
