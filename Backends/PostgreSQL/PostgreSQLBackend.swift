@@ -18,11 +18,11 @@ public import SyncCore
 ///   the change of a slow transaction. Superseded changes are kept for a day, and cursors as long.
 /// - **Signalled**: changes of this object are signalled at once, those of others after about 50 ms, or 250 ms if
 ///   nothing changes for a while.
-/// - **Fenced**: a process refuses a server without the latest change known to it, and leaves a server within about half
-///   a second when another host of the URL has a later timeline: it is a former primary. If a server becomes read-only,
-///   its connections are closed, what was read over them is discarded, and the hosts are asked again.
-/// - **Prompt**: if the server stops to answer, calls fail as `unavailable` within two seconds. A write that waits for a
-///   standby waits on, because the server answers other connections.
+/// - **Fenced**: a process refuses a server without the latest change known to it, and leaves a former primary within
+///   about half a second when another host of the URL has a later timeline. If a server becomes read-only, its
+///   connections are closed, what was read over them is discarded, and the hosts are asked again.
+/// - **Prompt**: if the server stops answering, calls fail as `unavailable` within two seconds. A write that waits for
+///   a standby waits on, because the server answers other connections.
 ///
 /// Each connection has a thread of its own, which never blocks the concurrency pool. The tables are in a schema of
 /// their own, which is created when it is missing; see ``Configuration``. A listing never delays a read of keys.

@@ -75,10 +75,9 @@ package final class EntitlementService: RequestHandler {
             onError(error)
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
-        self.health = health
         let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         self.usage = usage
-        (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
+        (self.onRefusal, self.onEvidence, self.health) = (onRefusal, onEvidence, health)
         (self.projector, self.webhooks) = (projector, webhooks)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)

@@ -45,7 +45,11 @@ struct PostgreSQLDeletionTests {
         #expect(try await backend.changes(since: old, limit: 100).outcome.changes.count == 15)
         // As a day later.
         try store.sql(
-            "DELETE FROM @.change WHERE n IN (10, 11); UPDATE @.sweep SET n = 15; INSERT INTO @.mark VALUES (now(), 21)")
+            """
+            DELETE FROM @.change WHERE n IN (10, 11);
+            UPDATE @.sweep SET n = 15;
+            INSERT INTO @.mark VALUES (now(), 21)
+            """)
         await expectKind(.cursorExpired) { try await backend.changes(since: old, limit: 100) }
         var (keys, cursor, hasMore) = ([String](), ChangeCursor?.none, true)
         while hasMore {
@@ -96,7 +100,8 @@ struct PostgreSQLDeletionTests {
         let page = try await backend.changes(since: ChangeCursor(sequence: 1, tag: 11), limit: 10).outcome
         #expect(page.changes.map(\.key.text) == ["gone", "new"])
         #expect(page.changes.map { $0.version == nil } == [true, false])
-        #expect(try await backend.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key.text) == ["kept", "new"])
+        let items = try await backend.list(prefix: "", after: nil, limit: 9).outcome.items
+        #expect(items.map(\.key.text) == ["kept", "new"])
         #expect(try store.sql("SELECT count(*) FROM @.entry") == "2")
         let plain = try store.open(user: user)
         _ = try await plain.write([1], to: EntryKey("gone"), if: .absent)

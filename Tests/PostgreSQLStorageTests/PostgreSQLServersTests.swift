@@ -157,7 +157,8 @@ struct PostgreSQLServersTests {
         try await waitUntil("readiness") { try await status("/readyz", "", at: server) == 200 }
         // No further connections, and none of those that write.
         try store.sql("ALTER ROLE \(user) CONNECTION LIMIT 0")
-        let writers = "usename = '\(user)' AND (query LIKE '%AS written%' OR query LIKE 'WITH written%' "
+        let writers =
+            "usename = '\(user)' AND (query LIKE '%AS written%' OR query LIKE 'WITH written%' "
             + "OR query LIKE '%version <> $2%')"
         try await waitUntil("the end of the writers") {
             try store.sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE \(writers)") == "0"

@@ -10,8 +10,8 @@ struct Timeline: Hashable, Sendable {
     static let query = """
         SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
             CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL
-                ELSE ('x' || substring(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) FOR 8))::bit(32)::int8
-            END
+            ELSE (
+                'x' || substring(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) FOR 8))::bit(32)::int8 END
         """
 
     /// The timeline in the result of ``query``; `nil` for a standby.

@@ -101,6 +101,9 @@ enum Query: String, CaseIterable, Sendable {
         """
     /// The number is arbitrary. The second one makes the lock one of the store's schema.
     private static let turn = "1702064228, '@.numbering'::regclass::oid::int"
+    /// Notes what the transaction must number: all that was committed before it took the turn.
+    private static let seen =
+        "set_config('entitlementsync.seen', pg_snapshot_xmax(pg_current_snapshot())::text, true)"
     /// True if the change `s` is the latest of its key, of which `e` is the entry.
     private static let isLatest = """
         coalesce(
@@ -155,18 +158,22 @@ enum Query: String, CaseIterable, Sendable {
         // Without anything to number, the transaction has no number of its own, and its end waits for no standby.
         .tryTurn: """
         SELECT set_config('entitlementsync.turn',
-            CASE WHEN \(isDue) THEN pg_try_advisory_xact_lock(\(turn))::text ELSE 'false' END, true)
+            CASE WHEN \(isDue) THEN pg_try_advisory_xact_lock(\(turn))::text ELSE 'false' END, true), \(seen)
         """,
         .takeTurn: """
         SELECT set_config('entitlementsync.turn',
-            CASE WHEN \(isDue) THEN 'true' || pg_advisory_xact_lock(\(turn))::text ELSE 'false' END, true)
+            CASE WHEN \(isDue) THEN 'true' || pg_advisory_xact_lock(\(turn))::text ELSE 'false' END, true), \(seen)
         """,
         // A statement of its own, whose snapshot has all that the transactions before it have numbered. Only one
-        // transaction at a time numbers changes, and what it numbers is committed.
+        // transaction at a time numbers changes, and what it numbers is committed. It does nothing if the one before it
+        // had a later snapshot than `seen`: of many readers that wait for one turn, the first numbers for all.
         .number: """
         WITH last AS MATERIALIZED (
-            SELECT n, snapshot FROM @.numbering WHERE current_setting('entitlementsync.turn', true) = 'true'
-            ORDER BY n DESC LIMIT 1),
+            SELECT n, snapshot FROM (
+                SELECT n, snapshot FROM @.numbering WHERE current_setting('entitlementsync.turn', true) = 'true'
+                ORDER BY n DESC LIMIT 1) AS l
+            WHERE pg_snapshot_xmax(snapshot) <= current_setting('entitlementsync.seen', true)::xid8
+                OR pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot())),
         due AS MATERIALIZED (
             SELECT ctid AS place FROM @.waiting WHERE xid >= (SELECT \(bound) FROM last l)
             UNION ALL

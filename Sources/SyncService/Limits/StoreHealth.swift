@@ -1,8 +1,8 @@
 import SyncCore
 import Synchronization
 
-/// The store's health, judged by recent write errors, and by writes without an answer. A test entry is written only after
-/// such an error.
+/// The store's health, judged by recent write errors, and by writes without an answer. A test entry is written only
+/// after such an error.
 final class StoreHealth: Sendable {
     /// The shortest time between two test writes, in milliseconds.
     static let pause: Int64 = 5_000
@@ -38,7 +38,7 @@ final class StoreHealth: Sendable {
         }
     }
 
-    /// Records an error of the store. One of opening it may be that of a write, so it counts until a test write succeeds.
+    /// Records an error of the store. One of opening it may be that of a write, so it counts as well.
     func remember(_ error: BackendError) {
         guard [.write, .delete, .open].contains(error.operation) else { return }
         switch error.kind {
