@@ -231,6 +231,8 @@ final class Connection {
         warnings.latest = nil
         guard queries.allSatisfy(send), PQpipelineSync(handle) == 1 else { return .failure(lost()) }
         let reply = receive(statementCount: queries.count, until: end)
+        // After a failure the server skips the COMMIT of a read, and the transaction stays open.
+        if isReading, case .failure = reply { isLost = true }
         guard let failure = readOnlyFailure(nil, [reply]) else { return reply }
         isLost = true
         return isReading ? .failure(failure) : reply
