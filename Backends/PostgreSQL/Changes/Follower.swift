@@ -91,7 +91,8 @@ final class Follower: Sendable {
     /// Numbers pending changes, and returns the latest change.
     private func look(through session: Session) -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
-            let replies = try session.perform([[Statement(.sequence)], [Statement(.latest)]])
+            // Another process that has the turn numbers the changes.
+            let replies = try session.perform([ChangeQueries.numbering(.tryTurn), [Statement(.latest)]])
             for case .failure(let failure) in replies {
                 throw BackendError(failure, label: session.label, isWrite: false)
             }
