@@ -12,8 +12,8 @@ import Foundation
 
 /// Acts of operators on customers, each of which happens once for each idempotency key.
 ///
-/// 1. The act is planned on a ``TrialStore``. An act that is refused here has written nothing, except that an interrupted
-///    transfer of the line is finished first. A dry run ends here.
+/// 1. The act is planned on a ``TrialStore``. An act that is refused here has written nothing, except that an
+///    interrupted transfer of the line is finished first. A dry run ends here.
 /// 2. The plan is stored as ``ActRecord``. Of several attempts, also of several servers, one stores it, and all of them
 ///    do what it contains.
 /// 3. The entry of the audit list is appended, before anything else is written.
