@@ -135,6 +135,9 @@ package struct CustomerImport: Sendable {
         package var held: Set<TransactionReference>
         /// The facts that the account would have.
         package var facts: Facts
+        /// The number of purchases that would be added, and of those that the account has.
+        package var added = 0
+        package var present = 0
         /// The reason for which the customer would not be imported.
         package var refusal: String?
     }
@@ -156,6 +159,9 @@ package struct CustomerImport: Sendable {
             (server, ledger) = (try await recorder.writer.read(account), try await recorder.ledger(of: account))
         }
         let own = customer.facts.filter { $0.purchase.map { !preview.held.contains($0.line) } ?? true }
+        let former = Set(server.facts.compactMap(\.purchase?.transaction))
+        let stated = Set(own.compactMap(\.purchase?.transaction))
+        (preview.added, preview.present) = (stated.subtracting(former).count, stated.intersection(former).count)
         _ = server.add(own, catalog: catalog, at: Timestamp(milliseconds: now()))
         preview.facts = Facts(account: ledger, server: server.ledger)
         return preview

@@ -127,6 +127,28 @@ package struct ExternalIDs: Sendable {
         return ids
     }
 
+    /// The id of each account; `.some(nil)` for one that has none. Accounts whose records are damaged are left out.
+    ///
+    /// - Parameter onDamage: Receives the error of each damaged record.
+    func ids(
+        of accounts: [Account], onDamage: (BackendError) -> Void
+    ) async throws(BackendError) -> [Account: String?] {
+        var ids: [Account: String?] = [:]
+        do throws(BackendError) {
+            let known = try await self.ids(of: accounts)
+            for account in accounts { ids[account] = .some(known[account]) }
+        } catch {
+            guard error.kind == .damaged else { throw error }
+            for account in accounts {
+                do throws(BackendError) { ids[account] = .some(try await self.ids(of: [account])[account]) } catch {
+                    guard error.kind == .damaged else { throw error }
+                    onDamage(error)
+                }
+            }
+        }
+        return ids
+    }
+
     /// Gives `id` to an account, in place of the one that it has. Repeating it changes nothing.
     ///
     /// - Throws: ``RequestError`` for an id that is not allowed or that another account has, and for an account that

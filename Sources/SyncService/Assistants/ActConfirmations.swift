@@ -48,11 +48,12 @@ struct ActConfirmations {
         guard Self.isEqual(parts[1], actCode(act, caller, expiry)) else {
             throw Self.refusal("belongs to another act, customer, argument, reason or token")
         }
-        guard now < expiry else {
+        let key = "confirmed-" + hexadecimalDigest(of: confirmation)
+        // An act that has happened is repeated to a caller that did not get the response, however late.
+        let isRepeated = try await acts.isKnown(key)
+        guard isRepeated || now < expiry else {
             throw Self.refusal("expired at \(Timestamp(milliseconds: expiry))")
         }
-        let key = "confirmed-" + hexadecimalDigest(of: confirmation)
-        let isRepeated = try await acts.isKnown(key)
         let outcome = try await acts.perform(act, key: key) { record in
             guard Self.isEqual(parts[2], stateCode(parts[1], try await digest(of: record))) else {
                 throw Self.refusal("was for a state of the customer that has changed since")

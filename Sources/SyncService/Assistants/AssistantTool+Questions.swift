@@ -164,8 +164,8 @@ extension AssistantTool {
         },
         AssistantTool(
             name: "show_statistics", title: "Show statistics",
-            description: "Counts customers by product: active, expiring within 7 days, lapsed, purchased and refunded "
-                + "within 30 days, and by day.",
+            description: "Counts by product: customers that are active, expire within 7 days or have lapsed, and "
+                + "purchases and refunds of all time; and by day for the last 30 days.",
             input: [environment],
             output: [
                 ToolField("environment", .text, "The environment."), projected,

@@ -47,7 +47,7 @@ extension EntitlementService {
             return limit
         }
         let (trial, page) = try await tryCatalog(
-            call.request.body, environment: environment, at: instant, after: call.query["after"],
+            call.request.body, environment: environment, at: instant, after: call.query["after"].flatMap { $0.isEmpty ? nil : $0 },
             limit: limit ?? CatalogTrial.pageCount)
         let head: [(String, JSON)] = [
             ("at", .string("\(instant)")), ("environment", .string(environment.rawValue)),

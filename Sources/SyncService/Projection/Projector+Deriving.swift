@@ -52,7 +52,7 @@ extension Projector {
             let isKnown = before?.incarnation == account.incarnation && external?.contains(bytes) == false
             if !isKnown { asked.append(account) }
         }
-        let ids = try await externalIDs(of: asked)
+        let ids = try await ExternalIDs(records: RecordStore(backend: store)).ids(of: asked, onDamage: onError)
         var batch = DerivedBatch(
             count: read.count, damaged: damaged, instant: Timestamp(milliseconds: max(instant, host.now())))
         let (time, list, onError) = (batch.instant, needed, onError)
@@ -75,26 +75,6 @@ extension Projector {
         batch.changes = changes.compactMap(\.self)
         batch.damaged += zip(needed, changes).filter { $1 == nil }.map(\.0.change.name)
         return batch
-    }
-
-    /// The external id of each account; `.some(nil)` for one that has none. An account whose records are damaged is
-    /// left out, and keeps the id in its rows.
-    private func externalIDs(of accounts: [Account]) async throws(BackendError) -> [Account: String?] {
-        let records = ExternalIDs(records: RecordStore(backend: store))
-        var ids: [Account: String?] = [:]
-        do throws(BackendError) {
-            let known = try await records.ids(of: accounts)
-            for account in accounts { ids[account] = .some(known[account]) }
-        } catch {
-            guard error.kind == .damaged else { throw error }
-            for account in accounts {
-                do throws(BackendError) { ids[account] = .some(try await records.ids(of: [account])[account]) } catch {
-                    guard error.kind == .damaged else { throw error }
-                    onError(error)
-                }
-            }
-        }
-        return ids
     }
 
     /// The statements that write the rows of a batch, and append the events of those that `isAnnounced`.

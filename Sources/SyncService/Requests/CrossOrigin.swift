@@ -1,8 +1,8 @@
 package import HTTPTypes
 import SyncProtocol
 
-/// The web pages of other origins that may send requests (CORS, Fetch standard). The server uses no cookies, so a page
-/// can only send requests with a token that it was given.
+/// The web pages of other origins that may send requests (CORS, Fetch standard). A page can only send requests with a
+/// token that it was given: the cookie of the console counts only in requests of its own origin.
 package struct CrossOrigin: Sendable {
     /// The permitted origins, compared byte by byte.
     let origins: [String]

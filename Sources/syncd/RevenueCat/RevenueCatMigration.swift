@@ -142,7 +142,8 @@ struct RevenueCatMigration {
         }
     }
 
-    /// The customers of a batch, in the order of their first transactions.
+    /// The customers of a batch, in the order of their first transactions. Rows that share an id are of one customer, as
+    /// they are if they come in different batches.
     private func sorted(_ items: [RevenueCatFile.Item], _ path: String, _ tally: inout Tally) -> [Entry] {
         var entries: [Entry] = []
         var indices: [[UInt8]: Int] = [:]
@@ -155,10 +156,10 @@ struct RevenueCatMigration {
                 continue
             }
             // Compared as bytes.
-            let key = Array(row.ids[0].utf8)
-            let index = indices[key] ?? entries.endIndex
+            let keys = row.ids.map { Array($0.utf8) }
+            let index = keys.lazy.compactMap { indices[$0] }.first ?? entries.endIndex
+            for key in keys { indices[key] = index }
             if index == entries.endIndex {
-                indices[key] = index
                 let customer = CustomerImport.Customer(id: row.ids[0], created: row.firstSeen ?? row.start)
                 entries.append(Entry(customer: customer, line: item.line))
             }
@@ -168,7 +169,8 @@ struct RevenueCatMigration {
     }
 
     private func add(_ row: RevenueCatTransaction, to entry: inout Entry, _ tally: inout Tally) {
-        entry.customer.otherIDs += row.ids.dropFirst().filter { !entry.customer.otherIDs.contains($0) }
+        let known = [entry.customer.id] + entry.customer.otherIDs
+        entry.customer.otherIDs += row.ids.filter { !known.contains($0) }
         entry.customer.created = min(entry.customer.created, row.firstSeen ?? row.start)
         switch conversion.result(row) {
         case .leftOut(let reason):
@@ -220,7 +222,8 @@ struct RevenueCatMigration {
             lines.append("  refused: \(refusal)")
         } else if !entry.customer.facts.isEmpty {
             if preview.isNew { tally.customers += 1 }
-            tally.added += Set(entry.customer.facts.compactMap(\.purchase?.transaction)).count
+            tally.added += preview.added
+            tally.present += preview.present
             let now = try options.clock.now()
             for environment in Set(preview.facts.purchases.map(\.transaction.environment)).sorted() {
                 let snapshot = Replay(preview.facts, catalog: conversion.catalog, environment: environment)

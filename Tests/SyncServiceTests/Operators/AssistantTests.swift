@@ -176,6 +176,11 @@ struct AssistantTests {
         arguments.merging(["confirmation": .string(confirmation)]) { $1 }
     }
 
+    /// The entries of the audit list, but for those of tokens.
+    private func acts() async throws -> [AuditLog.Entry] {
+        try await AuditLog(store: store).entries().filter { $0.act != "token" }
+    }
+
     @Test("A dry run writes nothing; its confirmation acts once, and tells a repetition")
     func confirmation() async throws {
         let before = try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
@@ -187,10 +192,11 @@ struct AssistantTests {
         clock.advance(seconds: 599)
         let again = try await call("grant_access", confirmed(Self.gift, confirmation))
         #expect(again.content["repeated"] == .bool(true) && again.content["entry"] == done.content["entry"])
-        #expect(try await AuditLog(store: store).entries().count == 1)
+        #expect(try await acts().map(\.act) == ["grant"])
         clock.advance(seconds: 1)
         let late = try await call("grant_access", confirmed(Self.gift, confirmation))
-        #expect(late.text.contains("confirmation\" expired at 2027-01-15T08:10:00.000Z; nothing was done"))
+        #expect(late.content["repeated"] == .bool(true) && late.content["entry"] == done.content["entry"])
+        #expect(try await acts().map(\.act) == ["grant"])
     }
 
     @Test("A confirmation that is used by several calls at once acts once")
@@ -202,8 +208,8 @@ struct AssistantTests {
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        #expect(entries == Array(repeating: .number(1), count: 8))
-        #expect(try await AuditLog(store: store).entries().map(\.act) == ["grant"])
+        #expect(entries.count == 8 && entries.allSatisfy { $0 == entries[0] })
+        #expect(try await acts().map(\.act) == ["grant"])
     }
 
     @Test("A confirmation is refused after its end, for other arguments, with another token and after a change")
@@ -236,8 +242,9 @@ struct AssistantTests {
         #expect(changed.text.contains("a state of the customer that has changed since; nothing was done"))
         let second = try #require(try await call("grant_access", Self.gift).content["confirmation"]?.string)
         clock.advance(seconds: 600)
-        #expect(try await call("grant_access", confirmed(Self.gift, second)).text.contains("expired at"))
-        #expect(try await AuditLog(store: store).entries().map(\.actor) == ["olga"])
+        let late = try await call("grant_access", confirmed(Self.gift, second))
+        #expect(late.text.contains("confirmation\" expired at 2027-01-15T08:10:00.000Z; nothing was done"))
+        #expect(try await acts().map(\.actor) == ["olga"])
     }
 
     @Test("An erasure, which waits for other requests, does not wait for its own")

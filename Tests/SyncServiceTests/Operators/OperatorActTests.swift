@@ -91,8 +91,10 @@ struct OperatorActTests {
         #expect(await acts.stage.rights(of: acts.stage.alice) == ["nights", "owls", "owl"])
     }
 
-    @Test("A transfer moves a reported purchase as well as a verified one, and only that of the customer")
-    func transfer() async throws {
+    @Test(
+        "A transfer moves a reported purchase as well as a verified one, and only that of the customer",
+        arguments: [false, true])
+    func transfer(isReinstated: Bool) async throws {
         let acts = try await ActStage(.trusted)
         let stage = acts.stage
         let fact = LedgerAccount.purchase("7", at: stage.now)
@@ -102,6 +104,13 @@ struct OperatorActTests {
             try await acts.perform(.transfer, "bob", members: members.merging(["to": "alice"]) { $1 }, key: "k")
         }
         #expect(error?.status.code == 404)
+        if isReinstated {
+            let sale: [String: String] = ["store": "reported", "transaction": "7"]
+            try await acts.perform(.refund, members: sale, key: "r1")
+            stage.clock.advance(seconds: 1)
+            try await acts.perform(.reinstatement, members: sale, key: "r2")
+            stage.clock.advance(seconds: 1)
+        }
         #expect(try await acts.perform(.transfer, members: members, key: "k").takenFrom == ["alice"])
         #expect(await stage.rights(of: stage.alice) == [])
         #expect(await stage.rights(of: stage.bob) == ["owl"])

@@ -12,6 +12,13 @@ const lengths = [["P1W", "a week"], ["P1M", "a month"], ["P3M", "three months"],
 const entitlements = (session) => session.catalog?.entitlements ?? [];
 export const mayGrant = (session) => entitlements(session).length > 0;
 
+/** The end of a day where the operator is. */
+function endOf(day) {
+  const end = new Date(`${day}T00:00`);
+  end.setDate(end.getDate() + 1);
+  return end.toISOString();
+}
+
 /** True if a grant of the entitlement has an end: it is given by its first source of time. */
 const takesTime = (entitlement) => entitlement.grantedBy.some((source) => source.startsWith("group:"));
 
@@ -80,7 +87,7 @@ const acts = {
       const length = el("select", null, lengths.map(([value, words]) => el("option", { value }, words)));
       length.value = "P1M";
       const until = el("input", { type: "date" });
-      const [lengthField, untilField] = [field("How long", length), field("Until", until)];
+      const [lengthField, untilField] = [field("How long", length), field("Until the end of", until)];
       const forGood = el("p", { class: "quiet" }, "This gives a product that does not end.");
       const arrange = () => {
         const hasTime = takesTime(known.find((each) => each.id === choice.value));
@@ -95,7 +102,7 @@ const acts = {
         values: () => ({
           entitlement: choice.value,
           environment: given.environment,
-          ...(lengthField.hidden ? {} : length.value === "until" ? { until: until.value } : { for: length.value }),
+          ...(lengthField.hidden ? {} : length.value === "until" ? { until: endOf(until.value) } : { for: length.value }),
         }),
         objection: () =>
           !untilField.hidden && !until.value ? [until, "Choose the date until which access is given."] : null,
@@ -229,16 +236,12 @@ function comparison({ account, before, after }) {
 }
 
 /** Opens the dialog of an act. `refresh` is called when it is done. */
-export async function act(kind, given, refresh) {
+export function act(kind, given, refresh) {
   const plan = acts[kind];
   if ((kind === "refund" || kind === "transfer") && !given.purchase) {
-    const { get } = await import("./api.js");
-    const { purchases } = await get(["customers", given.account, "purchases"], {
-      limit: 200,
-      environment: given.environment,
-    });
-    given = { ...given, choices: purchases.filter((each) => kind === "transfer" || !each.revoked) };
-    if (given.choices.length === 0) return toast("All purchases are refunded already.");
+    const choices = given.purchases.filter((each) => kind === "transfer" || !each.revoked);
+    given = { ...given, choices };
+    if (given.choices.length === 0) return toast("There is no purchase to refund.");
   }
   const form = plan.form(given);
   const reason = el("input", {
@@ -269,7 +272,8 @@ export async function act(kind, given, refresh) {
     el("div", { class: "acts end" }, cancel, preview, confirm),
   );
   const dialog = el("dialog", { "aria-labelledby": "act-title" }, body);
-  let [key, isDone] = [null, false];
+  // What was previewed, which is what a confirmation sends.
+  let [key, asked, isDone] = [null, null, false];
 
   /** A changed field makes the preview void. */
   function forget() {
@@ -286,7 +290,7 @@ export async function act(kind, given, refresh) {
   }
 
   async function ask(isDryRun) {
-    const [method, part, query, values] = plan.request({ ...form.values(), reason: reason.value }, given);
+    const [method, part, query, values] = asked;
     return request(
       method,
       ["customers", given.account, part],
@@ -300,6 +304,8 @@ export async function act(kind, given, refresh) {
     if (body.getAttribute("aria-busy") === "true") return;
     body.setAttribute("aria-busy", "true");
     const label = button.textContent;
+    const controls = [...body.querySelectorAll("input, select, textarea"), cancel];
+    for (const control of controls) control.disabled = true;
     const timer = setTimeout(() => {
       button.textContent = words;
     }, 150);
@@ -329,6 +335,7 @@ export async function act(kind, given, refresh) {
     } finally {
       clearTimeout(timer);
       button.textContent = label;
+      for (const control of controls) control.disabled = false;
       body.removeAttribute("aria-busy");
     }
   }
@@ -343,6 +350,7 @@ export async function act(kind, given, refresh) {
     if (reason.value.trim() === "") return object(reason, "Give a reason, such as the number of the ticket.");
     const objection = form.objection?.();
     if (objection) return object(...objection);
+    asked = plan.request({ ...form.values(), reason: reason.value }, given);
     busy(preview, "Trying it\u2026", async () => {
       const outcome = await waiting(result, "Trying it on a copy of the store\u2026", ask(true));
       key = crypto.randomUUID();
@@ -362,6 +370,11 @@ export async function act(kind, given, refresh) {
     busy(confirm, "Working\u2026", async () => {
       const outcome = await ask(false);
       isDone = true;
+      // A second Escape closes a dialog in spite of the listener.
+      if (!dialog.open && outcome.recovery_code) {
+        document.body.append(dialog);
+        dialog.showModal();
+      }
       refresh();
       if (outcome.recovery_code) {
         replace(
@@ -378,6 +391,9 @@ export async function act(kind, given, refresh) {
       toast(`${plan.title}: done, entry ${outcome.entry} of the audit list.`);
     }));
   cancel.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("cancel", (event) => {
+    if (body.getAttribute("aria-busy") === "true") event.preventDefault();
+  });
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

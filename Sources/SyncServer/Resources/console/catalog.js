@@ -113,13 +113,20 @@ export async function show(place, _, session) {
 
   /** Checks all pages of customers, and shows the counts so far. */
   async function check(signal) {
+    // All pages are of one catalogue and one instant.
+    const changed = text.value;
     let sum = null;
-    for (let after;;) {
-      const page = await post(["catalog", "check"], { after }, text.value, { raw: true, signal });
-      sum = sum === null ? page : add(sum, page);
-      replace(result, outcome(sum, page.next !== null));
-      if (page.next === null) return;
-      after = page.next;
+    try {
+      for (let after;;) {
+        const page = await post(["catalog", "check"], { after, at: sum?.at }, changed, { raw: true, signal });
+        sum = sum === null ? page : add(sum, page);
+        replace(result, outcome(sum, page.next !== null));
+        if (page.next === null) return;
+        after = page.next;
+      }
+    } catch (error) {
+      if (sum === null || error.name === "AbortError") throw error;
+      result.prepend(problem(error), el("p", { class: "notice warn" }, "The numbers are of the customers before it."));
     }
   }
 

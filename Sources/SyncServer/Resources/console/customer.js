@@ -12,8 +12,10 @@ import {
   problem,
   relative,
   replace,
+  sentence,
   table,
   timeText,
+  toast,
   visible,
   waiting,
   withDates,
@@ -112,7 +114,7 @@ export async function show(place, [account], session) {
     environment: "production",
     customer: null,
     purchases: null,
-    extra: [],
+    shown: 25,
     history: [],
     timeline: null,
     explained: new Map(),
@@ -123,7 +125,7 @@ export async function show(place, [account], session) {
     "Environment ",
     el("select", {
       onchange: (event) => {
-        [state.environment, state.timeline, state.extra] = [event.target.value, null, []];
+        [state.environment, state.timeline, state.shown] = [event.target.value, null, 25];
         refresh();
       },
     }, ["production", "sandbox", "xcode"].map((each) => el("option", { value: each }, each))),
@@ -149,6 +151,7 @@ export async function show(place, [account], session) {
       session,
       environment: state.environment,
       access: state.customer?.entitlements.access,
+      purchases: state.purchases?.purchases ?? [],
       ...given,
     }, refresh);
 
@@ -364,8 +367,8 @@ export async function show(place, [account], session) {
   };
 
   function showPurchases() {
-    const { count, purchases, next } = state.purchases;
-    const shown = [...purchases.slice(0, 25), ...state.extra];
+    const { count, purchases } = state.purchases;
+    const shown = purchases.slice(0, state.shown);
     sections.purchases.node.querySelector("h2").textContent = count === 0
       ? "Purchases"
       : `Purchases (${number(count)})`;
@@ -399,7 +402,7 @@ export async function show(place, [account], session) {
       ),
       ...(session.mayAct ? [el("span", { class: "acts" }, purchaseActs(each, "row"))] : []),
     ]);
-    const more = shown.length < count && (state.extra.length > 0 ? next : true);
+    const more = shown.length < count;
     replace(
       sections.purchases.body,
       table("Purchases, the latest first", [
@@ -417,18 +420,20 @@ export async function show(place, [account], session) {
   }
 
   async function morePurchases() {
-    const shown = 25 + state.extra.length;
-    const known = state.purchases.purchases;
-    if (shown < known.length) state.extra.push(...known.slice(shown, shown + 100));
-    else {
-      const last = state.extra.at(-1) ?? known.at(-1);
-      const page = await read(["purchases"], {
-        limit: 100,
-        after: `${last.store}/${last.environment}/${last.transaction}`,
-      });
-      state.extra.push(...page.purchases);
-      state.purchases.next = page.next;
+    const known = state.purchases;
+    try {
+      if (state.shown >= known.purchases.length) {
+        const page = await read(["purchases"], { limit: purchasesOfTimeline, after: known.next });
+        known.purchases.push(...page.purchases);
+        known.next = page.next;
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") toast(sentence(visible(error.message)));
+      return;
     }
+    // The purchases were read again meanwhile.
+    if (known !== state.purchases) return;
+    state.shown += 100;
     showPurchases();
   }
 

@@ -153,7 +153,10 @@ function showSignIn(reason = "") {
     error.textContent = "Signing in\u2026";
     try {
       await signIn(field.value);
-      await begin();
+      await begin().catch((refusal) => {
+        if (refusal.status !== 401) throw refusal;
+        throw new Error("The token is right, but the browser did not keep it. Allow cookies, and open the page over https");
+      });
     } catch (refusal) {
       error.textContent = refusal.status === 401 && !/was revoked|expired at/.test(refusal.message)
         ? "The server does not know this token. Paste the whole text, from est_ on."

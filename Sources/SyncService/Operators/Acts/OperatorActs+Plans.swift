@@ -185,10 +185,10 @@ extension OperatorActs {
             throw RequestError(.conflict, "\(transaction) does not belong to \(account.quoted) any more")
         }
         var facts = server.facts(ofLine: line)
-        if facts.isEmpty {
-            // Support states now what a client has reported.
+        if !facts.contains(where: { $0.purchase != nil }) {
+            // Support states now what a client has reported. It may have refunded and reinstated it before.
             let now = Timestamp(milliseconds: record.begun)
-            facts = ServerLedger(ledger).facts(ofLine: line).filter { $0.purchase != nil }
+            facts += ServerLedger(ledger).facts(ofLine: line).filter { $0.purchase != nil }
                 .map { $0.stamped(.signed(at: now)) }
         }
         let evidence = VerifiedEvidence(kind: .support, facts: facts, signedDate: nil, line: line)
