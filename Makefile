@@ -11,7 +11,7 @@ UNEXPORTED := $(if $(filter Linux,$(shell uname -s)),-Xlinker --no-export-dynami
 RELEASE := --configuration release --product syncd --static-swift-stdlib --enable-all-traits $(UNEXPORTED)
 # For builds with all traits, and for tests of the store in PostgreSQL.
 LIBRARIES := libpq-dev
-DATABASE := $(LIBRARIES) pgbouncer postgresql
+DATABASE := $(LIBRARIES) postgresql
 BENCHMARKS := --configuration release --enable-all-traits
 BARE_ROUTE := $(BENCHMARKS) --product bare-route --static-swift-stdlib
 # The demo speaks plain HTTP, so its syncd needs no TLS. A syncd that the tests have built serves as well.

@@ -8,7 +8,7 @@ extension BackendError {
             let isUnknown = isWrite && !failure.isUnsent
             self.init(
                 .unavailable, disposition: isUnknown ? .outcomeUnknown : .transient,
-                message: "\(label): \(failure.isSilent ? "the server does not answer" : "the connection ended")"
+                message: "\(label): the connection ended"
                     + (isUnknown ? " before the write was confirmed; repeat it under its precondition" : "; try again"),
                 cause: ServerMessage(failure))
             return
@@ -68,15 +68,6 @@ extension BackendError {
     private static let readOnly =
         "the server accepts no writes; pass the address of the primary, or of all servers separated by commas"
 
-    private static let pooler =
-        "a pooler gives each transaction another process of the server, so that settings and prepared statements are "
-        + "lost; set its mode to session (PgBouncer: pool_mode = session), or connect to the server directly"
-
-    /// The error for a pooler that changes the server's process between transactions.
-    init(behindPooler label: String) {
-        self.init(.unsupported, operation: .open, message: "\(label): \(Self.pooler)")
-    }
-
     private static let wrongPassword =
         "the server rejects the user or the password; check the user in the URL, and .pgpass or PGPASSWORD"
 
@@ -113,7 +104,12 @@ extension BackendError {
         case "XX001", "XX002":
             return (.damaged, .permanent, "the database is damaged; restore a backup, or fail over to a standby")
         case "54000": return (.tooLarge, .permanent, "the value is larger than the server supports")
-        case "26000", "42P05": return (.unsupported, .permanent, pooler)
+        case "26000":
+            return (
+                .unsupported, .permanent,
+                "prepared statements are lost between transactions; connect to the server directly, or set the "
+                    + "pooler to session mode"
+            )
         default:
             if code.hasPrefix("08") || code.hasPrefix("57P") {
                 return (.unavailable, .transient, "the server ended the connection; try again")

@@ -13,9 +13,5 @@ package struct Defects: OptionSet, Hashable, Sendable {
     package static let writesUnsorted = Defects(rawValue: 4)
     /// Acknowledges a write when its statement has succeeded, before the transaction is committed.
     package static let acknowledgesBeforeCommit = Defects(rawValue: 8)
-    /// Reads changes without waiting for a transaction that numbers them.
-    package static let turnsNotAwaited = Defects(rawValue: 16)
-    /// Relies on a setting of the session for the durability of writes, and accepts any pooler.
-    package static let durableBySession = Defects(rawValue: 32)
 }
 #endif

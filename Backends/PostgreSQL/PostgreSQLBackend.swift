@@ -18,14 +18,12 @@ public import SyncCore
 ///   the change of a slow transaction. Superseded changes are kept for a day, and cursors as long.
 /// - **Signalled**: changes of this object are signalled at once, those of others after about 50 ms, or 250 ms if
 ///   nothing changes for a while.
-/// - **Fenced**: a process refuses a server without the latest change known to it, and leaves a former primary within
-///   about half a second when another host of the URL has a later timeline. If a server becomes read-only, its
-///   connections are closed, what was read over them is discarded, and the hosts are asked again.
-/// - **Prompt**: if the server stops answering, calls fail as `unavailable` within two seconds. A write that waits for
-///   a standby waits on, because the server answers other connections.
+/// - **Fenced**: a process refuses a server without the latest change known to it, such as a former primary that
+///   returns. If a server becomes read-only, its connections are closed, what was read over them is
+///   discarded, and the hosts are asked again.
 ///
 /// Each connection has a thread of its own, which never blocks the concurrency pool. The tables are in a schema of
-/// their own, which is created when it is missing; see ``Configuration``. A listing never delays a read of keys.
+/// their own, which is created when it is missing; see ``Configuration``. Deleted keys keep a small row.
 ///
 /// ```swift
 /// let backend = try PostgreSQLBackend("postgres://syncd@db.example.com/syncd?sslrootcert=/etc/ssl/db.pem")
@@ -90,14 +88,14 @@ public final class PostgreSQLBackend: KeyValueBackend {
         try await performInBatch(WriteRequest(key, value: value, if: precondition))
     }
 
-    /// Deletes one key, grouped like a write. The deletion stays in the sequence of changes for a day.
+    /// Deletes one key, grouped like a write. The key keeps a row without a value.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         try await performInBatch(WriteRequest(key, value: nil, if: precondition))
     }
 
-    /// Lists keys by walking the index: O(log keys + limit).
+    /// Lists keys by walking the index: O(log keys + limit + deleted keys in between).
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -157,7 +155,7 @@ extension PostgreSQLBackend {
     }
 
     private static func outcome(in rows: Rows, unless knownVersion: EntryVersion?) -> ReadOutcome {
-        guard rows.count == 1 else { return .absent }
+        guard rows.count == 1, !rows.isTrue(0, 2) else { return .absent }
         let version = EntryVersion(bytes: rows.bytes(0, 0))
         return version == knownVersion ? .unchanged : .found(Entry(value: rows.bytes(0, 1), version: version))
     }

@@ -30,9 +30,8 @@ extension PostgreSQLBackend {
         /// True to refuse a server without a synchronous standby. An acknowledged write then survives the loss of the
         /// primary's machine, and the durability of the backend is `machineLoss`.
         public var requiresReplica = false
-        /// The maximum number of connections that read keys, 1 or more, and of those that list keys. In addition there
-        /// are two connections that write, one that reads changes, one that follows them, and one that watches each
-        /// host.
+        /// The maximum number of connections that read, 1 or more. In addition there are two connections that write,
+        /// and one that follows the changes.
         public var readerCount = 2
         /// The time limit for connecting to one host.
         public var connectTimeout = Duration.seconds(5)

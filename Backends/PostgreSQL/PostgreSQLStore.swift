@@ -7,13 +7,10 @@ final class PostgreSQLStore: Sendable {
     let connector: Connector
     let hub = SignalHub()
     private let reads: JobQueue<[[Statement]], [Reply]>
-    /// Listings, which may take long, leave the connections for reads free.
-    private let lists: JobQueue<[[Statement]], [Reply]>
     /// Numbering changes may wait for a standby, and reads need none.
     private let feeds: JobQueue<[[Statement]], [Reply]>
     private let writes: JobQueue<[PreparedWrite], [GroupCommit.Answer]>
     private let follower: Follower
-    private let watch: HostWatch
 
     /// The number of connections that write. While one waits for the disk, the other one collects.
     private static let writerCount = 2
@@ -23,20 +20,17 @@ final class PostgreSQLStore: Sendable {
         let connector = Connector(configuration)
         self.connector = connector
         follower = Follower(connector, hub: hub)
-        func readers(
-            _ count: Int, cost: @escaping @Sendable ([[Statement]]) -> JobQueue<[[Statement]], [Reply]>.Cost
-        ) -> JobQueue<[[Statement]], [Reply]> {
-            JobQueue(connector, threadLimit: count, cost: cost, performer: Self.perform)
+        func readers(_ count: Int) -> JobQueue<[[Statement]], [Reply]> {
+            JobQueue(
+                connector, threadLimit: count,
+                cost: { transactions in
+                    JobQueue.Cost(
+                        statementCount: transactions.reduce(0) { $0 + $1.count },
+                        byteCount: transactions.reduce(0) { $0 + $1.reduce(0) { $0 + $1.byteCount } })
+                },
+                performer: Self.perform)
         }
-        let cost: @Sendable ([[Statement]]) -> JobQueue<[[Statement]], [Reply]>.Cost = { transactions in
-            .init(
-                statementCount: transactions.reduce(0) { $0 + $1.count },
-                byteCount: transactions.reduce(0) { $0 + $1.reduce(0) { $0 + $1.byteCount } })
-        }
-        (reads, feeds) = (readers(configuration.readerCount, cost: cost), readers(1, cost: cost))
-        // One listing at a time on each connection, so that a long one does not delay others.
-        lists = readers(configuration.readerCount) { _ in .limit }
-        watch = HostWatch(connector)
+        (reads, feeds) = (readers(configuration.readerCount), readers(1))
         writes = JobQueue(
             connector, threadLimit: Self.writerCount,
             cost: { writes in
@@ -52,9 +46,7 @@ final class PostgreSQLStore: Sendable {
 
     /// Ends all threads and connections.
     func close() {
-        watch.close()
         reads.close()
-        lists.close()
         feeds.close()
         writes.close()
         follower.close()
@@ -80,14 +72,7 @@ final class PostgreSQLStore: Sendable {
     ) async throws(BackendError) -> [Reply] {
         try BackendError.throwIfCancelled(operation)
         do throws(BackendError) {
-            watch.start()
-            let queue =
-                switch operation {
-                case .changes: feeds
-                case .list: lists
-                default: reads
-                }
-            return try await queue.perform(transactions, operation)
+            return try await (operation == .changes ? feeds : reads).perform(transactions, operation)
         } catch {
             throw error.during(operation)
         }
@@ -109,7 +94,7 @@ final class PostgreSQLStore: Sendable {
         var replies: [Reply]
         do throws(BackendError) {
             replies = try session.perform(transactions)
-            if replies.contains(where: { $0.failure.map { ($0.isLost && !$0.isSilent) || $0.isReadOnly } ?? false }) {
+            if replies.contains(where: { $0.failure.map { $0.isLost || $0.isReadOnly } ?? false }) {
                 replies = try session.perform(transactions)
             }
         } catch {
@@ -127,7 +112,6 @@ final class PostgreSQLStore: Sendable {
     func write(
         _ requests: [WriteRequest], _ operation: BackendError.Operation
     ) async throws(BackendError) -> [GroupCommit.Answer] {
-        watch.start()
         let prepared = requests.map { PreparedWrite($0, host: host) }
         let answers = try await writes.perform(prepared, operation)
         let isChanged = answers.contains { answer in

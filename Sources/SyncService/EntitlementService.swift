@@ -69,16 +69,16 @@ package final class EntitlementService: RequestHandler {
                 .unsupported, operation: .open,
                 message: "\(store.label) cannot write conditionally or follow changes; a server needs both")
         }
-        let health = StoreHealth(host)
-        let store = TimedStore(base: store, health: health)
+        let health = StoreHealth()
         let onError: @Sendable (BackendError) -> Void = { error in
             health.remember(error)
             onError(error)
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
+        self.health = health
         let usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         self.usage = usage
-        (self.onRefusal, self.onEvidence, self.health) = (onRefusal, onEvidence, health)
+        (self.onRefusal, self.onEvidence) = (onRefusal, onEvidence)
         (self.projector, self.webhooks) = (projector, webhooks)
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
@@ -117,7 +117,7 @@ package final class EntitlementService: RequestHandler {
         owners = Owners(records: records, policy: configuration.ownership, writer: writer)
         recorder = EvidenceRecorder(owners, configuration, host, onDamage: onError)
         ledgers = LedgerRules.Environment(
-            store: store, synchronousStore: store, recorder: recorder,
+            store: store, synchronousStore: store as? any SynchronousReading, recorder: recorder,
             clockGuard: clockGuard, decoder: decoder, limiter: limiter, host: host, onError: onError)
         let erasure = Erasure(store: store, records: records, recorder: recorder, onError: onError)
         sweeper = Sweeper(erasure: erasure, clockGuard: clockGuard, host: host) { authenticator.forget(account: $0) }
@@ -180,23 +180,15 @@ package final class EntitlementService: RequestHandler {
     /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock is wrong, or if the changes were
     ///   not followed for ``FeedFreshness/readiness``.
     package func checkReadiness() async throws(BackendError) {
-        try await checkReads()
+        try clockGuard.check()
         guard feedAge <= FeedFreshness.readiness else {
             throw BackendError(
                 .unavailable, operation: .changes, disposition: .transient,
                 message: "the changes of the store were last followed \(feedAge.components.seconds) s ago")
         }
-        try await health.check(store, now: host.now())
-    }
-
-    /// Checks that the store answers reads, and that the clock is plausible.
-    ///
-    /// Holds also while the changes of the store are not followed: caches are then not believed, and records are read
-    /// again.
-    package func checkReads() async throws(BackendError) {
-        try clockGuard.check()
         // Reads by the call for several keys, because the store may answer a read of one key from memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
+        try await health.check(store, now: host.now())
     }
 
     /// Returns `true` if `request` asks for an event stream, judging by its header alone.

@@ -35,7 +35,7 @@ struct PostgreSQLDefectTests {
 
     @Test("if it numbers changes when they are written", arguments: [Defects(), .numbersAtWrite])
     func numbering(defects: Defects) async throws {
-        try await addTrigger(to: defects.isEmpty ? "waiting" : "change")
+        try await addTrigger(to: defects.isEmpty ? "pending" : "change")
         let (slow, fast) = (try open(defects), try open(defects))
         _ = try await fast.write([0], to: EntryKey("first"), if: .any)
         async let written = slow.write([1], to: EntryKey("slow"), if: .any)
@@ -107,7 +107,7 @@ struct PostgreSQLDefectTests {
 
     @Test("if it acknowledges before the commit", arguments: [Defects(), .acknowledgesBeforeCommit])
     func acknowledgement(defects: Defects) async throws {
-        try await addTrigger(to: "waiting")
+        try await addTrigger(to: "pending")
         let backend = try open(defects)
         let key = try EntryKey("bad")
         do throws(BackendError) {
@@ -121,48 +121,12 @@ struct PostgreSQLDefectTests {
 
     @Test("and a write that cannot be committed does not keep the others of its transaction from it")
     func neighbours() async throws {
-        try await addTrigger(to: "waiting")
+        try await addTrigger(to: "pending")
         let requests = try ["a", "bad", "z"].map { WriteRequest(try EntryKey($0), value: [1], if: .absent) }
         let results = try await open([]).write(requests).outcome
         #expect(results.map { (try? $0.get()) != nil } == [true, false, true])
         let listed = try await open([]).list(prefix: "", after: nil, limit: 10).outcome.items
         #expect(listed.map(\.key.text) == ["a", "z"])
-    }
-
-    @Test("if it reads changes beside a transaction that numbers them", arguments: [Defects(), .turnsNotAwaited])
-    func turns(defects: Defects) async throws {
-        let backend = try open(defects)
-        let key = try EntryKey("k")
-        // Takes the turn, as a server does that waits for its standby.
-        _ = try await backend.latestCursor()
-        try store.sql("CREATE TABLE @.hold AS SELECT 1")
-        let holder = try store.server.startSQL(
-            """
-            BEGIN;
-            SELECT pg_advisory_xact_lock(1702064228, '\(store.schema).numbering'::regclass::oid::int);
-            DO $$ BEGIN
-                WHILE EXISTS (SELECT FROM \(store.schema).hold) LOOP PERFORM pg_sleep(0.01); END LOOP;
-            END $$;
-            COMMIT
-            """)
-        try await waitUntil("the turn") {
-            try store.sql(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%@.hold%'") != "0"
-        }
-        _ = try await backend.write([1], to: key, if: .any)
-        async let page = backend.changes(since: nil, limit: 10).outcome
-        if defects.isEmpty {
-            try await waitUntil("the reader that waits") {
-                try store.sql(
-                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
-                        + "AND objid = '@.numbering'::regclass::oid") != "0"
-            }
-        } else {
-            _ = try await page
-        }
-        try store.sql("DELETE FROM @.hold")
-        #expect(try await page.changes.map(\.key) == (defects.isEmpty ? [key] : []))
-        #expect(holder.wait() == 0)
     }
 }
 #endif

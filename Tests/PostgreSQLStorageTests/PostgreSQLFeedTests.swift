@@ -54,7 +54,7 @@ struct PostgreSQLFeedTests {
             """
             BEGIN;
             INSERT INTO \(store.schema).entry VALUES ('slow', '\\x01', 'v');
-            INSERT INTO \(store.schema).waiting (tag, key, version, deleted) VALUES (7, 'slow', '\\x01', false);
+            INSERT INTO \(store.schema).pending (tag, key, version) VALUES (7, 'slow', '\\x01');
             DO $$ BEGIN
                 WHILE EXISTS (SELECT FROM \(store.schema).hold) LOOP PERFORM pg_sleep(0.01); END LOOP;
             END $$;
@@ -146,57 +146,8 @@ struct PostgreSQLFeedTests {
     @Test("are numbered without a reader, so that the table of pending changes stays small")
     func pending() async throws {
         for number in 0..<10 { try await put("k/\(number)") }
-        try await waitUntil("the numbering") { try store.sql("SELECT count(*) FROM @.waiting") == "0" }
-        #expect(try store.sql("SELECT max(n) FROM @.numbering") == "10")
-    }
-
-    @Test("are numbered at the same cost while an old snapshot keeps the rows of all earlier ones")
-    func heldSnapshot() async throws {
-        let server = try PostgreSQLServer()
-        let store = try TestStore(on: server)
-        _ = try await store.open().write([1], to: EntryKey("k"), if: .any)
-        let holder = try server.startSQL(
-            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM \(store.schema).entry; "
-                + "SELECT pg_sleep(300) AS held")
-        defer {
-            _ = try? server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%AS held'")
-            holder.wait()
-        }
-        try await waitUntil("the snapshot") {
-            try server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
-        }
-        let columns = try store.sql(
-            "SELECT count(*) FROM information_schema.columns WHERE table_schema = '@' AND table_name = 'waiting'")
-        try #require(columns == "6")
-        // As many rows as a minute of load leaves.
-        try store.sql(
-            """
-            INSERT INTO @.waiting (tag, key, version, deleted)
-            SELECT i, ('k' || i)::bytea, '\\x01', true FROM generate_series(1, 50000) i
-            """)
-        try await {
-            let backend = try store.open()
-            _ = try await backend.latestCursor()
-        }()
-        let idle = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'EntitlementSync'"
-        try await waitUntil("the end of the connections") { try server.sql(idle) == "0" }
-        #expect(try store.sql("SELECT count(*) FROM @.waiting") == "0")
-        let blocks = """
-            SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read) FROM pg_statio_user_tables
-            WHERE schemaname = '@' AND relname IN ('waiting', 'numbering')
-            """
-        let before = try #require(Int(try store.sql(blocks)))
-        try await {
-            let backend = try store.open()
-            for number in 0..<20 {
-                _ = try await backend.write([1], to: EntryKey("k\(number)"), if: .any)
-                _ = try await backend.latestCursor()
-            }
-        }()
-        try await waitUntil("the end of the connections") { try server.sql(idle) == "0" }
-        let after = try #require(Int(try store.sql(blocks)))
-        // 50,000 rows take 500 blocks, which each of the 20 readers would read.
-        #expect(after - before < 20 * 100, "\(after - before) blocks")
+        try await waitUntil("the numbering") { try store.sql("SELECT count(*) FROM @.pending") == "0" }
+        #expect(try store.sql("SELECT n FROM @.feed") == "10")
     }
 }
 #endif

@@ -3,7 +3,6 @@ import CurlTransport
 import Foundation
 import HTTPStorage
 import HTTPTypes
-import PostgreSQLStorage
 import PostgreSQLTestSupport
 import SyncProtocol
 import TestSupport
@@ -115,60 +114,6 @@ struct PostgreSQLServersTests {
             #expect(try await status(own, next.accessToken, at: server) == 200)
             #expect(server.stop() == 0)
         }
-    }
-
-    @Test("Those whose standby is stopped answer reads, and say that they are ready for reads only")
-    func stoppedStandby() async throws {
-        let pair = try await ServerPair()
-        let server = try ServerProcess(store: pair.url, options: ["--name", "http://localhost"])
-        let client = try AccountClient(server: server.url, transport: transport)
-        let session = try await client.signUp("alice", password: Self.password).session
-        #expect(try await status("/readyz/reads", "", at: server) == 200)
-        pair.standby.freeze()
-        defer { pair.standby.thaw() }
-        // A change that cannot be numbered.
-        _ = try pair.primary.startSQL(
-            "INSERT INTO \(pair.schema).waiting (tag, key, version, deleted) VALUES (7, 'none', '\\x01', false)")
-        async let write: Void? = try? client.logOut { _ in session.accessToken }
-        try await waitUntil("not ready") { try await status("/readyz", "", at: server) == 503 }
-        #expect(try await status("/readyz/reads", "", at: server) == 200)
-        #expect(try await status("/v1/accounts/self", session.accessToken, at: server) == 200)
-        pair.standby.thaw()
-        _ = await write
-        try await waitUntil("readiness") { try await status("/readyz", "", at: server) == 200 }
-        #expect(server.stop() == 0)
-    }
-
-    @Test("One whose connections for writes are refused is not ready for writes")
-    func refusedWriters() async throws {
-        let store = try TestStore()
-        _ = try await store.open().latestCursor()
-        let user = "served_\(store.schema)"
-        try store.sql(
-            """
-            CREATE ROLE \(user) LOGIN;
-            GRANT USAGE ON SCHEMA @ TO \(user);
-            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA @ TO \(user)
-            """)
-        let server = try ServerProcess(
-            store: store.server.url(schema: store.schema, user: user), options: ["--name", "http://localhost"])
-        let client = try AccountClient(server: server.url, transport: transport)
-        let session = try await client.signUp("alice", password: Self.password).session
-        try await waitUntil("readiness") { try await status("/readyz", "", at: server) == 200 }
-        // No further connections, and none of those that write.
-        try store.sql("ALTER ROLE \(user) CONNECTION LIMIT 0")
-        let writers =
-            "usename = '\(user)' AND (query LIKE '%AS written%' OR query LIKE 'WITH written%' "
-            + "OR query LIKE '%version <> $2%')"
-        try await waitUntil("the end of the writers") {
-            try store.sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE \(writers)") == "0"
-        }
-        _ = try? await client.logOut { _ in session.accessToken }
-        #expect(try await status("/readyz", "", at: server) == 503)
-        #expect(try await status("/readyz/reads", "", at: server) == 200)
-        try store.sql("ALTER ROLE \(user) CONNECTION LIMIT -1")
-        try await waitUntil("readiness") { try await status("/readyz", "", at: server) == 200 }
-        #expect(server.stop() == 0)
     }
 }
 #endif

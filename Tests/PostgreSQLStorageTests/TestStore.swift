@@ -136,24 +136,14 @@ struct TestStore {
                 IF current_user LIKE 'failing_%' THEN PERFORM @.fail(0.1); END IF;
                 RETURN NEW;
             END $$;
-            CREATE FUNCTION @.fail_for_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN
-                IF current_user LIKE 'failing_%' THEN PERFORM @.fail(0.1); END IF;
-                RETURN OLD;
-            END $$;
             CREATE TRIGGER before_write BEFORE INSERT OR UPDATE ON @.entry
                 FOR EACH ROW EXECUTE FUNCTION @.fail_for_user();
             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON @.entry DEFERRABLE INITIALLY DEFERRED
                 FOR EACH ROW EXECUTE FUNCTION @.fail_for_user();
-            CREATE TRIGGER before_deletion BEFORE DELETE ON @.entry
-                FOR EACH ROW EXECUTE FUNCTION @.fail_for_deletion();
-            CREATE CONSTRAINT TRIGGER at_commit_of_deletion AFTER DELETE ON @.entry DEFERRABLE INITIALLY DEFERRED
-                FOR EACH ROW EXECUTE FUNCTION @.fail_for_deletion();
             ALTER TABLE @.entry ENABLE ROW LEVEL SECURITY;
             CREATE POLICY failing ON @.entry FOR SELECT TO \(user) USING (@.fail(0.05));
             CREATE POLICY failing_inserts ON @.entry FOR INSERT TO \(user) WITH CHECK (true);
             CREATE POLICY failing_updates ON @.entry FOR UPDATE TO \(user) USING (true) WITH CHECK (true);
-            CREATE POLICY failing_deletions ON @.entry FOR DELETE TO \(user) USING (true);
             """)
         return try open(user: user, change)
     }

@@ -144,17 +144,6 @@ public final class PostgreSQLServer: Sendable {
         stop()
     }
 
-    /// Stops all processes of the server with SIGSTOP, as if its machine hung. The kernel still accepts connections.
-    public func freeze() { signalAll(SIGSTOP) }
-
-    /// Lets the processes continue.
-    public func thaw() { signalAll(SIGCONT) }
-
-    private func signalAll(_ signal: Int32) {
-        guard let process = processID else { return }
-        for id in [process] + Self.children(of: process) { _ = Foundation.kill(id, signal) }
-    }
-
     /// The id of the server's first process; `nil` if it does not run.
     public var processID: Int32? { pidLines.first.flatMap { Int32($0) } }
 
@@ -255,10 +244,10 @@ public final class PostgreSQLServer: Sendable {
     }
 
     /// The beginning of a command line that runs a program as the owner of the database.
-    static let ownerPrefix =
+    private static let ownerPrefix =
         geteuid() == 0 ? ["/usr/bin/setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] : []
 
-    static func giveAway(_ folder: String) throws {
+    private static func giveAway(_ folder: String) throws {
         if geteuid() == 0 { try run("/bin/chown", "-R", "postgres:postgres", folder) }
     }
 
@@ -268,7 +257,7 @@ public final class PostgreSQLServer: Sendable {
     }
 
     @discardableResult
-    static func run(_ program: String, _ arguments: String...) throws -> String {
+    private static func run(_ program: String, _ arguments: String...) throws -> String {
         try run(program, arguments: arguments)
     }
 

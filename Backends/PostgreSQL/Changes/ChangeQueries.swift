@@ -11,16 +11,10 @@ struct ChangeQueries {
     /// The number of keys up to which a page of a prefix is read key by key.
     private static let keyCount = 1_000
 
-    /// Numbers the waiting changes. Waits while another process numbers them, until its commit is durable.
+    /// Numbers the pending changes. Waits while another process numbers them, until its commit is durable.
     private var sequencing: [Statement] {
-        Self.numbering(.takeTurn, lockLimit: store.connector.configuration.busyTimeout)
-    }
-
-    /// The transaction that numbers the waiting changes if it gets the turn by `turn`.
-    static func numbering(_ turn: Query, lockLimit: Duration = .milliseconds(200)) -> [Statement] {
-        [
-            Statement(.begin, .integer(Int64(lockLimit.pollMilliseconds))), Statement(turn), Statement(.number),
-        ]
+        let limit = store.connector.configuration.busyTimeout.pollMilliseconds
+        return [Statement(.waitLonger, .integer(Int64(limit))), Statement(.sequence)]
     }
 
     /// The latest change, and the server's time; `nil` if nothing was ever changed.
@@ -37,9 +31,10 @@ struct ChangeQueries {
         let scanCount = max(Self.scanCount, min(limit, .max - 1) + 1)
         let page = Statement(
             .changes, .integer(start), .integer(Int64(min(limit, .max - 1) + 1)), .integer(Int64(scanCount)))
-        let rows = try await store.read([sequencing, Self.position(cursor) + [page]], .changes)[1]
-        let walk = try walk(from: cursor, rows)
-        return remember(try Self.scannedPage(rows[2], since: cursor, limit: limit, scanCount: scanCount), in: walk)
+        let rows = try await store.read(
+            [sequencing, [Statement(.change, .integer(start)), page]], .changes)[1]
+        try check(cursor, against: rows[0])
+        return remember(try Self.scannedPage(rows[1], since: cursor, limit: limit, scanCount: scanCount))
     }
 
     /// The keys with `prefix` that changed after `cursor`.
@@ -52,59 +47,41 @@ struct ChangeQueries {
         let head = try await store.read(
             [
                 sequencing,
-                Self.position(cursor) + [
-                    Statement(.latest),
+                [
+                    Statement(.change, .integer(start)), Statement(.latest),
                     Statement(.countKeys, range.start, range.end, .integer(Int64(Self.keyCount + 1))),
                 ],
             ], .changes)[1]
-        let walk = try walk(from: cursor, head)
-        let latest = Self.cursor(in: head[2], 0)
+        try check(cursor, against: head[0])
+        let latest = Self.cursor(in: head[1], 0)
         let distance = Self.number(of: latest) - start
         guard distance > 0 else { return ChangePage(changes: [], cursor: cursor, hasMore: false) }
         let scanCount = ChangePageDraft.maximumSkippedCount
-        if distance > scanCount, head[3].integer(0, 0) <= Self.keyCount {
+        if distance > scanCount, head[2].integer(0, 0) <= Self.keyCount {
             let query = Statement(.changesOfKeys, .integer(start), range.start, range.end, .integer(more))
             let rows = try await store.read([[query]], .changes)[0][0]
-            return remember(try Self.keyedPage(rows, limit: limit, latest: latest), in: walk)
+            return remember(try Self.keyedPage(rows, limit: limit, latest: latest))
         }
         let query = Statement(
             .changesFiltered, .integer(start), .integer(Int64(scanCount)), .integer(Int64(prefix.utf8.count)),
             range.start, .integer(more))
         let rows = try await store.read([[query]], .changes)[0][0]
-        return remember(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: scanCount), in: walk)
+        return remember(try Self.scannedPage(rows, since: cursor, limit: limit, scanCount: scanCount))
     }
 
-    /// Finishes a page of a walk, or of none.
-    private func remember(_ page: ChangePage, in walk: ChangeWalk?) -> ChangePage {
+    private func remember(_ page: ChangePage) -> ChangePage {
         store.connector.remember(page.cursor)
-        guard let walk, page.hasMore, let cursor = page.cursor else { return page }
-        var page = page
-        page.cursor = walk.cursor(at: cursor)
         return page
     }
 
-    /// The statements of which ``walk(from:_:)`` needs the rows.
-    private static func position(_ cursor: ChangeCursor?) -> [Statement] {
-        let tag = Int64(bitPattern: cursor?.tag ?? 0)
-        return [Statement(.change, .integer(number(of: cursor)), .integer(tag)), Statement(.latestMark)]
-    }
-
-    /// The walk that begins without a cursor, or that `cursor` belongs to; `nil` for an ordinary cursor.
-    ///
-    /// - Throws: `cursorExpired` if changes after the cursor may have been removed.
-    private func walk(from cursor: ChangeCursor?, _ rows: [Rows]) throws(BackendError) -> ChangeWalk? {
-        guard let cursor else { return rows[1].count == 1 ? ChangeWalk(mark: rows[1].integer(0, 0)) : nil }
-        if let found = rows.first, found.count == 1 {
-            let tag = UInt64(bitPattern: found.integer(0, 0))
-            if tag == cursor.tag, found.isTrue(0, 1) { return nil }
-            let marks = found.text(0, 2).split(separator: ",").compactMap { Int64($0) }
-            let walks = marks.map(ChangeWalk.init)
-            if let walk = walks.first(where: { $0.tag(for: tag) == cursor.tag }) { return walk }
+    private func check(_ cursor: ChangeCursor?, against rows: Rows) throws(BackendError) {
+        guard let cursor else { return }
+        guard rows.count == 1, UInt64(bitPattern: rows.integer(0, 0)) == cursor.tag else {
+            throw BackendError(
+                .cursorExpired, operation: .changes,
+                message: "\(store.label): change \(cursor.sequence) is unknown with this tag, or too old; "
+                    + "read everything again")
         }
-        throw BackendError(
-            .cursorExpired, operation: .changes,
-            message: "\(store.label): change \(cursor.sequence) is unknown with this tag, or too old; "
-                + "read everything again")
     }
 
     /// A page from the changes after `cursor`, of which the last row is the last change that was looked at.

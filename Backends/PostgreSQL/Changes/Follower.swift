@@ -91,8 +91,7 @@ final class Follower: Sendable {
     /// Numbers pending changes, and returns the latest change.
     private func look(through session: Session) -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
-            // Another process that has the turn numbers the changes.
-            let replies = try session.perform([ChangeQueries.numbering(.tryTurn), [Statement(.latest)]])
+            let replies = try session.perform([[Statement(.sequence)], [Statement(.latest)]])
             for case .failure(let failure) in replies {
                 throw BackendError(failure, label: session.label, isWrite: false)
             }

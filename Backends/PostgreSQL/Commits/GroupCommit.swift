@@ -84,7 +84,7 @@ struct GroupCommit {
         let parts = open.map { writes[$0].statements(defects) }
         switch reply(to: parts.flatMap(\.self)) {
         case .success(let rows):
-            var position = rows.startIndex
+            var position = 0
             for (number, part) in zip(open, parts) {
                 let outcome = writes[number].outcome(rows[position..<position + part.count], defects)
                 if let outcome { answers[number] = .success(outcome) } else { alone.append(number) }
@@ -113,9 +113,10 @@ struct GroupCommit {
         for repetition in 0..<Self.maximumRepetitions {
             let spent = begin.duration(to: ContinuousClock().now)
             let wait = max(.milliseconds(Self.sharedLockMilliseconds), session.configuration.busyTimeout - spent)
-            switch reply(to: write.statements(defects), lockMilliseconds: Int64(wait.pollMilliseconds)) {
+            let limit = Statement(.waitLonger, .integer(Int64(wait.pollMilliseconds)))
+            switch reply(to: [limit] + write.statements(defects)) {
             case .success(let rows):
-                if let outcome = write.outcome(rows, defects) { return answers[number] = .success(outcome) }
+                if let outcome = write.outcome(rows.dropFirst(), defects) { return answers[number] = .success(outcome) }
             case .failure(.transaction(let failure)) where failure.isReadOnly && repetition == 0:
                 // The connection was closed. The next one leads to the new primary.
                 continue
@@ -145,12 +146,9 @@ struct GroupCommit {
     }
 
     /// Performs one transaction.
-    private func reply(
-        to statements: [Statement], lockMilliseconds: Int64 = Self.sharedLockMilliseconds
-    ) -> Result<ArraySlice<Rows>, Failure> {
+    private func reply(to statements: [Statement]) -> Result<[Rows], Failure> {
         let needsReplica = session.configuration.requiresReplica
-        let transaction =
-            [Statement(.begin, .integer(lockMilliseconds))] + statements + (needsReplica ? [Statement(.standbys)] : [])
+        let transaction = statements + (needsReplica ? [Statement(.standbys)] : [])
         let replies: [Reply]
         do throws(BackendError) {
             // The setting is read again after the commit: if it is reset, the server releases the commits that wait for
@@ -161,17 +159,14 @@ struct GroupCommit {
         }
         switch replies.first {
         case .success(var rows):
-            session.checkProcess(rows[0].integer(0, 2))
-            guard needsReplica else { return .success(rows.dropFirst()) }
+            guard needsReplica else { return .success(rows) }
             guard rows.popLast()?.text(0, 0).isEmpty == false, case .success(let after) = replies.last,
                 after.first?.text(0, 0).isEmpty == false
             else { return .failure(.withoutReplica) }
-            return .success(rows.dropFirst())
-        case .failure(var failure):
-            // The first statement is not one of a write.
-            failure.statement = failure.statement.flatMap { $0 == 0 ? nil : $0 - 1 }
+            return .success(rows)
+        case .failure(let failure):
             if defects.contains(.acknowledgesBeforeCommit), failure.provisional.count == transaction.count {
-                return .success(failure.provisional.dropFirst())
+                return .success(failure.provisional)
             }
             return .failure(.transaction(failure))
         case nil:

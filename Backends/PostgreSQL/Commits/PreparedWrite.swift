@@ -33,10 +33,9 @@ struct PreparedWrite: Sendable {
         case (let value?, .absent): return [Statement(.writeAbsent, key, version, .bytes(value), tag), current]
         case (nil, .any): return [Statement(.deleteAlways, key, version, tag)]
         case (nil, .absent): return [current]
-        case (nil, .matches(let expected)):
-            return [Statement(.deleteMatching, key, .bytes(expected.bytes), version, tag), current]
-        case (let value?, .matches(let expected)):
-            let write = Statement(.writeMatching, key, .bytes(expected.bytes), version, .bytes(value), tag)
+        case (_, .matches(let expected)):
+            let value = value.map(Statement.Parameter.bytes) ?? .null
+            let write = Statement(.writeMatching, key, .bytes(expected.bytes), version, value, tag)
             return defects.contains(.readsConflictInOneStatement) ? [write] : [write, current]
         }
     }
@@ -50,7 +49,7 @@ struct PreparedWrite: Sendable {
         case (_, .any): return done
         case (nil, .absent):
             return Self.entry(in: first).map { .conflict($0) } ?? done
-        case (_?, .matches) where defects.contains(.readsConflictInOneStatement):
+        case (_, .matches) where defects.contains(.readsConflictInOneStatement):
             return first.count == 0 ? done : .conflict(Self.entry(in: first))
         default:
             if first.count > 0 { return done }

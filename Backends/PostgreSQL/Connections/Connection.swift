@@ -27,16 +27,6 @@ final class Connection {
     private(set) var isLost = false
     /// True to ask the server with each call whether it accepts writes. Its reports do not count then.
     var asksForRole = false
-    /// The number of the server's process.
-    var process: Int64 = 0
-    /// The host, whose answers are recorded. A wait ends when the host is silent, or is a former primary.
-    let pulse: HostPulse
-    /// True for a connection of the watch, which also waits for such a host.
-    private let isWatch: Bool
-    /// The time until which the silence of the host ends no wait.
-    private var patience: ContinuousClock.Instant
-    /// The longest pause before a wait looks at ``pulse``.
-    private static let slice: Int32 = 100
 
     /// Records the warnings of a connection. libpq calls it on the thread that reads.
     private final class Warnings {
@@ -44,9 +34,8 @@ final class Connection {
     }
 
     /// Takes over `handle`, which is being connected.
-    init(_ handle: OpaquePointer, to pulse: HostPulse, isWatch: Bool) {
-        (self.handle, self.pulse, self.isWatch) = (handle, pulse, isWatch)
-        patience = clock.now + HostPulse.silence
+    init(_ handle: OpaquePointer) {
+        self.handle = handle
         warnings = Warnings()
         // With the code of an error, which libpq offers in no other way while it connects.
         PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
@@ -67,12 +56,6 @@ final class Connection {
     private static let severityField = Int32(UInt8(ascii: "V"))
     private static let codeField = Int32(UInt8(ascii: "C"))
     private static let messageField = Int32(UInt8(ascii: "M"))
-
-    /// The number that the server sent for its process when the connection began. A pooler sends one of its own.
-    var announcedProcess: Int64 { Int64(PQbackendPID(handle)) }
-
-    /// Closes the connection before its next use.
-    func abandon() { isLost = true }
 
     /// The socket; -1 if there is none.
     var socket: Int32 { PQsocket(handle) }
@@ -182,7 +165,6 @@ final class Connection {
     /// - Parameter role: The answer to the question; `nil` if the reports of the server count.
     private func readOnlyFailure(_ role: Reply?, _ replies: [Reply]) -> TransactionFailure? {
         if replies.contains(where: { $0.failure?.isReadOnly == true }) { return .readOnlyServer }
-        if pulse.isFormerPrimary { return .formerPrimary }
         switch role {
         case .success(let rows)?: return rows[0].isTrue(0, 0) ? .readOnlyServer : nil
         case .failure(let cause)?: return .unconfirmed(cause)
@@ -204,7 +186,6 @@ final class Connection {
 
     /// Returns `false` if the server has closed the connection since the last call.
     func isAlive() -> Bool {
-        if pulse.isFormerPrimary { isLost = true }
         while !isLost, isReady(for: Int16(POLLIN)) {
             if PQconsumeInput(handle) == 0 || PQstatus(handle) == CONNECTION_BAD { isLost = true }
             // Takes notices out of the buffer.
@@ -231,7 +212,8 @@ final class Connection {
         warnings.latest = nil
         guard queries.allSatisfy(send), PQpipelineSync(handle) == 1 else { return .failure(lost()) }
         let reply = receive(statementCount: queries.count, until: end)
-        // After a failure the server skips the COMMIT of a read, and the transaction stays open.
+        // A failed transaction that began with BEGIN stays open and refuses all statements. In pipeline mode, libpq does
+        // not report its state.
         if isReading, case .failure = reply { isLost = true }
         guard let failure = readOnlyFailure(nil, [reply]) else { return reply }
         isLost = true
@@ -306,13 +288,9 @@ final class Connection {
             guard unsent >= 0 else { throw lost() }
             guard wait(for: Int16(unsent == 1 ? POLLIN | POLLOUT : POLLIN), until: end) else {
                 isLost = true
-                throw TransactionFailure(
-                    message: pulse.isFormerPrimary
-                        ? TransactionFailure.formerPrimary.message : "the server has not answered in time",
-                    isLost: true, isSilent: pulse.isSilent)
+                throw TransactionFailure(message: "the server has not answered in time", isLost: true)
             }
             guard PQconsumeInput(handle) == 1 else { throw lost() }
-            pulse.hear()
         }
         guard let result = PQgetResult(handle) else {
             if PQstatus(handle) == CONNECTION_BAD { throw lost() }
@@ -357,11 +335,9 @@ final class Connection {
             let left = clock.now.duration(to: end)
             guard left > .zero, socket >= 0 else { return false }
             var descriptor = pollfd(fd: socket, events: events, revents: 0)
-            let count = poll(&descriptor, 1, min(left.pollMilliseconds, Self.slice))
+            let count = poll(&descriptor, 1, left.pollMilliseconds)
             if count > 0 { return true }
             if count < 0, errno != EINTR { return false }
-            if isWatch { continue }
-            if pulse.isFormerPrimary || (pulse.isSilent && clock.now > patience) { return false }
         }
     }
 }

@@ -6,39 +6,19 @@ import Synchronization
 /// Opens connections to the servers of a configuration, and refuses those that cannot keep the store's promises.
 final class Connector: Sendable {
     let configuration: PostgreSQLBackend.Configuration
-    let state = Mutex(State())
+    private let state = Mutex(State())
 
-    struct State {
+    private struct State {
         /// The host that worked last, which is tried first.
         var preferred = 0
         /// The latest change that this process has seen.
         var known: ChangeCursor?
-        /// The latest timeline of each cluster that this process has seen.
-        var newest: [Int64: Int64] = [:]
-        /// The timeline of each host when it last accepted writes.
-        var timelines: [Int: Timeline] = [:]
-        /// True once all hosts were asked for their timelines.
-        var isSurveyed = false
-        /// The hosts with a pooler that keeps a connection to one process of the server.
-        var trustedPoolers: Set<Int> = []
     }
-
-    /// The signs of life of each host.
-    let pulses: [HostPulse]
-
-    /// The time limit for creating or migrating the tables.
-    private static let migrationTime = Duration.seconds(3_600)
-
-    /// The oldest version of PostgreSQL that numbers transactions with 64 bits.
-    private static let oldestVersion = 130_000
 
     /// The number of commits of one role that may wait for a standby when a connection is opened.
     private static let maximumStalledCommits = 10
 
-    init(_ configuration: PostgreSQLBackend.Configuration) {
-        self.configuration = configuration
-        pulses = configuration.hosts.map { _ in HostPulse() }
-    }
+    init(_ configuration: PostgreSQLBackend.Configuration) { self.configuration = configuration }
 
     var label: String { configuration.label }
 
@@ -55,9 +35,8 @@ final class Connector: Sendable {
         let count = configuration.hosts.count
         let preferred = state.withLock { $0.preferred }
         var failures: [BackendError] = []
-        let order = (0..<count).map { (preferred + $0) % count }
-        // A host that did not answer comes last.
-        for number in order.filter({ !pulses[$0].isSilent }) + order.filter({ pulses[$0].isSilent }) {
+        for offset in 0..<count {
+            let number = (preferred + offset) % count
             do throws(BackendError) {
                 let connection = try open(host: number)
                 state.withLock { $0.preferred = number }
@@ -72,29 +51,20 @@ final class Connector: Sendable {
     }
 
     private func open(host number: Int) throws(BackendError) -> Connection {
-        let limit = pulses[number].isSilent ? HostPulse.silence : configuration.connectTimeout
-        let end = ContinuousClock().now + min(limit, configuration.connectTimeout)
-        let connection = try connect(host: number, until: end)
+        let end = ContinuousClock().now + configuration.connectTimeout
+        let connection = try connect(configuration.parameters.merging(configuration.hosts[number]) { $1 }, until: end)
         try checkSettings(of: connection, until: end)
-        try checkPooler(host: number, connection, until: end)
-        try checkTimeline(host: number, connection, until: end)
         try checkFormat(through: connection, until: end)
         try checkHistory(through: connection, until: end)
         let failure = connection.prepare(schema: configuration.schema, defects: configuration.defects, until: end)
         if let failure { throw error(failure) }
         connection.asksForRole = configuration.asksForRole || !connection.reportsRole
-        pulses[number].hear()
         return connection
     }
 
-    /// Connects to a host.
-    ///
-    /// - Parameter isWatch: True for the connection of the watch, which also asks a standby or a former primary.
-    func connect(
-        host number: Int, isWatch: Bool = false, until end: ContinuousClock.Instant
+    private func connect(
+        _ parameters: [String: String], until end: ContinuousClock.Instant
     ) throws(BackendError) -> Connection {
-        var parameters = configuration.parameters.merging(configuration.hosts[number]) { $1 }
-        if isWatch { parameters["target_session_attrs"] = "any" }
         let pairs = parameters.sorted { $0.key < $1.key }
         let handle = Self.withCStrings(pairs.map(\.key)) { keys in
             Self.withCStrings(pairs.map(\.value)) { PQconnectStartParams(keys, $0, 0) }
@@ -102,7 +72,7 @@ final class Connector: Sendable {
         guard let handle else {
             throw BackendError(.unavailable, message: "\(label): the system is short of memory; try again")
         }
-        let connection = Connection(handle, to: pulses[number], isWatch: isWatch)
+        let connection = Connection(handle)
         guard connection.finishConnecting(until: end) else {
             throw BackendError(connecting: connection.message, label: label)
         }
@@ -142,7 +112,6 @@ final class Connector: Sendable {
         ]
         let sets = settings.sorted { $0.key < $1.key }.map { "set_config('\($0.key)', '\($0.value)', false)" }
         let read = ["fsync", "full_page_writes", "synchronous_standby_names"]
-        // Kept by the session; what a write depends on is also set in its transaction.
         try get(connection.ask("SELECT \(sets.joined(separator: ", "))", until: end))
         let rows = try get(
             connection.ask(
@@ -151,16 +120,8 @@ final class Connector: Sendable {
                     SELECT count(*) FROM pg_catalog.pg_stat_activity
                     WHERE usename = current_user AND wait_event = 'SyncRep'
                         AND xact_start < clock_timestamp() - interval '5 s'),
-                    current_setting('transaction_read_only') = 'on', pg_catalog.pg_backend_pid(),
-                    current_setting('server_version_num')::int
+                    current_setting('transaction_read_only') = 'on'
                 """, until: end))
-        connection.process = rows.integer(0, 5)
-        guard rows.integer(0, 6) >= Self.oldestVersion else {
-            throw BackendError(
-                .unsupported, operation: .open,
-                message: "\(label): the server has version \(rows.integer(0, 6) / 10_000) of PostgreSQL; the store "
-                    + "needs 13 or later")
-        }
         // A pooler may report the role of a server that it was connected to before.
         guard !rows.isTrue(0, 4) else { throw error(.readOnlyServer) }
         for (column, name) in read.dropLast().enumerated() where rows.text(0, column) == "off" {
@@ -227,8 +188,6 @@ final class Connector: Sendable {
 
     /// Creates or migrates the tables, unless another process does so at the same time.
     private func migrate(through connection: Connection, until end: ContinuousClock.Instant) throws(BackendError) {
-        // A large store takes longer than a connection.
-        let end = end + Self.migrationTime
         // The number is arbitrary. All processes that migrate stores in one database take this lock.
         let lock = "BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(4867281905)"
         try get(connection.run(lock, until: end))
@@ -264,7 +223,7 @@ final class Connector: Sendable {
     }
 
     @discardableResult
-    func get(_ result: Result<Rows, TransactionFailure>) throws(BackendError) -> Rows {
+    private func get(_ result: Result<Rows, TransactionFailure>) throws(BackendError) -> Rows {
         switch result {
         case .success(let rows): return rows
         case .failure(let failure): throw error(failure)
@@ -272,7 +231,7 @@ final class Connector: Sendable {
     }
 
     /// The error for a failure before any work was sent.
-    func error(_ failure: TransactionFailure) -> BackendError {
+    private func error(_ failure: TransactionFailure) -> BackendError {
         BackendError(failure, label: label, isWrite: false).during(.open)
     }
 }

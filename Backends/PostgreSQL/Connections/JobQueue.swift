@@ -6,8 +6,6 @@ import Synchronization
 ///
 /// A thread takes all jobs that wait, up to a limit, and performs them together: what arrives while all threads wait
 /// for the server is collected for the next turn. Threads start when they are needed, and end when the queue is closed.
-///
-/// A thread connects before it takes jobs. If it cannot, it leaves them to the threads that are connected.
 final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     typealias Answer = Result<Outcome, BackendError>
 
@@ -18,8 +16,6 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     private struct State {
         /// The number of threads.
         var threadCount = 0
-        /// The number of threads with an open connection.
-        var openCount = 0
         /// The wake pipes of the threads that rest, the latest last.
         var resting: [WakePipe] = []
         var isClosed = false
@@ -37,9 +33,6 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
             statementCount > Self.limit.statementCount || byteCount > Self.limit.byteCount
         }
     }
-
-    /// The pause of a thread without a connection while others have one.
-    private static var pause: Duration { .milliseconds(250) }
 
     private let state = Mutex(State())
     private let jobs = WaitList<Work, Answer>()
@@ -111,71 +104,32 @@ final class JobQueue<Work: Sendable, Outcome: Sendable>: Sendable {
     /// The main function of a thread.
     private func run(_ pipe: WakePipe) {
         let session = Session(connector, wake: pipe)
-        var wasOpen = false
-        func countOpen() {
-            guard session.isOpen != wasOpen else { return }
-            wasOpen.toggle()
-            state.withLock { $0.openCount += wasOpen ? 1 : -1 }
-        }
-        while let isBusy = hasJobs(orRest: pipe) {
-            guard isBusy else {
+        while let taken = take(orRest: pipe) {
+            guard !taken.isEmpty else {
                 session.rest()
                 state.withLock { $0.resting.removeAll { $0 === pipe } }
-                countOpen()
                 continue
             }
-            do throws(BackendError) {
-                try session.open()
-                countOpen()
-                let taken = take()
-                performer(taken.map(\.payload), session) { taken[$0].resume(returning: $1) }
-                countOpen()
-                // Those that came later would wait as long.
-                if let silence = session.silence { jobs.resumeAll(returning: .failure(silence)) }
-            } catch {
-                countOpen()
-                if leaveJobsToOthers() {
-                    pipe.rest(for: Self.pause)
-                } else if session.silence != nil {
-                    jobs.resumeAll(returning: .failure(error))
-                } else {
-                    for job in take() { job.resume(returning: .failure(error)) }
-                }
-            }
+            performer(taken.map(\.payload), session) { taken[$0].resume(returning: $1) }
         }
     }
 
-    /// Returns `true` if there are jobs. If there are none, the thread is marked as resting; `nil` if the queue is
-    /// closed as well.
-    private func hasJobs(orRest pipe: WakePipe) -> Bool? {
+    /// The jobs of the next turn; empty if there are none, and the thread is then marked as resting; `nil` if the queue
+    /// is closed.
+    private func take(orRest pipe: WakePipe) -> [WaitList<Work, Answer>.Waiter]? {
         state.withLock { state in
-            guard jobs.isEmpty else { return true }
-            if state.isClosed { return nil }
-            state.resting.append(pipe)
-            return false
-        }
-    }
-
-    /// Returns `true` if another thread is connected, and wakes one if it rests.
-    private func leaveJobsToOthers() -> Bool {
-        let (isLeft, pipe) = state.withLock { state in
-            (state.openCount > 0, state.openCount > 0 ? state.resting.popLast() : nil)
-        }
-        pipe?.wake()
-        return isLeft
-    }
-
-    /// The jobs of the next turn.
-    private func take() -> [WaitList<Work, Answer>.Waiter] {
-        state.withLock { _ in
             var (total, isFirst) = (Cost(), true)
-            return jobs.take { work in
+            let taken = jobs.take { work in
                 defer { isFirst = false }
                 let cost = cost(work)
                 total.statementCount += cost.statementCount
                 total.byteCount += cost.byteCount
                 return isFirst || !total.isTooMuch
             }
+            guard taken.isEmpty else { return taken }
+            if state.isClosed { return nil }
+            state.resting.append(pipe)
+            return []
         }
     }
 }

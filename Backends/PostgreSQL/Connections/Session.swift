@@ -41,22 +41,6 @@ final class Session {
         return opened
     }
 
-    /// True if the connection is open, as far as is known.
-    var isOpen: Bool { connection?.isLost == false }
-
-    /// Opens the connection unless it is open.
-    func open() throws(BackendError) { _ = try current() }
-
-    /// The error for jobs that wait while the host does not answer; `nil` if it does.
-    var silence: BackendError? { connector.silence }
-
-    /// Closes the connection if it leads to another process of the server than when it was opened, because of a pooler.
-    func checkProcess(_ number: Int64) {
-        guard let connection, connection.process != number else { return }
-        connector.suspectPooler()
-        connection.abandon()
-    }
-
     /// Performs one transaction of statements that are not prepared.
     ///
     /// - Throws: If there is no connection; nothing was sent.

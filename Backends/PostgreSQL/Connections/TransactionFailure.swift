@@ -11,8 +11,6 @@ struct TransactionFailure: Error, Sendable {
     var isLost = false
     /// True if nothing was sent.
     var isUnsent = false
-    /// True if the host did not answer at all.
-    var isSilent = false
     /// The rows of the statements before the failure. They are provisional, and the failure has undone them.
     var provisional: [Rows] = []
 
@@ -23,13 +21,6 @@ struct TransactionFailure: Error, Sendable {
     static var readOnlyServer: TransactionFailure {
         TransactionFailure(
             sqlState: readOnlyCode, message: "the server has become read-only with its connections open", statement: 0)
-    }
-
-    /// The failure of a transaction that only read, at a server that another one has replaced.
-    static var formerPrimary: TransactionFailure {
-        TransactionFailure(
-            sqlState: readOnlyCode, message: "the server is a former primary: another host has a later timeline",
-            statement: 0)
     }
 
     /// The failure of a transaction that only read, if the server did not say that it accepts writes.

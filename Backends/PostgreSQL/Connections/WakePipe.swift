@@ -38,12 +38,6 @@ final class WakePipe: Sendable {
         _ = write(writeEnd, &byte, 1)
     }
 
-    /// Waits until the pipe is woken or `timeout` has passed.
-    func rest(for timeout: Duration) {
-        var descriptor = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
-        if poll(&descriptor, 1, timeout.pollMilliseconds) > 0 { drain() }
-    }
-
     /// Removes all signals.
     func drain() {
         var buffer: (UInt64, UInt64) = (0, 0)

@@ -52,8 +52,7 @@ package final class PostgreSQLQueries: Sendable {
         let settings = ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"]
         let sets = settings.map { ", set_config('\($0)', 'on', true)" }.joined()
         preparation = Query(
-            sql: "SELECT set_config('search_path', $1, true), set_config('lock_timeout', '5000', true), "
-                + "set_config('synchronous_commit', 'on', true)\(sets)",
+            sql: "SELECT set_config('search_path', $1, true), set_config('lock_timeout', '5000', true)\(sets)",
             parameters: [.text(searchPath)])
         readers = JobQueue(connector, threadLimit: 2, cost: { _ in .limit }, performer: Self.perform(isReading: true))
         writer = JobQueue(connector, threadLimit: 1, cost: { _ in .limit }, performer: Self.perform(isReading: false))

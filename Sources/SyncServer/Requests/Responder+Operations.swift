@@ -11,7 +11,6 @@ extension Responder {
     package static let routes = RouteTable<Endpoint>([
         Route(.get, "/healthz", .operation(Responder.health)),
         Route(.get, "/readyz", .operation(Responder.readiness)),
-        Route(.get, "/readyz/reads", .operation(Responder.readinessOfReads)),
         Route(.get, "/metrics", .protectedOperation(Responder.metricsText)),
         Route(.get, "/openapi.yaml", .document(Responder.description)),
     ])
@@ -86,25 +85,12 @@ extension Responder {
         } catch {
             // Its kind and operation stay the same while the seconds in its message grow.
             let isNews = readinessLog.fail("\(error.kind) \(error.operation.map { "\($0)" } ?? "")", now: host.now())
-            let canRead = (try? await handler.checkReads()) != nil
-            if isNews { logger.error("the server is not ready\(canRead ? " for writes" : ""): \(error)") }
-            let part = canRead ? "answers reads, but may not answer writes" : "answers neither reads nor writes"
+            if isNews { logger.error("the server is not ready: \(error)") }
             return RequestError(
                 .serviceUnavailable,
-                "the server \(part), see its log; the changes of the store were followed \(feedAge) s ago",
+                "the server is not ready, see its log; the changes of the store were followed \(feedAge) s ago",
                 retryAfter: 1
             ).response
-        }
-    }
-
-    /// Readiness for requests that only read: responds with 200 while the store answers reads.
-    private func readinessOfReads(_ request: ServiceRequest) async -> ServiceResponse {
-        do throws(BackendError) {
-            try await handler.checkReads()
-            return .text(Array("ready for reads\n".utf8), "text/plain; charset=utf-8")
-        } catch {
-            // The log has it from `/readyz`, which fails as well.
-            return RequestError(.serviceUnavailable, "the server answers no reads", retryAfter: 1).response
         }
     }
 

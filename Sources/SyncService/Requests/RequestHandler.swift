@@ -19,8 +19,6 @@ package protocol RequestHandler: Sendable {
     func addFields(to fields: inout HTTPFields, for request: HTTPRequest)
     /// Checks that requests can be answered.
     func checkReadiness() async throws(BackendError)
-    /// Checks that requests which only read can be answered.
-    func checkReads() async throws(BackendError)
     /// The time since the changes of the store were followed.
     var feedAge: Duration { get }
     /// The progress of the projection; `nil` without one.
@@ -42,8 +40,6 @@ extension RequestHandler {
     package func addFields(to fields: inout HTTPFields, for request: HTTPRequest) {}
     /// Is always ready.
     package func checkReadiness() async throws(BackendError) {}
-    /// Can always be read.
-    package func checkReads() async throws(BackendError) {}
     /// Zero, for a wire that follows no changes.
     package var feedAge: Duration { .zero }
     /// No projection.
