@@ -361,8 +361,8 @@ def main():
             bridge(stage)
             print("syncd mcp: a server that is away, a refused token and malformed lines give errors")
             audit = stage.run("audit", "--store", stage.store)
-            # For each of four clients the six acts and a reinstatement, and one grant.
-            check("29 entries, intact" in audit, audit.splitlines()[-1])
+            # Three tokens; for each of four clients the six acts and a reinstatement; and one grant.
+            check("32 entries, intact" in audit, audit.splitlines()[-1])
             print("audit list: an entry for each confirmed act")
         except* runbook.Failure as failures:
             for failure in leaves(failures):

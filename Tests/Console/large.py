@@ -49,6 +49,8 @@ def check(page, server, is_long):
         time.sleep(0.2)
     begun = time.monotonic()
     search(page, "c-77")
+    # The page of the customer before is shown until this one is loaded.
+    page.wait("document.querySelector('h1')?.innerText.includes('collector')", "the customer")
     page.wait("document.querySelector('.timeline .mark')", "the timeline")
     is_quiet(page)
     shown = time.monotonic() - begun

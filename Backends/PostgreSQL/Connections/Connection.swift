@@ -212,8 +212,8 @@ final class Connection {
         warnings.latest = nil
         guard queries.allSatisfy(send), PQpipelineSync(handle) == 1 else { return .failure(lost()) }
         let reply = receive(statementCount: queries.count, until: end)
-        // A failed transaction that began with BEGIN stays open and refuses all statements. In pipeline mode, libpq does
-        // not report its state.
+        // A failed transaction that began with BEGIN stays open and refuses all statements. In pipeline mode, libpq
+        // does not report its state.
         if isReading, case .failure = reply { isLost = true }
         guard let failure = readOnlyFailure(nil, [reply]) else { return reply }
         isLost = true

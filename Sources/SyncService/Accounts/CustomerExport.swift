@@ -26,12 +26,9 @@ package struct CustomerExport: Sendable {
 
     /// Calls `body` for each account that exists, in ascending order of the keys of their records.
     ///
-    /// - Parameter onDamage: Receives the name of an account whose documents cannot be read, which is left out, or the
-    ///   key of a damaged record of its external id.
-    /// - Throws: `SupportError` if the store is not that of a server, the store's error, or the error of `body`.
-    package func forEach(
-        onDamage: (String, BackendError) -> Void, _ body: (Customer) throws -> Void
-    ) async throws {
+    /// - Throws: `SupportError` if the store is not that of a server, the store's error, also for a record that cannot
+    ///   be read, or the error of `body`.
+    package func forEach(_ body: (Customer) throws -> Void) async throws {
         let records = RecordStore(backend: store)
         try await records.checkServer()
         let ids = ExternalIDs(records: records)
@@ -44,19 +41,14 @@ package struct CustomerExport: Sendable {
             var rest = names[...]
             while !rest.isEmpty {
                 let batch = try await AccountDocuments.read(rest, in: store)
-                let accounts = batch.documents.values.compactMap { try? $0.get().account }
-                let own = try await ids.ids(of: accounts) { onDamage($0.key?.text ?? "", $0) }
+                let documents = try batch.documents.mapValues { try $0.get() }
+                let own = try await ids.ids(of: documents.values.map(\.account))
                 for name in rest.prefix(batch.count) {
-                    var rows: ProjectedAccount?
-                    do throws(BackendError) {
-                        guard let document = try batch.documents[Array(name.utf8)]?.get() else { continue }
-                        rows = try document.projected(catalog, at: instant)
-                        rows?.externalID = own[document.account] ?? nil
-                    } catch {
-                        guard error.kind == .damaged else { throw error }
-                        onDamage(name, error)
-                    }
-                    if let rows { try body(Customer(rows: rows)) }
+                    guard let document = documents[Array(name.utf8)],
+                        var rows = try document.projected(catalog, at: instant)
+                    else { continue }
+                    rows.externalID = own[document.account]
+                    try body(Customer(rows: rows))
                 }
                 rest = rest.dropFirst(batch.count)
             }

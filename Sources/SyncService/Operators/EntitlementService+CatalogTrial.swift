@@ -46,8 +46,9 @@ extension EntitlementService {
             }
             return limit
         }
+        let after = call.query["after"].flatMap { $0.isEmpty ? nil : $0 }
         let (trial, page) = try await tryCatalog(
-            call.request.body, environment: environment, at: instant, after: call.query["after"].flatMap { $0.isEmpty ? nil : $0 },
+            call.request.body, environment: environment, at: instant, after: after,
             limit: limit ?? CatalogTrial.pageCount)
         let head: [(String, JSON)] = [
             ("at", .string("\(instant)")), ("environment", .string(environment.rawValue)),

@@ -142,8 +142,8 @@ struct RevenueCatMigration {
         }
     }
 
-    /// The customers of a batch, in the order of their first transactions. Rows that share an id are of one customer, as
-    /// they are if they come in different batches.
+    /// The customers of a batch, in the order of their first transactions. Rows that share an id are of one customer,
+    /// as they are if they come in different batches.
     private func sorted(_ items: [RevenueCatFile.Item], _ path: String, _ tally: inout Tally) -> [Entry] {
         var entries: [Entry] = []
         var indices: [[UInt8]: Int] = [:]

@@ -273,11 +273,12 @@ export function act(kind, given, refresh) {
   );
   const dialog = el("dialog", { "aria-labelledby": "act-title" }, body);
   // What was previewed, which is what a confirmation sends.
-  let [key, asked, isDone] = [null, null, false];
+  let [key, asked, edits, isFinal] = [null, null, 0, false];
 
   /** A changed field makes the preview void. */
   function forget() {
-    if (isDone) return;
+    if (isFinal) return;
+    edits += 1;
     [key, confirm.hidden, preview.hidden] = [null, true, false];
     result.replaceChildren();
     error.replaceChildren();
@@ -304,8 +305,6 @@ export function act(kind, given, refresh) {
     if (body.getAttribute("aria-busy") === "true") return;
     body.setAttribute("aria-busy", "true");
     const label = button.textContent;
-    const controls = [...body.querySelectorAll("input, select, textarea"), cancel];
-    for (const control of controls) control.disabled = true;
     const timer = setTimeout(() => {
       button.textContent = words;
     }, 150);
@@ -335,7 +334,6 @@ export function act(kind, given, refresh) {
     } finally {
       clearTimeout(timer);
       button.textContent = label;
-      for (const control of controls) control.disabled = false;
       body.removeAttribute("aria-busy");
     }
   }
@@ -346,13 +344,15 @@ export function act(kind, given, refresh) {
   });
   body.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (isDone || !confirm.hidden) return;
+    if (isFinal || !confirm.hidden) return;
     if (reason.value.trim() === "") return object(reason, "Give a reason, such as the number of the ticket.");
     const objection = form.objection?.();
     if (objection) return object(...objection);
-    asked = plan.request({ ...form.values(), reason: reason.value }, given);
     busy(preview, "Trying it\u2026", async () => {
+      asked = plan.request({ ...form.values(), reason: reason.value }, given);
+      const former = edits;
       const outcome = await waiting(result, "Trying it on a copy of the store\u2026", ask(true));
+      if (edits !== former) return result.replaceChildren();
       key = crypto.randomUUID();
       replace(
         result,
@@ -368,8 +368,12 @@ export function act(kind, given, refresh) {
   });
   confirm.addEventListener("click", () =>
     busy(confirm, "Working\u2026", async () => {
-      const outcome = await ask(false);
-      isDone = true;
+      // What is sent cannot be changed any more, unless it is refused.
+      isFinal = true;
+      const outcome = await ask(false).catch((refusal) => {
+        isFinal = refusal.status === 0 || refusal.status >= 500;
+        throw refusal;
+      });
       // A second Escape closes a dialog in spite of the listener.
       if (!dialog.open && outcome.recovery_code) {
         document.body.append(dialog);
@@ -390,7 +394,9 @@ export function act(kind, given, refresh) {
       }
       toast(`${plan.title}: done, entry ${outcome.entry} of the audit list.`);
     }));
-  cancel.addEventListener("click", () => dialog.close());
+  cancel.addEventListener("click", () => {
+    if (body.getAttribute("aria-busy") !== "true") dialog.close();
+  });
   dialog.addEventListener("cancel", (event) => {
     if (body.getAttribute("aria-busy") === "true") event.preventDefault();
   });
