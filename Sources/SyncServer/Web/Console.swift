@@ -74,7 +74,7 @@ struct Console: Sendable {
 
     /// The field that begins a session, or ends it without a token.
     static func cookie(_ token: String?, for request: HTTPRequest) -> String {
-        let (name, isSecure) = (cookieName(for: request), !isLoopback(request))
+        let (name, isSecure) = (cookieName(for: request), !isUnencrypted(request))
         return "\(name)=\(token ?? ""); Path=/; Max-Age=\(token == nil ? 0 : lifetime); HttpOnly; SameSite=Strict"
             + (isSecure ? "; Secure" : "")
     }
@@ -86,15 +86,30 @@ struct Console: Sendable {
     }
 
     private static func token(in request: HTTPRequest) -> String? {
-        let name = cookieName(for: request) + "="
+        value(of: cookieName(for: request), in: request).flatMap { isToken($0) ? $0 : nil }
+    }
+
+    private static func value(of name: String, in request: HTTPRequest) -> String? {
         let cookies = request.headerFields[values: .cookie].flatMap { $0.split(separator: ";") }
-        return cookies.lazy.map { $0.drop { $0 == " " } }.first { $0.utf8.starts(with: name.utf8) }
-            .map { String($0.dropFirst(name.count)) }.flatMap { isToken($0) ? $0 : nil }
+        return cookies.lazy.map { $0.drop { $0 == " " } }.first { $0.utf8.starts(with: (name + "=").utf8) }
+            .map { String($0.dropFirst(name.count + 1)) }
     }
 
     /// The prefix ensures that no other host and no page without TLS has set the cookie (RFC 6265bis).
     private static func cookieName(for request: HTTPRequest) -> String {
-        (isLoopback(request) ? "" : "__Host-") + "syncd-console"
+        isUnencrypted(request) ? "syncd-console" : secureName
+    }
+
+    private static let secureName = "__Host-syncd-console"
+
+    /// Returns `true` if a browser on this machine uses the server without TLS.
+    ///
+    /// A proxy may replace the authority with its own, which is on this machine. Then the origin, which browsers send
+    /// with each change, or the cookie tells.
+    private static func isUnencrypted(_ request: HTTPRequest) -> Bool {
+        guard isLoopback(request) else { return false }
+        if let origin = request.headerFields[.origin] { return origin.hasPrefix("http://") }
+        return value(of: secureName, in: request) == nil
     }
 
     /// Returns `true` if the browser runs on this machine, where it may use a server without TLS.

@@ -64,11 +64,15 @@ actor AccessSeries {
                 SELECT coalesce(product, ''), \(range("starts", "ends")), count(DISTINCT account) FROM periods
                 WHERE environment = $1 AND starts <= $3 AND (ends IS NULL OR ends > $2) GROUP BY 1, 2, 3
                 """, values),
+            // An account may have bought a product twice. A gap between two purchases counts as access.
             SQLStatement(
                 """
-                SELECT product, \(range("purchased", "revoked")), count(DISTINCT account) FROM purchases
-                WHERE environment = $1 AND purchased <= $3 AND (revoked IS NULL OR revoked > $2)
-                    AND set_aside IS NULL AND product_group IS NULL GROUP BY 1, 2, 3
+                SELECT product, \(range("purchased", "revoked")), count(*) FROM (
+                    SELECT product, account, min(purchased) AS purchased,
+                        CASE WHEN count(*) > count(revoked) THEN NULL ELSE max(revoked) END AS revoked
+                    FROM purchases WHERE environment = $1 AND set_aside IS NULL AND product_group IS NULL
+                    GROUP BY product, account) owned
+                WHERE purchased <= $3 AND (revoked IS NULL OR revoked > $2) GROUP BY 1, 2, 3
                 """, values),
         ])
         let owned = Set(catalog?.products.filter { $0.kind == .nonConsumable }.map(\.id) ?? [])

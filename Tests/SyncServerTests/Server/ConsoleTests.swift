@@ -50,6 +50,22 @@ struct ConsoleTests {
         return Self.page + [.cookie: "theme=dark; " + cookie.prefix { $0 != ";" }]
     }
 
+    @Test("Behind a proxy that names itself, the cookie is for https pages if the page is one")
+    func proxied() async throws {
+        let token = try await tokens.create("desk", scope: .read, expires: nil).text
+        let host = "127.0.0.1:8440"
+        for (origin, name) in [
+            ("https://sync.example.com", "__Host-syncd-console"), ("http://127.0.0.1:8440", "syncd-console"),
+        ] {
+            let begun = await ask(
+                .post, "/console/session", Self.page + [.origin: origin], body: "{\"token\": \"\(token)\"}", host: host)
+            let cookie = try #require(begun.head.headerFields[.setCookie])
+            #expect(cookie.hasPrefix("\(name)=\(token); ") && cookie.hasSuffix("; Secure") == origin.hasPrefix("https"))
+            let held: HTTPFields = Self.page + [.cookie: String(cookie.prefix { $0 != ";" })]
+            #expect(await ask(.get, "/v1/server", held, host: host).head.status == .ok, "\(origin)")
+        }
+    }
+
     @Test("Every file is served with a strict policy and an entity tag, and nothing is without --console")
     func files() async throws {
         #expect(Console.files.count == 13)

@@ -200,6 +200,8 @@ export async function show(place, [account], session) {
             { class: "summary" },
             error.status === 410
               ? "This account was erased. Its purchases and sessions are gone; the audit list keeps the name."
+              : session.catalog === null
+              ? "This server has no catalogue, from which access follows. Start it with --catalog."
               : "There is no account with this name, alias or external id.",
           ),
           el("p", null, el("a", { href: "#/" }, "Find another customer")),

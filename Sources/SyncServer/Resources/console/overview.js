@@ -205,7 +205,17 @@ export async function show(place, _, session) {
     );
   }
 
-  async function refresh() {
+  let running = null;
+
+  /** Reads everything again, unless it is being read. */
+  function refresh() {
+    running ??= readAll().finally(() => {
+      running = null;
+    });
+    return running;
+  }
+
+  async function readAll() {
     await Promise.all([
       part(charts, "Counting\u2026", () =>
         Promise.all([
