@@ -159,14 +159,15 @@ private struct Difference {
     private mutating func add(
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, _ purchase: ProjectedAccount.Purchase
     ) {
-        add(kind, of: account, in: purchase.transaction.environment.rawValue, [("facts", .array([purchase.json]))])
+        add(
+            kind, of: account, in: purchase.transaction.environment.rawValue, [("facts", .array([purchase.json]))],
+            isComplete: events.count < Self.completeCount)
     }
 
     private mutating func add(
         _ kind: ProjectionEvent.Kind, of account: ProjectedAccount, in environment: String? = nil,
-        _ members: [(String, JSON)] = []
+        _ members: [(String, JSON)] = [], isComplete: Bool = true
     ) {
-        let isComplete = events.count < Self.completeCount || !kind.rawValue.hasPrefix("purchase.")
         let after = kind == .accountErased ? JSON.array([]) : entitlements
         let body: [(String, JSON)] =
             [
